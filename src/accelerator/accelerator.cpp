@@ -91,7 +91,7 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
   if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.data_parallel()->size();
   stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
-  // Its own optimizer, when that is prepared; otherwise all of them.
+  // Its own optimizer if that is prepared; otherwise all.
   std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());
   for (const auto& optimizer : optimizers_)
     if (scheduler->optimizer() == optimizer || scheduler->optimizer() == optimizer->inner()) waited_for = {optimizer};

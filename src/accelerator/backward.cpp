@@ -1,4 +1,4 @@
-// Backward with the weights of accumulation and the loss scale, and the micro-batches that decide on them.
+// Backward with accumulation weights and the loss scale, and micro-batches, which determine them.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -22,8 +22,8 @@ void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) 
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
 
-// LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange none,
-// and in the end drop theirs.
+// Guard for LOMO, which exchanges each gradient itself before it is freed: turns off the exchange of the models of its
+// parameters, and drops their gradients at the end.
 class SuspendGradientReduction {
  public:
   SuspendGradientReduction(const std::vector<parallel::ParallelModelPtr>& models, const Parameters& lomo) {
@@ -65,7 +65,7 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor, const tens
   const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
   if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
-  // The seed of backward carries the factor, so the loss is not touched. It hardly ever changes.
+  // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
   if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                     seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
@@ -105,7 +105,7 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
   const bool exchanges = state_.use_distributed() && (sync_gradients() || settings.sync_each_batch);
   double weight = window.weight;
   if (exchanges || sync_gradients()) {
-    // What is exchanged is the mean over the gradient group, so the number of its ranks goes into the weight.
+    // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
       total = total.to(state_.gradient_group()->device());
@@ -155,7 +155,7 @@ std::vector<at::Tensor> Accelerator::gradients_of_current() const {
 void Accelerator::set_loss_weight(double weight) {
   const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
   const double former = windows.front()->weight;
-  // Without these the reference's weights hold: what is there stays as it is.
+  // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
   const bool exact = state_.gradient_state()->settings().true_divisor || windows.front()->items >= 0;
   if (exact && former != 0 && former != weight) {
     const at::NoGradGuard no_grad;

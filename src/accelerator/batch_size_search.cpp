@@ -13,8 +13,8 @@
 namespace accel::accelerator {
 namespace {
 
-// A rank that ran out of memory meets the others in the middle of their work: each of their collectives that is still
-// under way ends with a mismatch here and there.
+// A rank that ran out of memory calls this while others still run the attempt: each of their open collectives ends with
+// a mismatch on both sides.
 constexpr int kMostMismatches = 64;
 
 int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::ReduceOp reduction) {

@@ -13,7 +13,7 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       compute_policy_(compute_policy),
       accumulation_(std::make_shared<state::AccumulationWindow>()),
       step_times_(std::move(step_times)) {
-  // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
+  // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
   if (precision_.precision != Precision::kNo) casts_.emplace();
 }

@@ -44,7 +44,7 @@ state::AccumulationWindow load_window(const c10::IValue& saved) {
   return window;
 }
 
-// Those that the files of models have as well.
+// Only buffers that the model files have too.
 nn::NamedTensors saved_buffers(const nn::Module& model) {
   std::unordered_set<std::string> saved;
   for (const auto& entry : model.state_dict()) saved.insert(entry.first);
@@ -152,7 +152,7 @@ c10::IValue GradientSums::state_dict() const {
   return gradients;
 }
 
-// In place, since gradients may be views of communication buckets. What was summed up before the load is forgotten.
+// In place, because gradients may be views of communication buckets. Gradients from before the load are dropped.
 void GradientSums::load_state_dict(const c10::IValue& state) {
   const at::NoGradGuard no_grad;
   const auto gradients = list_of_gradients(state);

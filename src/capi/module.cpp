@@ -34,7 +34,7 @@ c10::impl::GenericDict kinds_of(const std::vector<std::pair<std::string, const n
   return map;
 }
 
-// What a callback gets as inputs: an array that owns its values.
+// Inputs for a callback: an array that owns its values.
 class GivenValues {
  public:
   explicit GivenValues(const nn::Inputs& inputs) {
@@ -67,7 +67,7 @@ nn::Forward forward_of(Callback<accel_forward_fn> callback) {
   };
 }
 
-// The values that take the place of those given; nothing when the hook keeps them.
+// The replaced values; nothing if the hook keeps them.
 std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callback, nn::Module& module,
                                    const nn::Inputs& values) {
   const ModuleHandle handle(new accel_module(module.shared_from_this()));

@@ -78,7 +78,7 @@ bool is_name_of_ours(std::string_view name) {
   return false;
 }
 
-// Whatever has the name will be removed: it must be nothing but an older training state.
+// The existing folder will be removed, so it must be an older training state.
 void check_replaceable(const Target& target) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -197,7 +197,7 @@ class FolderReader {
             " and ", expected, " are prepared; prepare the same objects as when it was saved");
   }
 
-  // What one rank saved of its own: the states of these entries, in their order.
+  // The per-rank states of one rank: those of these entries, in order.
   std::vector<c10::IValue> read_own(StateKind kind, int rank, const TrainingState& like) const {
     const c10::IValue saved = read_tree(text(kind_of(kind).stem, rank));
     if (kind == StateKind::kDataloader) {

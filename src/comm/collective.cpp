@@ -16,7 +16,7 @@ void check_contiguous(const at::Tensor& tensor, const char* name) {
           " is not contiguous; expected a contiguous tensor: copy it first");
 }
 
-// A foreign tensor may say that it is on cpu:0, which is the only one.
+// Imported tensors may be on "cpu:0" instead of "cpu".
 bool on_one_device(const at::Tensor& a, const at::Tensor& b) {
   return a.device() == b.device() || (a.is_cpu() && b.is_cpu());
 }

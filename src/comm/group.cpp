@@ -144,7 +144,7 @@ std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::mi
       return regroup_survivors(parent, deadline);
     } catch (const Error& error) {
       if (error.status() != Status::kPeerLost) throw;
-      // The rank that served the store was lost on the way.
+      // The rank that served the store was lost meanwhile.
       require(!deadline.passed(), Status::kPeerLost, "the ranks did not agree within ", wait.count(),
               " ms: those that served a store for it were lost; try again, or start the job again");
       std::this_thread::sleep_for(kStorePause);

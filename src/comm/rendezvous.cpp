@@ -24,7 +24,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr auto kConnectPause = Milliseconds(2);
 
-// What this process knows of an address: its server, and how many groups each rank has joined there.
+// The state of an address in this process: its server, and the number of groups that each rank has joined there.
 struct KnownAddress {
   std::unique_ptr<StoreServer> server;
   std::map<int, int64_t> joined;
@@ -61,13 +61,13 @@ Entry enter(const RendezvousOptions& options, const std::string& host) {
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
 
-// A rank that was started with other settings ends the start of all: the right one would be missing.
+// A rank with other settings ends the start of all, because the right one would be missing.
 [[noreturn]] void refuse(JobStart& start, Status status, const std::string& who, const std::string& what_to_do) {
   start.fail(CollectiveFailure::kAborted, text("turned away: ", who, "; ", what_to_do));
   fail(status, who, "; ", what_to_do);
 }
 
-// Rank 0 says which job this is; the others compare.
+// Rank 0 publishes the identity of the job; the others compare.
 void sign_in(c10d::Store& store, JobStart& start, const RendezvousOptions& options) {
   const std::string size = std::to_string(options.size);
   const std::string rank = text("rank ", options.rank, " of ", options.size);

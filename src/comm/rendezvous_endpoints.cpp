@@ -13,7 +13,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// Who lives answers within this time, also on a busy machine.
+// A live process answers within this time, even on a busy machine.
 constexpr auto kAnswerTime = Milliseconds(2000);
 constexpr auto kProbeTime = Milliseconds(100);
 
@@ -32,7 +32,7 @@ RendezvousEndpoints::RendezvousEndpoints(const RendezvousOptions& options)
 
 void RendezvousEndpoints::learn(std::vector<Address> ranks) {
   ranks_ = std::move(ranks);
-  // No other job has its first rank there, so a rank that is in several jobs does not mix them up.
+  // No other job has its first rank there, so this distinguishes the jobs of a rank.
   name_ = text("accel/", token_, "/", ranks_[0].host, " ", ranks_[0].port, "/");
 }
 

@@ -1,4 +1,4 @@
-// What the command line of `accel launch` asks for.
+// The parsed options of `accel launch`.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Adafactor (Shazeer, Stern, 2018) as torch.optim has it: of the squares of a matrix's gradient only the means of rows
-// and columns are kept. AdaLomo (Lv et al., 2023) makes such updates during backward.
+// Adafactor (Shazeer, Stern, 2018) as in torch.optim: stores the second moment of a matrix as the means of its rows and
+// columns. AdaLomo (Lv et al., 2023) computes such updates during backward.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -21,7 +21,7 @@ double root_mean_square(const at::Tensor& tensor) {
   return at::linalg_vector_norm(tensor).item<double>() / std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-// The mean of the squares over a dimension, which stays with the size 1.
+// The mean of the squares over a dimension, which is kept with size 1.
 at::Tensor mean_square(const at::Tensor& tensor, int64_t dim) {
   return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(tensor.size(dim));
 }
@@ -84,13 +84,13 @@ class AdafactorRule final : public UpdateRule {
     parameter.add_(step, -length / std::max(1.0, root_mean_square(step) / values[kD]));
   }
 
-  // Matrices that are worth it. All others are left to LibTorch.
+  // Only matrices that are large enough; others use LibTorch.
   static bool has_kernels(const at::Tensor& parameter) {
     return parameter.dim() == 2 && parameter.numel() >= 4096 && parameter.is_cpu() &&
            parameter.scalar_type() == at::kFloat && parameter.is_contiguous();
   }
 
-  // The same in three passes over memory: means, the length of the step, the step.
+  // The same in three passes over memory: means, norm of the step, step.
   static void update_matrix(const ParameterGroup& group, const Update& update, double eps1, double share, double rate) {
     kernels::FactoredMatrix matrix;
     matrix.gradient = update.gradient.const_data_ptr<float>();

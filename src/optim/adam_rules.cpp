@@ -1,4 +1,4 @@
-// Adam (Kingma, Ba, 2015) and its relatives: AdamW (Loshchilov, Hutter, 2019), AdamW with moments of a byte (Dettmers
+// Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ using kernels::UpdateKernel;
 using Constant = UpdateRule::Constant;
 using Value = UpdateRule::Constant::Value;
 
-// The places of the settings that all of the family begin with.
+// Indices of the settings that all variants begin with.
 enum : size_t { kBeta1, kBeta2, kEps, kMaximize, kOwn };
 
 constexpr Constant kForeachConstants[] = {
@@ -42,7 +42,7 @@ class AdamFamily : public ElementwiseRule {
         state_entries_(std::move(entries)) {}
 
   static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
-  // What is missing of a mean of `step` values that started at 0.
+  // Bias correction of a moving average of `step` values that started at 0.
   static double correction(double beta, double step) { return 1 - std::pow(beta, step); }
   static void set_moments(const ParameterGroup& group, bool decoupled, Scalars scalars) {
     set_decay(group, decoupled, is_set(group, kMaximize), scalars);
@@ -208,8 +208,7 @@ class AdamaxRule final : public AdamFamily {
   }
 };
 
-// The step of AdamW in two halves: its direction, and how far, for which the norms of parameter and direction must be
-// known.
+// LAMB: the direction of AdamW, then a step whose length depends on the norms of parameter and direction.
 class LambRule final : public AdamFamily {
  public:
   LambRule() : AdamFamily(option_tables::lamb_options) {}

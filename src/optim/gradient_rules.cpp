@@ -1,5 +1,5 @@
-// Rules without two moments: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad (Duchi et
-// al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
+// Update rules of gradient descent: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad
+// (Duchi et al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_sgd.h>
 
@@ -159,7 +159,7 @@ class RmspropRule final : public ElementwiseRule {
       {"momentum_buffer", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true}};
 };
 
-// What is updated during backward has one gradient at a time, and no memory for states.
+// LOMO updates during backward, with one gradient at a time, and has no state.
 class LomoRule final : public ElementwiseRule {
  public:
   LomoRule() : ElementwiseRule(option_tables::lomo_options, {{"clip_grad_norm"}, {"clip_grad_value"}}) {}

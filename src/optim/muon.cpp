@@ -1,5 +1,4 @@
-// Muon (Jordan et al., 2024) as torch.optim has it: the momentum of a matrix, brought near to the closest orthogonal
-// matrix by a few steps of a polynomial iteration.
+// Muon (Jordan et al., 2024) as in torch.optim: momentum that is orthogonalized by a few Newton-Schulz steps.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>

@@ -30,8 +30,8 @@ void check_parameter(const at::Tensor& parameter, size_t index) {
           parameter.sizes(), " has gaps or overlaps in memory; expected a dense one");
 }
 
-// The gradient as kernels need it. Autograd keeps the parameter's layout, but a
-// gradient may also come from the host.
+// The gradient in the layout that kernels need. Autograd uses the parameter's, but a gradient may also be set by the
+// application.
 at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& gradient, size_t index) {
   require(gradient.layout() == at::kStrided, Status::kUnsupported, "parameter ", index,
           " has a sparse gradient; expected a dense one: make the embedding "
@@ -45,7 +45,7 @@ at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& grad
   return copy;
 }
 
-// A call of an operator only where something changes.
+// Calls an operator only if something changes.
 void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }

@@ -37,7 +37,7 @@ std::vector<int64_t> shape_of(StateEntry::Kind kind, const at::Tensor& parameter
   return shape;
 }
 
-// Memory of an entry, not yet filled.
+// Uninitialised memory for an entry.
 at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, const ParameterGroup& group,
                               const at::Tensor& parameter) {
   const at::Tensor plain = parameter.detach();
@@ -48,7 +48,7 @@ at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, co
   return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
 }
 
-// A copy of what a state dict has, in the form in which an entry is kept.
+// A copy of the value in a state dict, in the form of the entry.
 StateValue read_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
                             const at::Tensor& parameter, const c10::IValue& given, size_t index) {
   const char* const key = rule.state_entries()[entry].key.c_str();
@@ -141,7 +141,7 @@ ParameterGroup read_group(const UpdateRule& rule, const ParameterGroup& group, c
   return read;
 }
 
-// The place of each parameter: its group.
+// The group of each parameter.
 std::vector<size_t> groups_of_parameters(const std::vector<ParameterGroup>& groups) {
   std::vector<size_t> places;
   for (size_t i = 0; i < groups.size(); ++i) places.insert(places.end(), groups[i].parameters.size(), i);

@@ -30,10 +30,10 @@ class ScheduleFreeRule : public ElementwiseRule {
   }
 
  protected:
-  // The places of the settings that both begin with.
+  // Indices of the settings that both begin with.
   enum : size_t { kBeta1, kWarmupSteps, kPower, kLrPower, kMaximize, kMode, kOwn };
 
-  // `first` is the average's share, `further` stand behind what both have.
+  // `first` is the weight of the average; `further` are settings after the common ones.
   ScheduleFreeRule(const OptionTable& options, Setting first, const std::vector<Setting>& further,
                    const std::vector<StateEntry>& moments)
       : ElementwiseRule(options, {first, {"warmup_steps"}, {"r"}, {"weight_lr_power"}, {"maximize"}, {kTrainMode}},

@@ -49,7 +49,7 @@ bool index_fits(c10::DeviceType type, int64_t index) {
   return index >= -1 && index <= (type == c10::DeviceType::CUDA ? kLargestIndex : 0);
 }
 
-// Loading the CUDA half takes a second: only with a driver.
+// Loading LibTorch's CUDA library takes a second: only with a driver.
 bool has_nvidia_driver() { return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0; }
 
 int64_t cuda_device_count() {

@@ -28,7 +28,7 @@ at::TensorOptions checked_options(c10::IntArrayRef shape, c10::ScalarType dtype,
   return at::TensorOptions().dtype(dtype).device(device);
 }
 
-// The memory that the strides reach must be countable too; LibTorch has no negative strides.
+// The extent of the strides must not overflow either; LibTorch has no negative strides.
 void check_strides(c10::IntArrayRef shape, c10::IntArrayRef strides, size_t element_size) {
   int64_t last = 0;
   bool overflows = false;

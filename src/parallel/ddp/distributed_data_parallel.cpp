@@ -114,8 +114,8 @@ void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
   make_reducer(buckets);
 }
 
-// The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
-// peaks, and buffers travel only when the former step exchanged gradients.
+// The order around a forward is that of the reference's wrapper: buckets are rebuilt before memory peaks, and buffers
+// are broadcast only if the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   int source = 0;

@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kLargestSeed = 999'999'999;
 constexpr uint32_t kSeedMask = (uint32_t{1} << 30) - 1;  // the bits of the largest seed
 
-// As numpy's RandomState draws randint(1e9), so that ranks that run torch find the same matrices.
+// As numpy's RandomState.randint(1e9), so that the matrices are those of torch.
 uint64_t next_seed(std::mt19937& generator) {
   uint32_t seed = 0;
   do {
@@ -35,7 +35,7 @@ uint64_t next_seed(std::mt19937& generator) {
   return seed;
 }
 
-// Column by column, for what the QR decomposition cannot do.
+// Gram-Schmidt, column by column, if the QR decomposition cannot be used.
 void gram_schmidt(const at::Tensor& matrices, double epsilon) {
   const int64_t columns = matrices.size(2);
   for (int64_t i = 0; i < columns; i++) {
@@ -82,7 +82,7 @@ void PowerSgd::orthogonalize(const at::Tensor& matrices) const {
     gram_schmidt(matrices, settings_.orthogonalization_epsilon);
 }
 
-// Those that save enough, by shape; the others stay plain.
+// Selects the matrices whose compression saves enough, by shape; others are not compressed.
 void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const {
   std::vector<std::vector<at::Tensor>> by_shape;
   for (const at::Tensor& gradient : gradients) {
@@ -146,7 +146,7 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
   return fresh;
 }
 
-// The same on all ranks, another one each time.
+// The same on all ranks, different each time.
 void PowerSgd::fill_with_random(Pending& pending) {
   const auto generator = at::detail::createCPUGenerator(next_seed(seeds_));
   for (Matrices& group : pending.matrices)
@@ -194,7 +194,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     pending.plain_memory = at::cat(flat);
     pending.plain_work = all_reduce(pending.plain_memory, c10d::ReduceOp::AVG, /*async=*/true);
   }
-  // No mean: what is orthogonalized need not be divided.
+  // A sum, not a mean: orthogonalization makes the factor irrelevant.
   const auto work = all_reduce(factors_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
   pending_[index] = std::move(pending);
   const auto number = c10::IValue(static_cast<int64_t>(index));
