@@ -32,7 +32,7 @@ static inline uintptr_t go_raise(accel_status_t status, const char *message, uin
   return before;
 }
 
-// Go may go on on another thread: the error is taken on that of the call.
+// Go may continue on another thread: the error is taken on that of the call.
 static inline accel_status_t go_checked(accel_status_t status, go_failure *failure) {
   if (status < 0) {
     if (accel_error_take(&failure->taken) < 0) failure->taken = NULL;

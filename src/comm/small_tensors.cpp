@@ -93,7 +93,7 @@ struct Exchange {
       if (arrived || failure.failure() != CollectiveFailure::kMismatch) throw;
       throw CollectiveError(
           failure.failure(), failure.rank(),
-          text(failure.what(), "; the small tensors of rank ", rank, " travel in one message: ", describe(tensors)));
+          text(failure.what(), "; the small tensors of rank ", rank, " are sent in one message: ", describe(tensors)));
     }
   }
 

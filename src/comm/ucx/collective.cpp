@@ -70,7 +70,7 @@ void reduce_in_place(const Collective& collective, const PreambleExchange& pream
     for (int peer = 0; peer < size; peer++)
       if (peer != rank) std::memcpy(tensors[peer] + at, own.data + at, bytes);
   }
-  meet_on_host(session);  // nobody may go on before all slices are written
+  host_barrier(session);  // no rank may continue before all slices are written
 }
 
 Slices slices_on_host(const Collective& collective, const Session& session) {

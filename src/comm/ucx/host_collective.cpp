@@ -177,7 +177,7 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
   }
 }
 
-void meet_on_host(Session& session) {
+void host_barrier(Session& session) {
   Steps steps(session, 1, true);
   steps.advance(Stage::kTaken, 0);
   steps.wait_for_all(Stage::kTaken, 0);

@@ -14,6 +14,6 @@ void move_on_host(const Collective& collective, size_t largest, Session& session
 void reduce_on_host(const Collective& collective, const Slices& slices, Session& session);
 
 // Barrier of the ranks of the host.
-void meet_on_host(Session& session);
+void host_barrier(Session& session);
 
 }  // namespace accel::comm::ucx
