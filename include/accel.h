@@ -38,12 +38,12 @@
  * ACCEL_OWNED belong to the caller; returned pointers and outputs marked ACCEL_BORROWED stay valid as long as the text
  * beside them says; inputs are never consumed unless they are marked ACCEL_TAKES. Objects keep alive what they use: a
  * tensor or module may be released as soon as it has been handed on. NULL is refused except where ACCEL_NULLABLE
- * stands. A handle of a wrong kind, or one that was released, gives INVALID_HANDLE wherever that can be seen. The text
+ * stands. A handle of a wrong kind, or one that was released, is INVALID_HANDLE wherever that can be detected. The text
  * of an array begins with its length: `[n_items]`.
  *
  * Options. Every options struct begins with `struct_size` and is made by its INIT macro or init function, which mark
  * each field as unset. Unset fields come from the environment (ACCELERATE_*, the names of Hugging Face Accelerate),
- * then from the default that stands beside the field. NULL means that everything is unset.
+ * then from the default that the field's comment names. NULL means that everything is unset.
  *
  * Threads. Different handles may be used from different threads, and reading an accel_state_t is always safe. Beside
  * each function stands who may call it:
@@ -52,12 +52,12 @@
  *     @threads collective  as object, and all ranks must make the same calls of one state in the same order
  *     @threads thread      belongs to the calling thread: scopes and the last error
  * `waits` stands beside calls that can take longer than a moment, because they compute, read files or wait for other
- * ranks: bindings let their interpreter go on meanwhile. Beside callbacks, `caller` is the thread of the outer call. A
+ * ranks: bindings let their interpreter continue meanwhile. Beside callbacks, `caller` is the thread of the outer call. A
  * handle must have an owner until the call that uses it ends: threads that share one retain it each.
  *
  * Callbacks come with `user_data` and `destroy`, always the three together; `destroy` (NULL allowed) runs exactly once:
  * when the callback is replaced or its holder is released, or at once when the registration fails. A negative result
- * stops the operation and comes back unchanged from the outer call; accel_error_set() gives it a message. Nothing may
+ * stops the operation and is returned unchanged by the outer call; accel_error_set() sets its message. Nothing may
  * be thrown, and no longjmp may pass, through a callback.
  *
  * Waiting. No call waits for ever: collectives end with ACCEL_ERROR_TIMEOUT after the state's timeout on every rank that

@@ -528,8 +528,8 @@ struct LocalSgdOptions : accel_local_sgd_options_t {
 };
 
 // Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
-// into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged
-// over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
+// into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the
+// ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
 // CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) {
 // CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
 // CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters));
@@ -782,8 +782,8 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
-  // A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header
-  // (.bin), as tokens are stored.
+  // A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are
+  // stored.
   static Tensor map_file(const std::string& path, accel_dtype_t dtype) {
     Tensor out;
     detail::check(accel_tensor_map_file(path.c_str(), dtype, out.put()));
@@ -964,12 +964,12 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   // The name of a module's class.
   const char* kind() const { return accel_module_kind(self()); }
 
-  // Gives a module a parameter.
+  // Adds a parameter to a module.
   void add_parameter(const std::string& name, const Tensor& tensor, bool requires_grad) {
     detail::check(accel_module_add_parameter(get(), name.c_str(), tensor.get(), requires_grad));
   }
 
-  // Gives a module a buffer.
+  // Adds a buffer to a module.
   void add_buffer(const std::string& name, const Tensor& tensor, bool persistent) {
     detail::check(accel_module_add_buffer(get(), name.c_str(), tensor.get(), persistent));
   }
@@ -1313,7 +1313,7 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
  public:
   using Handle::Handle;
 
-  // A schedule that the program computes.
+  // A schedule that the application computes.
   static Scheduler lambda(const Optimizer& optimizer, LrLambdaFn lambda) {
     Scheduler out;
     detail::check(accel_scheduler_lambda(optimizer.get(), detail::run, detail::keep(std::move(lambda)),
@@ -1463,7 +1463,7 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
   // One step on with what was measured.
   void step_metric(double metric) { detail::check(accel_scheduler_step_metric(get(), metric)); }
 
-  // The learning rate as it stands.
+  // The current learning rate.
   double last_lr(std::size_t group) const {
     double out = 0;
     detail::check(accel_scheduler_last_lr(get(), group, &out));
@@ -1579,7 +1579,7 @@ class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, acc
     return out;
   }
 
-  // All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+  // All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
   static Dataset arrow_stream(struct ArrowArrayStream* stream, double null_value) {
     Dataset out;
     detail::check(accel_dataset_arrow_stream(stream, null_value, out.put()));
@@ -1751,7 +1751,7 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   // Drops the rest of the current epoch and goes to the start of another.
   void set_epoch(std::int64_t epoch) { detail::check(accel_dataloader_set_epoch(get(), epoch)); }
 
-  // Where the loader stands, in what was handed out, whatever was read ahead.
+  // The position of the loader: what it has returned, not what it has read ahead.
   Value state_dict() const {
     Value out;
     detail::check(accel_dataloader_state_dict(get(), out.put()));
@@ -1764,7 +1764,7 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   }
 };
 
-// A collective that was started and goes on by itself.
+// An asynchronous collective.
 class Work : public detail::Handle<accel_work_t, accel_work_retain, accel_work_release> {
  public:
   using Handle::Handle;
@@ -1798,18 +1798,18 @@ class Generator : public detail::Handle<accel_generator_t, accel_generator_retai
   // Starts a generator anew.
   void set_seed(std::int64_t seed) { detail::check(accel_generator_set_seed(get(), seed)); }
 
-  // Where a generator stands.
+  // The state of a generator.
   Tensor state() {
     Tensor out;
     detail::check(accel_generator_state(get(), out.put()));
     return out;
   }
 
-  // Goes on where a generator stood.
+  // Sets the state of a generator.
   void set_state(const Tensor& state) { detail::check(accel_generator_set_state(get(), state.get())); }
 };
 
-// The program's seat in the job.
+// This process in the job.
 class State : public detail::Handle<accel_state_t, accel_state_retain, accel_state_release> {
  public:
   using Handle::Handle;
@@ -2190,7 +2190,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out_work;
   }
 
-  // For programs with a loop of their own: runs the callbacks of the state's works that have ended.
+  // For applications with an event loop: runs the callbacks of the state's works that have ended.
   bool progress(std::int64_t max_us) { return detail::check(accel_progress(get(), max_us)); }
 
   // Makes a group.
@@ -2229,7 +2229,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // The factor of the next backward.
   double loss_scale() const { return accel_loss_scale(self()); }
 
-  // Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+  // Sets the autocast of prepared models, and of regions without options; before anything is prepared.
   void set_autocast(const AutocastOptions& options = {}) { detail::check(accel_set_autocast(get(), &options)); }
 
   // Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
@@ -2240,7 +2240,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Puts the exchange of a model's gradients into the program's hands, in place of comm_hook.
+  // Sets a communication hook of the application for a model's gradients, instead of comm_hook.
   void register_comm_hook(const Module& module, CommHookFn hook) {
     detail::check(accel_register_comm_hook(get(), module.get(), detail::run, detail::keep(std::move(hook)),
                                            detail::drop<CommHookFn>));
@@ -2269,7 +2269,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
-  // over the ranks in the last micro-batch of a group.
+  // over the ranks in the last micro-batch of an accumulation window.
   void backward(const Tensor& loss, const BackwardOptions& options = {}) {
     detail::check(accel_backward(get(), loss.get(), &options));
   }
@@ -2283,7 +2283,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_backward_sum(get(), loss_sum.get(), count, &options));
   }
 
-  // One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+  // One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete.
   Scope accumulate(const std::vector<Module>& modules) {
     Scope out;
     detail::check(accel_accumulate_begin(get(), detail::borrowed(modules).data(), modules.size(), out.put()));
@@ -2365,7 +2365,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_set_seed(get(), seed, device_specific, deterministic));
   }
 
-  // Gives all ranks the states of rank 0's generators.
+  // Broadcasts the states of rank 0's generators to all ranks.
   void synchronize_rng_states(const std::string& rng_types, const Generator& generator = {}) {
     detail::check(accel_synchronize_rng_states(get(), rng_types.c_str(), generator.get()));
   }
@@ -2391,10 +2391,10 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so
-  // that training can go on bit for bit.
+  // that training can continue bit for bit.
   void save_state(const std::string& folder) { detail::check(accel_save_state(get(), folder.c_str())); }
 
-  // Reads it back into the prepared objects, which must be the same.
+  // Loads a training state into the prepared objects, which must be the same.
   void load_state(const std::string& folder) { detail::check(accel_load_state(get(), folder.c_str())); }
 
   // Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data"
@@ -2418,13 +2418,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   Mesh mesh();
 };
 
-// Parameters whose gradients the program computes itself.
+// Parameters whose gradients the application computes itself.
 class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_retain, accel_parameters_release> {
  public:
   using Handle::Handle;
 
-  // Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient
-  // of zeros.
+  // Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to
+  // zeros.
   static Parameters create(const State& state, const Module& module, const ParametersOptions& options = {}) {
     Parameters out;
     detail::check(accel_parameters_create(state.get(), module.get(), &options, out.put()));
@@ -2438,7 +2438,7 @@ class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_re
     return out;
   }
 
-  // Says that a gradient of this micro-batch is complete.
+  // Marks a gradient of this micro-batch as complete.
   void grad_ready(std::size_t index, const Tensor& gradient = {}) {
     detail::check(accel_parameters_grad_ready(get(), index, gradient.get()));
   }
@@ -2459,7 +2459,7 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
  public:
   using Handle::Handle;
 
-  // Another mesh over the ranks of a state, for communication of the program's own.
+  // Another mesh over the ranks of a state, for the application's own communication.
   static Mesh create(const State& state, const std::string& axes, const std::vector<std::int64_t>& sizes) {
     Mesh out;
     detail::check(accel_mesh_create(state.get(), axes.c_str(), sizes.data(), sizes.size(), out.put()));

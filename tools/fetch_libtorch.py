@@ -141,7 +141,7 @@ class Progress:
 
 
 def run_pip(command, folder, lock, progress):
-    """Runs pip; what it writes on the way lies in the folder too. Returns (exit status, what it said)."""
+    """Runs pip; its temporary files are in the folder too. Returns (exit status, what it said)."""
     with tempfile.TemporaryFile("w+", dir=folder, errors="replace") as said:
         # pip holds the lock as well: it may live longer than this process.
         pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=[lock.fileno()],
@@ -283,7 +283,7 @@ def main():
     except NoWheelError:
         return NO_WHEEL
     except KeyboardInterrupt:
-        print("LibTorch: stopped; what is complete is kept, start again to go on", file=sys.stderr)
+        print("LibTorch: stopped; what is complete is kept, start again to continue", file=sys.stderr)
         return 130
     except (FetchError, OSError, zipfile.BadZipFile) as error:
         print(f"LibTorch: {error}", file=sys.stderr)

@@ -92,7 +92,7 @@ def count_steps(command):
 
 
 def run(command, display):
-    """Runs Ninja to its end; a signal goes on to it, and it ends its compilers. Returns (exit status, signal or 0)."""
+    """Runs Ninja to its end; a signal is forwarded to it, and it ends its compilers. Returns (exit status, signal or 0)."""
     environment = dict(os.environ, NINJA_STATUS="\x1e%f/%t\x1e")
     if display.terminal:
         environment.setdefault("CLICOLOR_FORCE", "1")  # the compilers' colours, which Ninja takes out of what goes into a pipe
@@ -150,7 +150,7 @@ def main():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     display.write(b"")
     if stopped_by:
-        print(f"build: stopped after {display.done} of {display.total} files; the next run goes on", file=sys.stderr)
+        print(f"build: stopped after {display.done} of {display.total} files; the next run continues", file=sys.stderr)
         return 128 + stopped_by
     if status != 0:
         return status if status > 0 else 128 - status

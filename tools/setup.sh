@@ -156,7 +156,7 @@ try_pip() {
     >build/deps/pip.log 2>&1
 }
 
-# The same, where nothing goes on without it: pip_install NAME ARGUMENTS.
+# The same, if nothing can continue without it: pip_install NAME ARGUMENTS.
 pip_install() {
   name=$1
   shift

@@ -32,7 +32,7 @@ static inline uintptr_t go_raise(accel_status_t status, const char *message, uin
   return before;
 }
 
-// Go may go on on another thread: the error is taken on that of the call.
+// Go may continue on another thread: the error is taken on that of the call.
 static inline accel_status_t go_checked(accel_status_t status, go_failure *failure) {
   if (status < 0) {
     if (accel_error_take(&failure->taken) < 0) failure->taken = NULL;
@@ -2174,9 +2174,9 @@ type DistributedType int32
 // SchedulerSteps: How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 type SchedulerSteps int32
 
-// CPUKernels: Which kernels compute products on the CPU inside of calls of the library; the host program's own use of
+// CPUKernels: Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
 // LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute
-// products, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short
+// matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short
 // measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 type CPUKernels int32
 
@@ -2184,7 +2184,7 @@ type CPUKernels int32
 // numbers are pinned.
 type CPUMemory int32
 
-// Reduction: What a reduction makes of the ranks' elements. The numbers are pinned.
+// Reduction: The operation that reduces the ranks' elements. The numbers are pinned.
 type Reduction int32
 
 // MuonAdjust: How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
@@ -2217,7 +2217,7 @@ type Collate int32
 // PaddingSide: Where the filling goes. The numbers are pinned.
 type PaddingSide int32
 
-// DDPCommHook: How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate
+// DDPCommHook: How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
 // DDPCommunicationHookType
 type DDPCommHook int32
 
@@ -2293,7 +2293,7 @@ const ErrorCancelled Status = -31
 // ErrorPeerLost: the process of another rank has ended
 const ErrorPeerLost Status = -32
 
-// ErrorCollectiveMismatch: the ranks called different things; the group goes on
+// ErrorCollectiveMismatch: the ranks made different calls; the group stays usable
 const ErrorCollectiveMismatch Status = -33
 
 // ErrorBackend: the transport failed
@@ -2464,10 +2464,10 @@ const CPUKernelsAuto CPUKernels = 0
 // CPUKernelsDefault: LibTorch's
 const CPUKernelsDefault CPUKernels = 1
 
-// CPUKernelsOnednn: oneDNN's for all but small products
+// CPUKernelsOnednn: oneDNN's for all but small matmuls
 const CPUKernelsOnednn CPUKernels = 2
 
-// CPUMemoryAuto: CACHED, but DEFAULT where the host program itself uses LibTorch from Python
+// CPUMemoryAuto: CACHED, but DEFAULT if the application itself uses LibTorch from Python
 const CPUMemoryAuto CPUMemory = 0
 
 // CPUMemoryDefault: LibTorch's allocator
@@ -2574,7 +2574,7 @@ const DDPCommHookFp16 DDPCommHook = 1
 // DDPCommHookBf16: rounded to bfloat16
 const DDPCommHookBf16 DDPCommHook = 2
 
-// DDPCommHookPowerSGD: each matrix as a product of two thin ones
+// DDPCommHookPowerSGD: each matrix as a product of two low-rank factors
 const DDPCommHookPowerSGD DDPCommHook = 3
 
 // DDPCommHookBatchedPowerSGD: the whole bucket as one square matrix: faster, less exact
@@ -2593,7 +2593,7 @@ func (scope *Scope) c() *C.accel_scope_t {
 	return scope.handle
 }
 
-// State: the program's seat in the job.
+// State: this process in the job.
 type State struct {
 	handle *C.accel_state_t
 	_      *byte
@@ -2902,7 +2902,7 @@ func (dataloader *Dataloader) Close() {
 	}
 }
 
-// Work: a collective that was started and goes on by itself.
+// Work: an asynchronous collective.
 type Work struct {
 	handle *C.accel_work_t
 	_      *byte
@@ -2938,7 +2938,7 @@ func (work *Work) Close() {
 	}
 }
 
-// Parameters: parameters whose gradients the program computes itself.
+// Parameters: parameters whose gradients the application computes itself.
 type Parameters struct {
 	handle *C.accel_parameters_t
 	_      *byte
@@ -3076,7 +3076,7 @@ type StateOptions struct {
 	// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
 	Debug *bool
 
-	// 1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+	// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
 	// Default 0
 	TrueDivisor *bool
 
@@ -3121,7 +3121,7 @@ type StateOptions struct {
 	// Of prepared schedulers. Default PER_BATCH
 	SchedulerSteps *SchedulerSteps
 
-	// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the
+	// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
 	// process. Variable ACCEL_CPU_KERNELS. Default AUTO
 	CPUKernels *CPUKernels
 
@@ -3261,19 +3261,19 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 
 // GradientAccumulationOptions: How micro-batches are put together; the fields of the state's options, for later.
 type GradientAccumulationOptions struct {
-	// Micro-batches a group. In [1, inf). Default: as it is, like all fields
+	// Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields
 	NumSteps *int64
 
 	// 1: prepared schedulers count accumulating steps too. Default: as it is
 	AdjustScheduler *bool
 
-	// 1: the end of a loader ends the group. Default: as it is
+	// 1: the end of a loader ends the accumulation window. Default: as it is
 	SyncWithDataloader *bool
 
 	// 1: gradients are exchanged in each micro-batch. Default: as it is
 	SyncEachBatch *bool
 
-	// 1: a short last group is divided by its own length. Default: as it is
+	// 1: a short last window is divided by its own length. Default: as it is
 	TrueDivisor *bool
 }
 
@@ -4438,7 +4438,7 @@ type DataloaderOptions struct {
 
 	// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2
 	// on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to
-	// hand over, and the caller's alone where the program's callbacks read
+	// hand over, and only the caller's if callbacks of the application read
 	NumWorkers *int64
 
 	// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
@@ -4516,13 +4516,13 @@ type PowerSGDOptions struct {
 	// Default 1000
 	StartPowerSGDIter *int64
 
-	// What saves less than this factor travels as it is. In (0, inf). Default 2
+	// A matrix that saves less than this factor is not compressed. In (0, inf). Default 2
 	MinCompressionRate *float64
 
 	// Added to norms, against columns of zeros. In [0, inf). Default 0
 	OrthogonalizationEpsilon *float64
 
-	// Of the first thin matrices; the same on all ranks. In [0, 4294967295]. Default 0
+	// Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
 	RandomSeed *int64
 
 	// 1: what was lost is added to the next gradients. Default 1
@@ -4847,7 +4847,7 @@ type LocalSGDOptions struct {
 	// 0: gradients are exchanged in each step. Default 1
 	Enabled *bool
 
-	// A group of ranks that go on exchanging gradients in local steps (of one host, say). Default: none
+	// A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none
 	GradientGroup *State
 }
 
@@ -4877,15 +4877,15 @@ func (options *LocalSGDOptions) c(given *arguments) *C.accel_local_sgd_options_t
 }
 
 // ParametersOptions: Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
-// They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready;
-// gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
+// They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients
+// are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
 // CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) {
 // CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
 // CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters));
 // CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the
 // module in the order of accel_module_named_parameters().
 type ParametersOptions struct {
-	// Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25
+	// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
 	BucketCapMb *float64
 }
 
@@ -5003,7 +5003,7 @@ func goModuleHook(module *C.accel_module_t, values *C.accel_value_t, outValues *
 	}))
 }
 
-// UpdateFunc: One update of a parameter by the program, which changes the tensors in place.
+// UpdateFunc: One user-defined update of a parameter, which changes the tensors in place.
 //
 //   - parameter: The parameter.
 //   - gradient: Its gradient, of the same shape and dtype.
@@ -5023,7 +5023,7 @@ func goUpdate(parameter *C.accel_tensor_t, gradient *C.accel_tensor_t, states *C
 	}))
 }
 
-// ClosureFunc: Evaluates the loss anew: zeroes the gradients, runs forward and backward, and gives the loss.
+// ClosureFunc: Evaluates the loss again: zeroes the gradients, runs forward and backward, and returns the loss.
 //
 // Returns: ACCEL_OK; an error ends the step.
 type ClosureFunc func() (*Tensor, error)
@@ -5080,7 +5080,8 @@ func goLRGroupLambda(step C.int64_t, group C.int64_t, userData C.uintptr_t) (res
 	return result
 }
 
-// DatasetLengthFunc: The number of items of the program's own dataset. It is asked again for each batch and epoch.
+// DatasetLengthFunc: The number of items of the application's own dataset. It is asked again for each batch and
+// epoch.
 //
 // Returns: The number, or a negative status.
 type DatasetLengthFunc func() (int64, error)
@@ -5101,7 +5102,7 @@ func goDatasetLength(userData C.uintptr_t) (result C.int64_t) {
 //
 //   - index: From 0.
 //
-// Returns: ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+// Returns: ACCEL_OK or an error, which the call that reads the item returns unchanged.
 type DatasetItemFunc func(index int64) (any, error)
 
 //export goDatasetItem
@@ -5119,7 +5120,7 @@ func goDatasetItem(index C.int64_t, outItem *C.accel_value_t, userData C.uintptr
 //
 //   - indices: Their numbers.
 //
-// Returns: ACCEL_OK or an error, which comes back unchanged.
+// Returns: ACCEL_OK or an error, which is returned unchanged.
 type DatasetItemsFunc func(indices []int64) (any, error)
 
 //export goDatasetItems
@@ -5137,7 +5138,7 @@ func goDatasetItems(indices *C.int64_t, nIndices C.size_t, outItems *C.accel_val
 //
 //   - epoch: From 0.
 //
-// Returns: ACCEL_OK or an error, which comes back unchanged.
+// Returns: ACCEL_OK or an error, which is returned unchanged.
 type DatasetEpochFunc func(epoch int64) error
 
 //export goDatasetEpoch
@@ -5147,14 +5148,14 @@ func goDatasetEpoch(epoch C.int64_t, userData C.uintptr_t) C.accel_status_t {
 	}))
 }
 
-// StreamBeginFunc: Begins to read the program's own stream. The same arguments must give the same items, or else
-// resuming is not exact.
+// StreamBeginFunc: Begins to read the application's own stream. The same arguments must produce the same items for
+// exact resuming.
 //
 //   - epoch: From 0.
 //   - shard: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
 //   - numReaders: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
 //
-// Returns: A number of the program's choice, at least 0, that comes back with each call for this reader; or a
+// Returns: A number of the application's choice, at least 0, which is passed to each call for this reader; or a
 // negative status.
 type StreamBeginFunc func(epoch int64, shard int64, numReaders int64) (int64, error)
 
@@ -5174,7 +5175,7 @@ func goStreamBegin(epoch C.int64_t, shard C.int64_t, numReaders C.int64_t, userD
 //
 //   - reader: As accel_stream_begin_fn chose it.
 //
-// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
 type StreamNextFunc func(reader int64) (any, error)
 
 //export goStreamNext
@@ -5239,7 +5240,7 @@ func goOrder(epoch C.int64_t, indices *C.int64_t, nIndices C.size_t, userData C.
 //
 //   - items: A list of the items; borrowed for the call.
 //
-// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns; that batch can be requested again.
 type CollateFunc func(items any) (any, error)
 
 //export goCollate
@@ -5257,7 +5258,7 @@ func goCollate(items *C.accel_value_t, outBatch *C.accel_value_t, userData C.uin
 //
 //   - epoch: From 0.
 //
-// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next().
+// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns.
 type BatchSamplerFunc func(epoch int64) (any, error)
 
 //export goBatchSampler
@@ -5279,7 +5280,7 @@ func goBatchSampler(epoch C.int64_t, outBatches *C.accel_value_t, userData C.uin
 //   - processIndex: The rank, and how many there are.
 //   - numProcesses: The rank, and how many there are.
 //
-// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns on all ranks.
 type SliceFunc func(rows any, begin int64, end int64, processIndex int32, numProcesses int32) (any, error)
 
 //export goSlice
@@ -5300,7 +5301,7 @@ func goSlice(rows *C.accel_value_t, begin C.int64_t, end C.int64_t, processIndex
 //   - bucket: Which bucket, from 0.
 //   - isLast: 1 for the last one of a backward.
 //
-// Returns: ACCEL_OK; what is negative comes back from accel_backward().
+// Returns: ACCEL_OK; a negative status is returned by accel_backward().
 type CommHookFunc func(buffer *Tensor, bucket int64, isLast bool) error
 
 //export goCommHook
@@ -5310,7 +5311,7 @@ func goCommHook(buffer *C.accel_tensor_t, bucket C.int64_t, isLast C.int32_t, us
 	}))
 }
 
-// SeedFunc: Seeds a generator of the program's own language.
+// SeedFunc: Seeds a generator of the application's language.
 //
 //   - seed: The seed, with the rank where that was asked for.
 //
@@ -5342,7 +5343,7 @@ func goBatchSize(batchSize C.int64_t, userData C.uintptr_t) C.accel_status_t {
 // ReduceBatchSizeFunc: Hears of each size that did not fit, and chooses the next one.
 //
 //   - batchSize: The size that did not fit; with several ranks the smallest of theirs.
-//   - nextBatchSize: What is tried next if the callback says nothing better: 0.9 of it.
+//   - nextBatchSize: The default of the next size: 0.9 of it.
 //   - reason: The message of the failure; of another rank: "another rank ran out of memory".
 //
 // Returns: The size to try next, the same on all ranks: smaller than batch_size; 0 gives up.
@@ -5360,7 +5361,7 @@ func goReduceBatchSize(batchSize C.int64_t, nextBatchSize C.int64_t, reason *C.c
 	return result
 }
 
-// SaveStateFunc: Gives an object's state.
+// SaveStateFunc: Returns an object's state.
 //
 // Returns: ACCEL_OK or an error.
 type SaveStateFunc func() (any, error)
@@ -6151,7 +6152,7 @@ func (state *State) WaitForEveryone() error {
 }
 
 // MainProcessFirst is accel_main_process_first_begin. The main process runs the scope's body first, the others after
-// it has ended its scope. A main process that never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+// it has ended its scope. If it never does, the others get TIMEOUT or PEER_LOST.
 //
 //   - state: A state.
 //
@@ -6294,8 +6295,8 @@ func (state *State) DestroyProcessGroup() error {
 }
 
 // Interrupt is accel_interrupt. Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait
-// fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. A group is given up by it;
-// make a new state to go on. Call it from a thread that is free, not from a signal handler.
+// fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create
+// a new state to continue. Call it from a thread that is free, not from a signal handler.
 //
 // Returns: ACCEL_OK.
 func Interrupt() error {
@@ -6320,7 +6321,7 @@ func (state *State) EndTraining() error {
 //
 //   - state: A state.
 //
-// Returns: 1 when the current micro-batch ends a group and gradients are exchanged.
+// Returns: 1 when the current micro-batch ends an accumulation window and gradients are exchanged.
 func (state *State) SyncGradients() bool {
 	result := C.accel_sync_gradients(state.c())
 	runtime.KeepAlive(state)
@@ -6367,7 +6368,7 @@ func (state *State) Remainder() int64 {
 //
 //   - state: A state.
 //
-// Returns: Micro-batches a group.
+// Returns: Micro-batches per accumulation window.
 func (state *State) GradientAccumulationSteps() int64 {
 	result := C.accel_gradient_accumulation_steps(state.c())
 	runtime.KeepAlive(state)
@@ -7134,7 +7135,7 @@ func (state *State) WaitForEveryoneAsync() (work *Work, err error) {
 //   - work: A work.
 //   - timeoutMs: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
 //
-// Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+// Returns: ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the work or of a callback.
 func (work *Work) Wait(timeoutMs int64) (ok bool, err error) {
 	var failure C.go_failure
 	code := C.go_accel_work_wait(work.c(), C.int64_t(timeoutMs), &failure)
@@ -7150,7 +7151,7 @@ func (work *Work) Wait(timeoutMs int64) (ok bool, err error) {
 //
 //   - work: A work.
 //
-// Returns: 1 when it has, successfully or not, 0 when it goes on.
+// Returns: 1 if it has ended, successfully or not; 0 if it is still running.
 func (work *Work) Test() bool {
 	result := C.accel_work_test(work.c())
 	runtime.KeepAlive(work)
@@ -7161,7 +7162,7 @@ func (work *Work) Test() bool {
 //
 //   - work: A work that has ended.
 //
-// Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+// Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
 func (work *Work) Result() (out any, err error) {
 	var cOut C.accel_value_t
 	var failure C.go_failure
@@ -7188,8 +7189,8 @@ func (work *Work) Then(callback WorkFunc) error {
 	return status(code, failure)
 }
 
-// Progress is accel_progress. For programs with a loop of their own: runs the callbacks of the state's works that
-// have ended. Works go on without it.
+// Progress is accel_progress. For applications with an event loop: runs the callbacks of the state's works that have
+// ended. Works make progress without it.
 //
 //   - state: A state.
 //   - maxUs: How long to wait for one that ends; 0 only looks.
@@ -7248,10 +7249,10 @@ func (state *State) GroupSplit(color int32, key int32) (out *State, err error) {
 // The old one is left, and can only be released. See docs/faults.md.
 //
 //   - state: A state, or a group, in which a collective failed.
-//   - waitMs: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+//   - waitMs: How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
 //
-// Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others
-// would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
+// Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the
+// rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
 func (state *State) GroupShrink(waitMs int64) (out *State, err error) {
 	var cOut *C.accel_state_t
 	var failure C.go_failure
@@ -7302,8 +7303,8 @@ func (state *State) Mesh() (out *Mesh, err error) {
 	return
 }
 
-// NewMesh is accel_mesh_create. Another mesh over the ranks of a state, for communication of the program's own.
-// Nothing in the library follows it.
+// NewMesh is accel_mesh_create. Another mesh over the ranks of a state, for the application's own communication.
+// Nothing in the library uses it.
 //
 //   - state: A state, or a group.
 //   - axes: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
@@ -7586,7 +7587,7 @@ func (tensor *Tensor) ToDlpackUnversioned() (out unsafe.Pointer, err error) {
 	return
 }
 
-// TensorFromTorch is accel_tensor_from_torch. Shares a tensor of the program's own LibTorch, with its autograd
+// TensorFromTorch is accel_tensor_from_torch. Shares a tensor of the application's own LibTorch, with its autograd
 // history.
 //
 //   - tensorImpl: One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions
@@ -7864,7 +7865,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 }
 
 // SetGrad is accel_tensor_set_grad. Sets the gradient of a leaf. The tensors share memory afterwards. Models that are
-// prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+// prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 //
 //   - tensor: A leaf of a floating dtype.
 //   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
@@ -8460,7 +8461,7 @@ func (module *Module) Kind() string {
 	return C.GoString(result)
 }
 
-// AddParameter is accel_module_add_parameter. Gives a module a parameter.
+// AddParameter is accel_module_add_parameter. Adds a parameter to a module.
 //
 //   - module: A module.
 //   - name: Without a dot, not taken.
@@ -8478,7 +8479,7 @@ func (module *Module) AddParameter(name string, tensor *Tensor, requiresGrad boo
 	return status(code, failure)
 }
 
-// AddBuffer is accel_module_add_buffer. Gives a module a buffer.
+// AddBuffer is accel_module_add_buffer. Adds a buffer to a module.
 //
 //   - module: A module.
 //   - name: As above.
@@ -9222,8 +9223,8 @@ func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err er
 
 // OptimizerAdamw8bit is accel_optimizer_adamw_8bit. AdamW whose moments take a byte each (Dettmers et al., 2022);
 // 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has
-// the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused.
-// Everything else as accel_optimizer_adamw().
+// the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else
+// as accel_optimizer_adamw().
 //
 //   - module: As there.
 //   - options: As there.
@@ -9352,7 +9353,7 @@ func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOption
 	return
 }
 
-// NewOptimizer is accel_optimizer_create. An optimizer whose update the program computes. Groups, schedulers, update
+// NewOptimizer is accel_optimizer_create. An optimizer with a user-defined update. Groups, schedulers, update
 // precision and state dicts work as with the others.
 //
 //   - module: Its trainable parameters become the first group; NULL: groups are added later.
@@ -9422,8 +9423,8 @@ func (optimizer *Optimizer) Step() (ok bool, err error) {
 //   - closure: The callback.
 //
 // Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's
-// gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss;
-// TORCH.
+// gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no
+// loss; TORCH.
 func (optimizer *Optimizer) StepClosure(closure ClosureFunc) (loss *Tensor, ok bool, err error) {
 	var cLoss *C.accel_tensor_t
 	var failure C.go_failure
@@ -9456,8 +9457,8 @@ func (optimizer *Optimizer) Train(training bool) error {
 //
 //   - optimizer: An optimizer.
 //   - setToNone: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves
-//     those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on
-//     changing parameters that no backward reaches.
+//     those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then
+//     continue to change parameters that no backward reaches.
 //
 // Returns: ACCEL_OK.
 func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
@@ -9608,7 +9609,7 @@ func (optimizer *Optimizer) StateDict() (out any, err error) {
 // LoadStateDict is accel_optimizer_load_state_dict. Takes back the state of an optimizer.
 //
 //   - optimizer: An optimizer.
-//   - stateDict: As accel_optimizer_state_dict() gives it; copied.
+//   - stateDict: As accel_optimizer_state_dict() returns it; copied.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 func (optimizer *Optimizer) LoadStateDict(stateDict any) error {
@@ -9624,7 +9625,7 @@ func (optimizer *Optimizer) LoadStateDict(stateDict any) error {
 	return status(code, failure)
 }
 
-// SchedulerLambda is accel_scheduler_lambda. A schedule that the program computes.
+// SchedulerLambda is accel_scheduler_lambda. A schedule that the application computes.
 //
 //   - optimizer: Its learning rates are driven.
 //   - lambda: The factor at each step.
@@ -9782,7 +9783,7 @@ func SchedulerInverseSqrt(optimizer *Optimizer, warmupSteps int64, timescale int
 // SchedulerMultiStep is accel_scheduler_multi_step. Multiplies by gamma at each milestone.
 //
 //   - optimizer: As above.
-//   - milestones: Steps, in any order; one that stands there twice counts twice.
+//   - milestones: Steps, in any order; a repeated one counts twice.
 //   - gamma: The factor.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -10052,7 +10053,7 @@ func SchedulerSequential(schedulers []*Scheduler, milestones []int64) (out *Sche
 //   - scheduler: A scheduler.
 //
 // Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when
-// the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
+// the callback of accel_scheduler_lambda() returns no factor. Nothing changes then.
 func (scheduler *Scheduler) Step() error {
 	var failure C.go_failure
 	code := C.go_accel_scheduler_step(scheduler.c(), &failure)
@@ -10074,7 +10075,7 @@ func (scheduler *Scheduler) StepMetric(metric float64) error {
 	return status(code, failure)
 }
 
-// LastLR is accel_scheduler_last_lr. The learning rate as it stands.
+// LastLR is accel_scheduler_last_lr. The current learning rate.
 //
 //   - scheduler: A scheduler.
 //   - group: From 0.
@@ -10172,7 +10173,7 @@ func DatasetTensors(tensors []*Tensor) (out *Dataset, err error) {
 // DatasetNamedTensors is accel_dataset_named_tensors. Rows of tensors that have names; an item is a map with one row
 // of each.
 //
-//   - tensors: A map from names to tensors with equally many rows, as accel_load() gives it.
+//   - tensors: A map from names to tensors with equally many rows, as accel_load() returns it.
 //
 // Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
 func DatasetNamedTensors(tensors any) (out *Dataset, err error) {
@@ -10213,7 +10214,7 @@ func DatasetSafetensors(path string) (out *Dataset, err error) {
 
 // DatasetRagged is accel_dataset_ragged. Rows of different lengths. Row i of each tensor is its entries [offsets[i],
 // offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them
-// where the batch will lie.
+// directly into the batch.
 //
 //   - values: At least one, on the CPU.
 //   - offsets: int64 [rows + 1] on the CPU; they do not fall.
@@ -10236,8 +10237,8 @@ func DatasetRagged(values []*Tensor, offsets *Tensor) (out *Dataset, err error) 
 	return
 }
 
-// TensorMapFile is accel_tensor_map_file. A file of numbers as a tensor that lies in the mapped file: .npy, or
-// numbers one behind the other without a header (.bin), as tokens are stored.
+// TensorMapFile is accel_tensor_map_file. A file of numbers as a tensor that shares the mapped file: .npy, or numbers
+// without a header (.bin), as tokens are stored.
 //
 //   - path: The file. One that begins as .npy is one.
 //   - dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
@@ -10443,8 +10444,8 @@ func DatasetArrow(schema unsafe.Pointer, array unsafe.Pointer, nullValue float64
 	return
 }
 
-// DatasetArrowStream is accel_dataset_arrow_stream. All record batches of an Arrow stream: what Arrow makes of IPC
-// files, Parquet, and tables.
+// DatasetArrowStream is accel_dataset_arrow_stream. All record batches of an Arrow stream, which Arrow creates from
+// IPC files, Parquet files and tables.
 //
 //   - stream: Read to its end; consumed in any case.
 //   - nullValue: As in accel_dataset_arrow().
@@ -10597,7 +10598,7 @@ func (dataset *Dataset) Subset(begin int64, end int64) (out *Dataset, err error)
 //   - dataset: A dataset.
 //
 // Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not
-// known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
+// known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.
 func (dataset *Dataset) Length() int64 {
 	result := C.accel_dataset_length(dataset.c())
 	runtime.KeepAlive(dataset)
@@ -10768,7 +10769,7 @@ func SamplerDistributed(length int64, numReplicas int64, rank int64, shuffle boo
 	return
 }
 
-// NewSampler is accel_sampler_create. An order that the program makes.
+// NewSampler is accel_sampler_create. An order that the application determines.
 //
 //   - length: How many.
 //   - order: Called at the start of each epoch.
@@ -10839,7 +10840,7 @@ func NewDataloader(dataset *Dataset, options *DataloaderOptions) (out *Dataloade
 	return
 }
 
-// SetCollate is accel_dataloader_set_collate. Lets the program make batches of items. It runs in
+// SetCollate is accel_dataloader_set_collate. Lets the application collate items into batches. It runs in
 // accel_dataloader_next(), with num_workers on threads of the library.
 //
 //   - loader: A loader that is neither prepared nor at work.
@@ -10853,9 +10854,9 @@ func (loader *Dataloader) SetCollate(collate CollateFunc) error {
 	return status(code, failure)
 }
 
-// SetBatchSampler is accel_dataloader_set_batch_sampler. Lets the program say what is in each batch. Ranks get whole
-// batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches,
-// split_batches included; otherwise batches may have any size.
+// SetBatchSampler is accel_dataloader_set_batch_sampler. Lets the application determine the items of each batch.
+// Ranks get whole batches in turn. Where all batches have one size, say it, and everything is as for a loader's own
+// batches, split_batches included; otherwise batches may have any size.
 //
 //   - loader: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
 //   - batches: The function.
@@ -10869,7 +10870,7 @@ func (loader *Dataloader) SetBatchSampler(batches BatchSamplerFunc, batchSize in
 	return status(code, failure)
 }
 
-// SetSlice is accel_dataloader_set_slice. Lets the program cut the rows that rank 0 reads for all ranks
+// SetSlice is accel_dataloader_set_slice. Lets the application slice the rows that rank 0 reads for all ranks
 // (dispatch_batches). It runs on rank 0.
 //
 //   - loader: A loader that is neither prepared nor at work.
@@ -11007,8 +11008,8 @@ func (loader *Dataloader) SetEpoch(epoch int64) error {
 	return status(code, failure)
 }
 
-// StateDict is accel_dataloader_state_dict. Where the loader stands, in what was handed out, whatever was read ahead.
-// accel_save_state() keeps it too.
+// StateDict is accel_dataloader_state_dict. The position of the loader: what it has returned, not what it has read
+// ahead. accel_save_state() saves it too.
 //
 //   - loader: A loader.
 //
@@ -11097,8 +11098,8 @@ func (state *State) LossScale() float64 {
 	return float64(result)
 }
 
-// SetAutocast is accel_set_autocast. Sets the autocast of prepared models, and of regions that give no options;
-// before anything is prepared.
+// SetAutocast is accel_set_autocast. Sets the autocast of prepared models, and of regions without options; before
+// anything is prepared.
 //
 //   - state: A state.
 //   - options: NULL: defaults.
@@ -11146,8 +11147,8 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 	return
 }
 
-// RegisterCommHook is accel_register_comm_hook. Puts the exchange of a model's gradients into the program's hands, in
-// place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of
+// RegisterCommHook is accel_register_comm_hook. Sets a communication hook of the application for a model's gradients,
+// instead of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of
 // LibTorch's for others; with one process never.
 //
 //   - state: A state.
@@ -11233,7 +11234,7 @@ func (state *State) PrepareDataLoader(loader *Dataloader, config *DataloaderConf
 }
 
 // Backward is accel_backward. Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale()
-// says so; gradients are averaged over the ranks in the last micro-batch of a group.
+// says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
 //
 //   - state: A state.
 //   - loss: One element, unless the options have a gradient for it.
@@ -11278,9 +11279,9 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 }
 
 // BackwardSum is accel_backward_sum. Back-propagates a sum of losses of `count` items (tokens, rows), once in each
-// micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches
-// on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more
-// collective of a number a group.
+// micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all
+// its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent
+// in one more collective of a number per accumulation window.
 //
 //   - state: A state.
 //   - lossSum: One element: the sum over the items, not their mean.
@@ -11303,13 +11304,13 @@ func (state *State) BackwardSum(lossSum *Tensor, count_ int64, options *Backward
 	return status(code, failure)
 }
 
-// Accumulate is accel_accumulate_begin. One micro-batch: counts it, and holds back the exchange of gradients until
-// the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
+// Accumulate is accel_accumulate_begin. One micro-batch: counts it, and exchanges gradients only when the
+// accumulation window is complete. Each model counts its own micro-batches, so several can be trained alternately.
 //
 //   - state: A state.
 //   - modules: The prepared models that this micro-batch trains.
 //
-// Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
+// Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.
 func (state *State) Accumulate(modules []*Module, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -11570,9 +11571,8 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 	return status(code, failure)
 }
 
-// NewParameters is accel_parameters_create. Puts a module on the device, starts all ranks from rank 0's values, and
-// gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and
-// accel_load_state().
+// NewParameters is accel_parameters_create. Moves a module to the device, broadcasts rank 0's values, and sets the
+// gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
 //
 //   - state: A state.
 //   - module: The parameters; its forward is not used.
@@ -11601,7 +11601,7 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 }
 
 // Gradient is accel_parameters_gradient. The memory of a gradient: written in place it is not copied, and where ranks
-// share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address,
+// share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address,
 // contiguous, in the parameter's dtype and shape.
 //
 //   - parameters: The parameters.
@@ -11620,14 +11620,14 @@ func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
 	return
 }
 
-// GradReady is accel_parameters_grad_ready. Says that a gradient of this micro-batch is complete. In the last micro-
-// batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may
-// be reported by several threads, while none of the rank calls another collective.
+// GradReady is accel_parameters_grad_ready. Marks a gradient of this micro-batch as complete. In the last micro-batch
+// of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by
+// several threads, while none of the rank calls another collective.
 //
 //   - parameters: The parameters.
 //   - index: Of the parameter.
-//   - gradient: Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in
-//     later micro-batches added, it in the memory of accel_parameters_gradient().
+//   - gradient: Copied in the first micro-batch of a window, added in the others. NULL: the application has written,
+//     or in later micro-batches added, it in the memory of accel_parameters_gradient().
 //
 // Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
 func (parameters *Parameters) GradReady(index int, gradient *Tensor) error {
@@ -11638,14 +11638,14 @@ func (parameters *Parameters) GradReady(index int, gradient *Tensor) error {
 	return status(code, failure)
 }
 
-// Synchronize is accel_parameters_synchronize. The end of a micro-batch. In the last one of a group it returns when
+// Synchronize is accel_parameters_synchronize. The end of a micro-batch. In the last one of a window it returns when
 // all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have
 // left them; in the others it does not wait.
 //
 //   - parameters: The parameters.
 //
-// Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on;
-// COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+// Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch
+// continues; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 func (parameters *Parameters) Synchronize() error {
 	var failure C.go_failure
 	code := C.go_accel_parameters_synchronize(parameters.c(), &failure)
@@ -11770,7 +11770,7 @@ func (generator *Generator) SetSeed(seed int64) error {
 	return status(code, failure)
 }
 
-// State is accel_generator_state. Where a generator stands.
+// State is accel_generator_state. The state of a generator.
 //
 //   - generator: A generator; NULL: the default one of the CPU.
 //
@@ -11787,12 +11787,12 @@ func (generator *Generator) State() (out *Tensor, err error) {
 	return
 }
 
-// SetState is accel_generator_set_state. Goes on where a generator stood.
+// SetState is accel_generator_set_state. Sets the state of a generator.
 //
 //   - generator: A generator of the same device; NULL: the default one of the CPU.
-//   - state: What accel_generator_state() gave.
+//   - state: A result of accel_generator_state().
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+// Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.
 func (generator *Generator) SetState(state *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_generator_set_state(generator.c(), state.c(), &failure)
@@ -11801,7 +11801,7 @@ func (generator *Generator) SetState(state *Tensor) error {
 	return status(code, failure)
 }
 
-// SynchronizeRNGStates is accel_synchronize_rng_states. Gives all ranks the states of rank 0's generators.
+// SynchronizeRNGStates is accel_synchronize_rng_states. Broadcasts the states of rank 0's generators to all ranks.
 //
 //   - state: A state.
 //   - rngTypes: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
@@ -11822,14 +11822,14 @@ func (state *State) SynchronizeRNGStates(rngTypes string, generator *Generator) 
 }
 
 // FindExecutableBatchSize is accel_find_executable_batch_size. Calls a function with smaller and smaller batch sizes
-// until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait
-// for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there
-// is goes back before each try.
+// until one fits into memory. All ranks continue with the next size when one of them ran out of memory; those that
+// wait for it in a collective get COLLECTIVE_MISMATCH there, which they should return. Cached memory is returned to
+// the system before each attempt.
 //
 //   - state: A state.
 //   - function: The work. It must release what it made, also when it fails.
 //   - reduce: NULL: 0.9 of the size, rounded down.
-//   - startingBatchSize: The first size; go on with the former result in a second search.
+//   - startingBatchSize: The first size; the former result in a second search.
 //
 // Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does
 // not reduce; CANCELLED when the function failed on another rank; the function's own error.
@@ -11973,8 +11973,8 @@ func (state *State) SaveModel(module *Module, folder string) error {
 }
 
 // SaveState is accel_save_state. Writes everything that is prepared (models, optimizers, schedulers, loaders,
-// generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all;
-// an older one of the same name stays until then. All ranks must call.
+// generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at
+// all; an older one of the same name stays until then. All ranks must call.
 //
 //   - state: A state.
 //   - folder: Its parent must exist.
@@ -11989,16 +11989,16 @@ func (state *State) SaveState(folder string) error {
 	return status(code, failure)
 }
 
-// LoadState is accel_load_state. Reads it back into the prepared objects, which must be the same. The number of ranks
-// may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared
-// out, and ranks that are new draw random numbers of their own. All ranks must call.
+// LoadState is accel_load_state. Loads a training state into the prepared objects, which must be the same. The number
+// of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open
+// accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
 //
 //   - state: A state.
 //   - folder: What accel_save_state() wrote.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than
-// were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is
-// changed then, except when an object refuses its own part: what was taken back before it stays.
+// were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of
+// ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string) error {
 	var given arguments
 	defer given.end()
@@ -12008,7 +12008,8 @@ func (state *State) LoadState(folder string) error {
 	return status(code, failure)
 }
 
-// RegisterForCheckpointing is accel_register_for_checkpointing. Adds an object of the program to the training state.
+// RegisterForCheckpointing is accel_register_for_checkpointing. Adds an object of the application to the training
+// state.
 //
 //   - state: A state.
 //   - name: Of its file; unique.
@@ -12081,7 +12082,7 @@ func OptionsName(index int) string {
 //
 //   - type_: Its name.
 //
-// Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+// Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
 func OptionCount(type_ string) int64 {
 	var given arguments
 	defer given.end()
@@ -12132,7 +12133,7 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 // OptionsFromJSON is accel_options_from_json. Writes an options struct, for languages without its layout: the fields
 // that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings;
 // a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address
-// belongs at the "offset" that accel_option_get() tells.
+// belongs at the "offset" that accel_option_get() returns.
 //
 //   - type_: The name of the struct.
 //   - json: {"num_workers": 2, "collate": "pad"}

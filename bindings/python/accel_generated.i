@@ -1313,7 +1313,7 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.";
 accel_status_t accel_scope_call(accel_scope_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_scope_release "Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+%feature("docstring") accel_scope_release "Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 scope: A scope, or NULL.";
 void accel_scope_release(accel_scope_t *scope);
@@ -1614,7 +1614,7 @@ state: A state.
 Returns: ACCEL_OK, TIMEOUT or PEER_LOST.";
 accel_status_t accel_wait_for_everyone(accel_state_t *state);
 
-%feature("docstring") accel_main_process_first_begin "The main process runs the scope's body first, the others after it has ended its scope. A main process that never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+%feature("docstring") accel_main_process_first_begin "The main process runs the scope's body first, the others after it has ended its scope. If it never does, the others get TIMEOUT or PEER_LOST.
 
 state: A state.
 out: The scope.
@@ -1672,7 +1672,7 @@ state: A state.
 Returns: ACCEL_OK, also when there is none.";
 accel_status_t accel_destroy_process_group(accel_state_t *state);
 
-%feature("docstring") accel_interrupt "Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+%feature("docstring") accel_interrupt "Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
 Returns: ACCEL_OK.";
 accel_status_t accel_interrupt();
 
@@ -1685,7 +1685,7 @@ accel_status_t accel_end_training(accel_state_t *state);
 %feature("docstring") accel_sync_gradients "Whether gradients are exchanged now.
 
 state: A state.
-Returns: 1 when the current micro-batch ends a group and gradients are exchanged.";
+Returns: 1 when the current micro-batch ends an accumulation window and gradients are exchanged.";
 int32_t accel_sync_gradients(const accel_state_t *state);
 
 %feature("docstring") accel_end_of_dataloader "Whether the loader is at its last batch.
@@ -1710,7 +1710,7 @@ int64_t accel_remainder(const accel_state_t *state);
 %feature("docstring") accel_gradient_accumulation_steps "The length of an accumulation group.
 
 state: A state.
-Returns: Micro-batches a group.";
+Returns: Micro-batches per accumulation window.";
 int64_t accel_gradient_accumulation_steps(const accel_state_t *state);
 
 %feature("docstring") accel_set_gradient_accumulation_steps "Sets the length of accumulation groups.
@@ -2027,20 +2027,20 @@ accel_status_t accel_wait_for_everyone_async(accel_state_t *state, accel_work_t 
 
 work: A work.
 timeout_ms: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
-Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.";
+Returns: ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the work or of a callback.";
 information_t accel_work_wait(accel_work_t *work, int64_t timeout_ms);
 
 %feature("docstring") accel_work_test "Whether a work has ended.
 
 work: A work.
-Returns: 1 when it has, successfully or not, 0 when it goes on.";
+Returns: 1 if it has ended, successfully or not; 0 if it is still running.";
 int32_t accel_work_test(const accel_work_t *work);
 
 %feature("docstring") accel_work_result "What a work gave.
 
 work: A work that has ended.
 out: Its result; tensors are shared with it.
-Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.";
+Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.";
 accel_status_t accel_work_result(const accel_work_t *work, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_work_then "Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
@@ -2063,7 +2063,7 @@ accel_work_t *accel_work_retain(accel_work_t *work);
 work: A work, or NULL.";
 void accel_work_release(accel_work_t *work);
 
-%feature("docstring") accel_progress "For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without it.
+%feature("docstring") accel_progress "For applications with an event loop: runs the callbacks of the state's works that have ended. Works make progress without it.
 
 state: A state.
 max_us: How long to wait for one that ends; 0 only looks.
@@ -2091,9 +2091,9 @@ accel_status_t accel_group_split(accel_state_t *state, int32_t color, int32_t ke
 %feature("docstring") accel_group_shrink "After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be released. See docs/faults.md.
 
 state: A state, or a group, in which a collective failed.
-wait_ms: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+wait_ms: How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
 out: The group, in the old order.
-Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.";
+Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.";
 accel_status_t accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t **OUTPUT);
 
 %feature("docstring") accel_flight_record "What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
@@ -2110,7 +2110,7 @@ out: The mesh, which keeps the state alive.
 Returns: ACCEL_OK.";
 accel_status_t accel_state_mesh(accel_state_t *state, accel_mesh_t **OUTPUT);
 
-%feature("docstring") accel_mesh_create "Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+%feature("docstring") accel_mesh_create "Another mesh over the ranks of a state, for the application's own communication. Nothing in the library uses it.
 
 state: A state, or a group.
 axes: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
@@ -2350,7 +2350,7 @@ out: Its gradient; NULL when it has none.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_tensor_set_grad "Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+%feature("docstring") accel_tensor_set_grad "Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 
 tensor: A leaf of a floating dtype.
 gradient: Of the same shape, dtype and device; NULL takes the gradient away.
@@ -2618,7 +2618,7 @@ module: A module.
 Returns: The name of its class; lives as long as the module.";
 const char *accel_module_kind(const accel_module_t *module);
 
-%feature("docstring") accel_module_add_parameter "Gives a module a parameter.
+%feature("docstring") accel_module_add_parameter "Adds a parameter to a module.
 
 module: A module.
 name: Without a dot, not taken.
@@ -2627,7 +2627,7 @@ requires_grad: 1: it is trained.
 Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.";
 accel_status_t accel_module_add_parameter(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t requires_grad);
 
-%feature("docstring") accel_module_add_buffer "Gives a module a buffer.
+%feature("docstring") accel_module_add_buffer "Adds a buffer to a module.
 
 module: A module.
 name: As above.
@@ -2919,7 +2919,7 @@ out: As there.
 Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.";
 accel_status_t accel_optimizer_muon(const accel_module_t *module, const accel_muon_options_t *options, accel_optimizer_t **OUTPUT);
 
-%feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+%feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
 
 module: As there.
 options: As there.
@@ -2959,7 +2959,7 @@ out: As there.
 Returns: As there.";
 accel_status_t accel_optimizer_schedule_free_adamw(const accel_module_t *module, const accel_schedule_free_adamw_options_t *options, accel_optimizer_t **OUTPUT);
 
-%feature("docstring") accel_optimizer_create "An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
+%feature("docstring") accel_optimizer_create "An optimizer with a user-defined update. Groups, schedulers, update precision and state dicts work as with the others.
 
 module: Its trainable parameters become the first group; NULL: groups are added later.
 state_names: The keys of the states in the state dict; \"step\" is there anyway.
@@ -3007,7 +3007,7 @@ closure: The callback.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 out_loss: What the closure gave; NULL when it was not called.
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.";
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.";
 information_t accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_train "Switches the parameters of a schedule-free optimizer between those that are trained and their average, which is what is to be evaluated and saved. Others have nothing to switch.
@@ -3020,7 +3020,7 @@ accel_status_t accel_optimizer_train(accel_optimizer_t *optimizer, int32_t train
 %feature("docstring") accel_optimizer_zero_grad "Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
 optimizer: An optimizer.
-set_to_none: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
+set_to_none: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then continue to change parameters that no backward reaches.
 Returns: ACCEL_OK.";
 accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t set_to_none);
 
@@ -3094,11 +3094,11 @@ accel_status_t accel_optimizer_state_dict(const accel_optimizer_t *optimizer, ac
 %feature("docstring") accel_optimizer_load_state_dict "Takes back the state of an optimizer.
 
 optimizer: An optimizer.
-state_dict: As accel_optimizer_state_dict() gives it; copied.
+state_dict: As accel_optimizer_state_dict() returns it; copied.
 Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.";
 accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t *optimizer, const accel_value_t *state_dict);
 
-%feature("docstring") accel_scheduler_lambda "A schedule that the program computes.
+%feature("docstring") accel_scheduler_lambda "A schedule that the application computes.
 
 optimizer: Its learning rates are driven.
 lambda: The factor at each step.
@@ -3176,7 +3176,7 @@ accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_
 %feature("docstring") accel_scheduler_multi_step "Multiplies by gamma at each milestone.
 
 optimizer: As above.
-milestones: Steps, in any order; one that stands there twice counts twice.
+milestones: Steps, in any order; a repeated one counts twice.
 n_milestones: Their number.
 gamma: The factor.
 out: As above.
@@ -3298,7 +3298,7 @@ void accel_scheduler_release(accel_scheduler_t *scheduler);
 %feature("docstring") accel_scheduler_step "One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
 
 scheduler: A scheduler.
-Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.";
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() returns no factor. Nothing changes then.";
 accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
 
 %feature("docstring") accel_scheduler_step_metric "One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
@@ -3308,7 +3308,7 @@ metric: The same on all ranks. NaN is no improvement.
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.";
 accel_status_t accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
-%feature("docstring") accel_scheduler_last_lr "The learning rate as it stands.
+%feature("docstring") accel_scheduler_last_lr "The current learning rate.
 
 scheduler: A scheduler.
 group: From 0.
@@ -3348,7 +3348,7 @@ accel_status_t accel_dataset_tensors(accel_tensor_t *const *ITEMS, size_t COUNT,
 
 %feature("docstring") accel_dataset_named_tensors "Rows of tensors that have names; an item is a map with one row of each.
 
-tensors: A map from names to tensors with equally many rows, as accel_load() gives it.
+tensors: A map from names to tensors with equally many rows, as accel_load() returns it.
 out: The dataset, which shares their memory.
 Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.";
 accel_status_t accel_dataset_named_tensors(const accel_value_t *tensors, accel_dataset_t **OUTPUT);
@@ -3360,7 +3360,7 @@ out: The dataset.
 Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with different numbers of rows.";
 accel_status_t accel_dataset_safetensors(const char *path, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_ragged "Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+%feature("docstring") accel_dataset_ragged "Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them directly into the batch.
 
 values: At least one, on the CPU.
 n_values: Their number.
@@ -3369,7 +3369,7 @@ out: The dataset, which shares their memory.
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.";
 accel_status_t accel_dataset_ragged(accel_tensor_t *const *ITEMS, size_t COUNT, accel_tensor_t *offsets, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_tensor_map_file "A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+%feature("docstring") accel_tensor_map_file "A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
 
 path: The file. One that begins as .npy is one.
 dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
@@ -3447,7 +3447,7 @@ out: The dataset.
 Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other kinds, CORRUPT.";
 accel_status_t accel_dataset_arrow(struct ArrowSchema *schema, struct ArrowArray *array, double null_value, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_arrow_stream "All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+%feature("docstring") accel_dataset_arrow_stream "All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
 stream: Read to its end; consumed in any case.
 null_value: As in accel_dataset_arrow().
@@ -3531,7 +3531,7 @@ void accel_dataset_release(accel_dataset_t *dataset);
 %feature("docstring") accel_dataset_length "The number of items.
 
 dataset: A dataset.
-Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.";
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.";
 int64_t accel_dataset_length(const accel_dataset_t *dataset);
 
 %feature("docstring") accel_dataset_num_skipped "What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
@@ -3617,7 +3617,7 @@ out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, int32_t shuffle, int64_t seed, int32_t drop_last, accel_sampler_t **OUTPUT);
 
-%feature("docstring") accel_sampler_create "An order that the program makes.
+%feature("docstring") accel_sampler_create "An order that the application determines.
 
 length: How many.
 order: Called at the start of each epoch.
@@ -3671,7 +3671,7 @@ accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
 loader: A loader, or NULL.";
 void accel_dataloader_release(accel_dataloader_t *loader);
 
-%feature("docstring") accel_dataloader_set_collate "Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+%feature("docstring") accel_dataloader_set_collate "Lets the application collate items into batches. It runs in accel_dataloader_next(), with num_workers on threads of the library.
 
 loader: A loader that is neither prepared nor at work.
 collate: The function.
@@ -3680,7 +3680,7 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK; INVALID_STATE.";
 accel_status_t accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_dataloader_set_batch_sampler "Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+%feature("docstring") accel_dataloader_set_batch_sampler "Lets the application determine the items of each batch. Ranks get whole batches in turn. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
 
 loader: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
 batches: The function.
@@ -3690,7 +3690,7 @@ batch_size: The size of all batches but the last, or ACCEL_UNSET_INT64: any.
 Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.";
 accel_status_t accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampler_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t batch_size);
 
-%feature("docstring") accel_dataloader_set_slice "Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+%feature("docstring") accel_dataloader_set_slice "Lets the application slice the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
 
 loader: A loader that is neither prepared nor at work.
 slice: The function.
@@ -3757,10 +3757,10 @@ epoch: From 0.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-%feature("docstring") accel_dataloader_state_dict "Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
+%feature("docstring") accel_dataloader_state_dict "The position of the loader: what it has returned, not what it has read ahead. accel_save_state() saves it too.
 
 loader: A loader.
-out: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
+out: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader returned.
 Returns: ACCEL_OK.";
 accel_status_t accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
@@ -3792,7 +3792,7 @@ state: A state.
 Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.";
 double accel_loss_scale(const accel_state_t *state);
 
-%feature("docstring") accel_set_autocast "Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+%feature("docstring") accel_set_autocast "Sets the autocast of prepared models, and of regions without options; before anything is prepared.
 
 state: A state.
 options: NULL: defaults.
@@ -3808,7 +3808,7 @@ out: The model to call.
 Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_register_comm_hook "Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+%feature("docstring") accel_register_comm_hook "Sets a communication hook of the application for a model's gradients, instead of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
 
 state: A state.
 module: A prepared model, outside of its backward.
@@ -3843,7 +3843,7 @@ out: The prepared one.
 Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **OUTPUT);
 
-%feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
+%feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
 
 state: A state.
 loss: One element, unless the options have a gradient for it.
@@ -3859,7 +3859,7 @@ lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
 Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.";
 accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
-%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
+%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
 
 state: A state.
 loss_sum: One element: the sum over the items, not their mean.
@@ -3868,13 +3868,13 @@ options: NULL: defaults.
 Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.";
 accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count, const accel_backward_options_t *options);
 
-%feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
+%feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its own micro-batches, so several can be trained alternately.
 
 state: A state.
 modules: The prepared models that this micro-batch trains.
 n_modules: Their number.
 out: The scope.
-Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.";
+Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.";
 accel_status_t accel_accumulate_begin(accel_state_t *state, accel_module_t *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_no_sync_begin "Gradients of this model are not exchanged inside.
@@ -3930,7 +3930,7 @@ state: A state.
 modules: Prepared models; each rank calls them in this order, once a micro-batch.
 n_modules: Their number.
 even_batches: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
-out: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+out: The scope. Its end returns COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_join_uneven_inputs_begin(accel_state_t *state, accel_module_t *const *ITEMS, size_t COUNT, int32_t even_batches, accel_scope_t **OUTPUT);
 
@@ -3967,7 +3967,7 @@ clip_value: Not negative.
 Returns: As accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
 
-%feature("docstring") accel_parameters_create "Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and accel_load_state().
+%feature("docstring") accel_parameters_create "Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
 
 state: A state.
 module: The parameters; its forward is not used.
@@ -3976,26 +3976,26 @@ out: The parameters.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.";
 accel_status_t accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
 
-%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
 
 parameters: The parameters.
 index: Of the parameter.
-out: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+out: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_parameters_gradient(const accel_parameters_t *parameters, size_t index, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_parameters_grad_ready "Says that a gradient of this micro-batch is complete. In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+%feature("docstring") accel_parameters_grad_ready "Marks a gradient of this micro-batch as complete. In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
 
 parameters: The parameters.
 index: Of the parameter.
-gradient: Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+gradient: Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
 Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.";
 accel_status_t accel_parameters_grad_ready(accel_parameters_t *parameters, size_t index, const accel_tensor_t *gradient);
 
-%feature("docstring") accel_parameters_synchronize "The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+%feature("docstring") accel_parameters_synchronize "The end of a micro-batch. In the last one of a window it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
 
 parameters: The parameters.
-Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch continues; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_parameters_synchronize(accel_parameters_t *parameters);
 
 %feature("docstring") accel_parameters_synchronize_async "Starts accel_parameters_synchronize(), for programs with a loop of their own. Until the work has ended gradients must not be touched.
@@ -4076,21 +4076,21 @@ seed: The seed.
 Returns: ACCEL_OK.";
 accel_status_t accel_generator_set_seed(accel_generator_t *generator, int64_t seed);
 
-%feature("docstring") accel_generator_state "Where a generator stands.
+%feature("docstring") accel_generator_state "The state of a generator.
 
 generator: A generator; NULL: the default one of the CPU.
-out: A tensor of bytes, as torch.Generator.get_state() gives it.
+out: A tensor of bytes, as torch.Generator.get_state() returns it.
 Returns: ACCEL_OK.";
 accel_status_t accel_generator_state(accel_generator_t *generator, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_generator_set_state "Goes on where a generator stood.
+%feature("docstring") accel_generator_set_state "Sets the state of a generator.
 
 generator: A generator of the same device; NULL: the default one of the CPU.
-state: What accel_generator_state() gave.
-Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.";
+state: A result of accel_generator_state().
+Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.";
 accel_status_t accel_generator_set_state(accel_generator_t *generator, const accel_tensor_t *state);
 
-%feature("docstring") accel_synchronize_rng_states "Gives all ranks the states of rank 0's generators.
+%feature("docstring") accel_synchronize_rng_states "Broadcasts the states of rank 0's generators to all ranks.
 
 state: A state.
 rng_types: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
@@ -4098,14 +4098,14 @@ generator: For \"generator\"; else NULL.
 Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, \"npu\", \"xla\" and so on; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *generator);
 
-%feature("docstring") accel_find_executable_batch_size "Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+%feature("docstring") accel_find_executable_batch_size "Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks continue with the next size when one of them ran out of memory; those that wait for it in a collective get COLLECTIVE_MISMATCH there, which they should return. Cached memory is returned to the system before each attempt.
 
 state: A state.
 function: The work. It must release what it made, also when it fails.
 reduce: NULL: 0.9 of the size, rounded down.
 user_data: Handed to both callbacks; destroy ends its life.
 destroy: Handed to both callbacks; destroy ends its life.
-starting_batch_size: The first size; go on with the former result in a second search.
+starting_batch_size: The first size; the former result in a second search.
 out_batch_size: The size that fits; untouched after an error.
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
 accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
@@ -4162,21 +4162,21 @@ folder: Made if missing.
 Returns: ACCEL_OK or IO.";
 accel_status_t accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
 
-%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
 
 state: A state.
 folder: Its parent must exist.
 Returns: ACCEL_OK or IO.";
 accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-%feature("docstring") accel_load_state "Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
+%feature("docstring") accel_load_state "Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
 
 state: A state.
 folder: What accel_save_state() wrote.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
-%feature("docstring") accel_register_for_checkpointing "Adds an object of the program to the training state.
+%feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state.
 
 state: A state.
 name: Of its file; unique.
@@ -4211,7 +4211,7 @@ const char *accel_options_name(size_t index);
 %feature("docstring") accel_option_count "The fields that a program can set in an options struct.
 
 type: Its name.
-Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.";
+Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.";
 int64_t accel_option_count(const char *type);
 
 %feature("docstring") accel_option_get "What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
@@ -4229,7 +4229,7 @@ options: The struct.
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.";
 accel_status_t accel_options_check(const char *type, const void *options);
 
-%feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() tells.
+%feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
 
 type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}

@@ -1,4 +1,4 @@
-// Arrow in Python: its structs travel as capsules, whose destructors release what nobody took over (the Arrow PyCapsule interface).
+// Arrow in Python: its structs are passed as capsules, whose destructors release what nobody took over (the Arrow PyCapsule interface).
 %define %accel_arrow(STRUCT, PARAMETER, NAME)
 %typemap(in) struct STRUCT *PARAMETER {
   $1 = PyCapsule_GetPointer($input, #NAME);

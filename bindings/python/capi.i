@@ -115,7 +115,7 @@ static void raise_error(accel_status_t status) {
 static void accel_leave(const void *handle) { (void)handle; }
 %}
 
-// Where the last release waits for threads that may be in a callback, the interpreter goes on meanwhile.
+// Where the last release waits for threads that may be in a callback, the interpreter continues meanwhile.
 %accel_waits(accel_state::~accel_state)
 %accel_waits(accel_dataloader::~accel_dataloader)
 

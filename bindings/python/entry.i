@@ -37,7 +37,7 @@ static void leave_python(PyGILState_STATE lock) {
 }
 
 // A callback that comes too late. A thread of Python's own (a daemon) stays here, as it would at its next line of Python; a
-// thread of the library goes on with an error.
+// thread of the library continues with an error.
 static accel_status_t refuse_callback(void) {
   if (PyGILState_GetThisThreadState() != NULL) {
     if (PyGILState_Check()) PyEval_SaveThread();

@@ -1,4 +1,4 @@
-// Calls that can take longer than a moment: the interpreter goes on meanwhile, and interrupts.py can tell which of them a thread is in.
+// Calls that can take longer than a moment: the interpreter continues meanwhile, and interrupts.py can tell which of them a thread is in.
 %{
 static unsigned long watched_thread; /* its identifier; 0 for none */
 static unsigned long calls_begun;    /* by that thread */

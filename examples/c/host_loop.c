@@ -3,8 +3,8 @@
  *     accel launch --num-processes 2 -- ./host_loop [steps]
  *
  * Training gets at most 2 ms of each frame. It is cut into slices: a micro-batch, or a step of the optimizer. Gradients
- * travel between the processes while frames go by, and nothing here waits for them. The library calls no function of
- * this program from a thread of its own, and computes on this thread alone.
+ * are exchanged between the processes while frames go by, and nothing here waits for them. The library calls no
+ * function of this program from a thread of its own, and computes on this thread alone.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <accel.h>

@@ -98,7 +98,8 @@ int main(void) {
       const int mine = micro * processes + rank, parts = processes * micro_batches;
       for (int i = BATCH * mine / parts; i < BATCH * (mine + 1) / parts; i++)
         loss += learn(&network, noise((unsigned)(step * BATCH + i) + 1000), BATCH / parts, &gradient);
-      /* Each gradient goes on its way as soon as it is there; with layers above each other, the last ones first. */
+      /* The exchange of each gradient starts as soon as it is complete; with layers above each other, the last ones
+       * first. */
       float *const gradients[PARAMETERS] = {gradient.weight, gradient.bias, gradient.output, gradient.output_bias};
       for (int p = PARAMETERS; p-- > 0;) {
         accel_tensor_t *const ready = tensor_over(gradients[p], lengths[p]);

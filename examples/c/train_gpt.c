@@ -84,7 +84,7 @@ static const char usage[] =
     "  --precision NAME        no, fp16 or bf16 (what the launcher says)\n"
     "  --checkpoint-dir DIR    where checkpoints go (checkpoints)\n"
     "  --checkpoint-every N    steps between them, or N% of the run (0: none)\n"
-    "  --resume[=FOLDER]       goes on from the newest checkpoint, or from that one\n"
+    "  --resume[=FOLDER]       continues from the newest checkpoint, or from that one\n"
     "  --eval-every N          steps between validations, or N% of the run (20%; 0: only at the end)\n"
     "  --log-every N           steps between reports of the loss, or N% of the run (4%; 0: none)\n"
     "  --prompt TEXT           what the sample at the end begins with\n"

@@ -1,4 +1,4 @@
-// A run that is saved, thrown away and resumed goes on as if nothing had happened, bit for bit:
+// A run that is saved, thrown away and resumed continues as if nothing had happened, bit for bit:
 //
 //     accel launch --num-processes 2 -- ./checkpoint FOLDER
 #include "digits.hpp"

@@ -1,4 +1,4 @@
-# A run that is saved, thrown away and resumed goes on as if nothing had happened, bit for bit:
+# A run that is saved, thrown away and resumed continues as if nothing had happened, bit for bit:
 #
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/checkpoint.jl FOLDER
 using Accel, Printf

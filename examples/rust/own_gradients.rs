@@ -92,7 +92,7 @@ fn main() -> Result<()> {
             state.accumulate(&[])?.run(|| {
                 let (error, gradients) = network.learn(&x, (BATCH / parts) as f32)?;
                 loss += error / micro_batches as f32;
-                // Each gradient goes on its way as soon as it is there, the last ones first.
+                // The exchange of each gradient starts as soon as it is complete, the last ones first.
                 for (index, gradient) in gradients.into_iter().enumerate().rev() {
                     add(&gradient, micro > 0, &mut parameters.gradient(index)?)?;
                     parameters.grad_ready(index, None)?;

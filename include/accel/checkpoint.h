@@ -55,7 +55,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
- * training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until
+ * training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
  * then. All ranks must call.
  * @param state A state.
  * @param folder Its parent must exist.
@@ -64,20 +64,20 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
 
-/** Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on
- * with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw
- * random numbers of their own. All ranks must call.
+/** Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue
+ * with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks
+ * have new random streams. All ranks must call.
  * @param state A state.
  * @param folder What accel_save_state() wrote.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were
- *   saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed
+ *   saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed
  *   then, except when an object refuses its own part: what was taken back
  *   before it stays.
  * @threads collective, waits
  * @accelerate load_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
-/** Gives an object's state.
+/** Returns an object's state.
  * @param out_state An owned value.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -91,7 +91,7 @@ typedef accel_status_t (*accel_save_state_fn)(accel_value_t *ACCEL_OWNED out_sta
  * @threads caller */
 typedef accel_status_t (*accel_load_state_fn)(const accel_value_t *state, void *user_data);
 
-/** Adds an object of the program to the training state.
+/** Adds an object of the application to the training state.
  * @param state A state.
  * @param name Of its file; unique.
  * @param save,load The functions; user_data and destroy belong to both.

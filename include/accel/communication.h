@@ -9,12 +9,12 @@
 
 /* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
  * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
- * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor travels by the
+ * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor is sent by the
  * backend of its device: those on the CPU by UCX and shared memory, in a CUDA state those on the GPU by NCCL; the
- * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree travel together. Every
+ * tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree are sent as one message. Every
  * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
 
-/* What a reduction makes of the ranks' elements. The numbers are pinned. */
+/* The operation that reduces the ranks' elements. The numbers are pinned. */
 typedef int32_t accel_reduction_t;
 #define ACCEL_REDUCE_SUM 0  /* also what Accelerate calls "none" */
 #define ACCEL_REDUCE_MEAN 1 /* of integers: truncated */
@@ -186,10 +186,10 @@ accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_proces
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
 
-/* Asynchronous forms. `_async` posts a call and returns; the call goes on by itself, after those of its state that
+/* Asynchronous forms. `_async` posts a call and returns; the call runs in the background, after those of its state that
  * were posted before it and before every blocking one that follows. Calls of several groups overlap. All ranks must post
  * the same calls of a group in the same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
- * What accel_work_result() gives is what the blocking form writes to `out`, and NONE where there is none. */
+ * accel_work_result() returns what the blocking form writes to `out`, and NONE if it has no output. */
 /** Starts accel_gather().
  * @param state A state.
  * @param value As there.
@@ -372,20 +372,20 @@ typedef accel_status_t (*accel_work_fn)(int32_t status, void *user_data);
 /** Waits for the end of a work, and runs its callbacks.
  * @param work A work.
  * @param timeout_ms How long to wait; 0 only looks. A work ends by the state's timeout in any case.
- * @return ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+ * @return ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the work or of a callback.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_wait(accel_work_t *work, int64_t timeout_ms);
 
 /** Whether a work has ended.
  * @param work A work.
- * @return 1 when it has, successfully or not, 0 when it goes on.
+ * @return 1 if it has ended, successfully or not; 0 if it is still running.
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_work_test(const accel_work_t *work);
 
 /** What a work gave.
  * @param work A work that has ended.
  * @param out Its result; tensors are shared with it.
- * @return ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+ * @return ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_work_result(const accel_work_t *work, accel_value_t *ACCEL_OWNED out);
@@ -412,8 +412,8 @@ ACCEL_SINCE(0, 1) accel_work_t *accel_work_retain(accel_work_t *work);
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_work_release(accel_work_t *ACCEL_NULLABLE work);
 
-/** For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without
- * it.
+/** For applications with an event loop: runs the callbacks of the state's works that have ended. Works make progress
+ * without it.
  * @param state A state.
  * @param max_us How long to wait for one that ends; 0 only looks.
  * @return ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
@@ -448,10 +448,10 @@ accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_
 /** After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be
  * released. See docs/faults.md.
  * @param state A state, or a group, in which a collective failed.
- * @param wait_ms How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+ * @param wait_ms How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
  * @param out The group, in the old order.
- * @return ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would
- *   meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
+ * @return ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the
+ *   rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);

@@ -28,7 +28,7 @@ typedef struct accel_dataloader_options {
   int64_t num_workers;               /* Threads that read, in order. With 1 or more, callbacks run on threads of the
                                       * library, several at once from 2 on: they must be made for it. In [0, inf).
                                       * Default: one thread once batches prove slower to make than to hand over, and
-                                      * the caller's alone where the program's callbacks read */
+                                      * only the caller's if callbacks of the application read */
   accel_flag_t pin_memory;           /* 1: batches that go to a GPU are page-locked first, so that copies run beside.
                                       * Default 0 */
   accel_collate_t collate;           /* accel_dataloader_set_collate() sets a function instead. Default STACK */
@@ -65,12 +65,12 @@ ACCEL_SINCE(0, 1) void accel_dataloader_release(accel_dataloader_t *ACCEL_NULLAB
  * @param items A list of the items; borrowed for the call.
  * @param out_batch An owned value.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+ * @return ACCEL_OK or an error, which accel_dataloader_next() returns; that batch can be requested again.
  * @threads any */
 typedef accel_status_t (*accel_collate_fn)(const accel_value_t *items, accel_value_t *ACCEL_OWNED out_batch,
                                            void *user_data);
 
-/** Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+/** Lets the application collate items into batches. It runs in accel_dataloader_next(), with num_workers on threads of the library.
  * @param loader A loader that is neither prepared nor at work.
  * @param collate The function.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -85,11 +85,11 @@ accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn collat
  * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on
  *   every rank and each time.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back from accel_dataloader_next().
+ * @return ACCEL_OK or an error, which accel_dataloader_next() returns.
  * @threads caller */
 typedef accel_status_t (*accel_batch_sampler_fn)(int64_t epoch, accel_value_t *ACCEL_OWNED out_batches, void *user_data);
 
-/** Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it,
+/** Lets the application determine the items of each batch. Ranks get whole batches in turn. Where all batches have one size, say it,
  * and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
  * @param loader A loader over a dataset without shuffle and sampler, neither prepared nor at work.
  * @param batches The function.
@@ -109,12 +109,12 @@ accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampl
  * @param process_index,num_processes The rank, and how many there are.
  * @param out_batch An owned value: what the rank gets.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+ * @return ACCEL_OK or an error, which accel_dataloader_next() returns on all ranks.
  * @threads any */
 typedef accel_status_t (*accel_slice_fn)(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index,
                                          int32_t num_processes, accel_value_t *ACCEL_OWNED out_batch, void *user_data);
 
-/** Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+/** Lets the application slice the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
  * @param loader A loader that is neither prepared nor at work.
  * @param slice The function.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -196,10 +196,10 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_valid_rows(const accel_dataloader_t *
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dataloader_set_epoch(accel_dataloader_t *loader, int64_t epoch);
 
-/** Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
+/** The position of the loader: what it has returned, not what it has read ahead. accel_save_state() saves it too.
  * @param loader A loader.
  * @param out A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order;
- *   of a stream also what each reader gave.
+ *   of a stream also what each reader returned.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

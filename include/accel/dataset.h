@@ -13,7 +13,7 @@
  * Where a dataset reads files, `path` is a file, or a folder: then all regular files below it, in the order of their
  * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name the
  * file and the row, counted from 1. What is malformed is an error when it is read; with `skip_malformed` all rows are
- * checked at the beginning, and accel_dataset_num_skipped() says how many were left out. */
+ * checked at the beginning, and accel_dataset_num_skipped() returns how many were skipped. */
 
 /** Rows of tensors; an item is a list with one row of each.
  * @param tensors [n_tensors] At least one; equally many rows.
@@ -25,7 +25,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_tensors(accel_tensor_t *const *tensors, size_t n_tensors, accel_dataset_t *ACCEL_OWNED *out);
 
 /** Rows of tensors that have names; an item is a map with one row of each.
- * @param tensors A map from names to tensors with equally many rows, as accel_load() gives it.
+ * @param tensors A map from names to tensors with equally many rows, as accel_load() returns it.
  * @param out The dataset, which shares their memory.
  * @return ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
  * @threads object */
@@ -41,7 +41,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_safetensors(const char *path, accel_dataset_t *ACCEL_OWNED *out);
 
 /** Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an
- * item is a list with one row of each. A loader that pads writes them where the batch will lie.
+ * item is a list with one row of each. A loader that pads writes them directly into the batch.
  * @param values [n_values] At least one, on the CPU.
  * @param n_values Their number.
  * @param offsets int64 [rows + 1] on the CPU; they do not fall.
@@ -52,8 +52,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_ragged(accel_tensor_t *const *values, size_t n_values, accel_tensor_t *offsets,
                      accel_dataset_t *ACCEL_OWNED *out);
 
-/** A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin),
- * as tokens are stored.
+/** A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
  * @param path The file. One that begins as .npy is one.
  * @param dtype Of the numbers; for .npy ACCEL_UNSET, or what it must be.
  * @param out The tensor. Writing to it does not change the file.
@@ -201,7 +200,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_arrow(struct ArrowSchema *ACCEL_TAKES schema, struct ArrowArray *ACCEL_TAKES array, double null_value,
                     accel_dataset_t *ACCEL_OWNED *out);
 
-/** All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+/** All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
  * @param stream Read to its end; consumed in any case.
  * @param null_value As in accel_dataset_arrow().
  * @param out The dataset.
@@ -211,7 +210,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_arrow_stream(struct ArrowArrayStream *ACCEL_TAKES stream, double null_value,
                            accel_dataset_t *ACCEL_OWNED *out);
 
-/** The number of items of the program's own dataset. It is asked again for each batch and epoch.
+/** The number of items of the application's own dataset. It is asked again for each batch and epoch.
  * @param user_data Handed to the callback.
  * @return The number, or a negative status.
  * @threads any */
@@ -221,7 +220,7 @@ typedef int64_t (*accel_dataset_length_fn)(void *user_data);
  * @param index From 0.
  * @param out_item An owned value.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+ * @return ACCEL_OK or an error, which the call that reads the item returns unchanged.
  * @threads any */
 typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *ACCEL_OWNED out_item, void *user_data);
 
@@ -230,7 +229,7 @@ typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *AC
  * @param n_indices How many.
  * @param out_items An owned list with one item for each, in their order.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back unchanged.
+ * @return ACCEL_OK or an error, which is returned unchanged.
  * @threads any */
 typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t n_indices,
                                                  accel_value_t *ACCEL_OWNED out_items, void *user_data);
@@ -238,7 +237,7 @@ typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t 
 /** Hears that a loader begins an epoch, before it asks for the length and for items of it.
  * @param epoch From 0.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error, which comes back unchanged.
+ * @return ACCEL_OK or an error, which is returned unchanged.
  * @threads any */
 typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data);
 
@@ -258,11 +257,11 @@ accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
                      void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                      accel_dataset_t *ACCEL_OWNED *out);
 
-/** Begins to read the program's own stream. The same arguments must give the same items, or else resuming is not exact.
+/** Begins to read the application's own stream. The same arguments must produce the same items for exact resuming.
  * @param epoch From 0.
  * @param shard,num_readers Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
  * @param user_data Handed to the callback.
- * @return A number of the program's choice, at least 0, that comes back with each call for this reader; or a negative
+ * @return A number of the application's choice, at least 0, which is passed to each call for this reader; or a negative
  *   status.
  * @threads any */
 typedef int64_t (*accel_stream_begin_fn)(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data);
@@ -271,7 +270,7 @@ typedef int64_t (*accel_stream_begin_fn)(int64_t epoch, int64_t shard, int64_t n
  * @param reader As accel_stream_begin_fn chose it.
  * @param out_item An owned value.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+ * @return ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
  * @threads any */
 typedef accel_status_t (*accel_stream_next_fn)(int64_t reader, accel_value_t *ACCEL_OWNED out_item, void *user_data);
 
@@ -367,7 +366,7 @@ ACCEL_SINCE(0, 1) void accel_dataset_release(accel_dataset_t *ACCEL_NULLABLE dat
 /** The number of items.
  * @param dataset A dataset.
  * @return Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known
- *   (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
+ *   (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataset_length(const accel_dataset_t *dataset);
 

@@ -73,7 +73,7 @@ typedef int32_t accel_status_t;
 #define ACCEL_ERROR_TIMEOUT (-30) /* the other ranks did not answer in time */
 #define ACCEL_ERROR_CANCELLED (-31) /* another rank, or this one, gave the group up */
 #define ACCEL_ERROR_PEER_LOST (-32) /* the process of another rank has ended */
-#define ACCEL_ERROR_COLLECTIVE_MISMATCH (-33) /* the ranks called different things; the group goes on */
+#define ACCEL_ERROR_COLLECTIVE_MISMATCH (-33) /* the ranks made different calls; the group stays usable */
 #define ACCEL_ERROR_BACKEND (-34) /* the transport failed */
 /* Below or above the library. */
 #define ACCEL_ERROR_TORCH (-40) /* an operator of LibTorch failed */
@@ -82,7 +82,7 @@ typedef int32_t accel_status_t;
 
 typedef struct accel_error accel_error_t;           /* an error that was taken from its thread */
 typedef struct accel_scope accel_scope_t;           /* an open begin...end */
-typedef struct accel_state accel_state_t;           /* the program's seat in the job */
+typedef struct accel_state accel_state_t;           /* this process in the job */
 typedef struct accel_tensor accel_tensor_t;         /* a tensor of LibTorch */
 typedef struct accel_op accel_op_t;                 /* an operator of LibTorch; interned, never released */
 typedef struct accel_module accel_module_t;         /* a node of a model */
@@ -91,8 +91,8 @@ typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
 typedef struct accel_dataset accel_dataset_t;       /* items by number, or one after another */
 typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
-typedef struct accel_work accel_work_t;             /* a collective that was started and goes on by itself */
-typedef struct accel_parameters accel_parameters_t; /* parameters whose gradients the program computes itself */
+typedef struct accel_work accel_work_t;             /* an asynchronous collective */
+typedef struct accel_parameters accel_parameters_t; /* parameters whose gradients the application computes itself */
 typedef struct accel_generator accel_generator_t;   /* draws random numbers */
 typedef struct accel_mesh accel_mesh_t;             /* the ranks as a grid of named axes */
 
@@ -244,7 +244,7 @@ typedef accel_status_t (*accel_scope_fn)(void *user_data);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scope_call(accel_scope_fn body, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
 
-/** Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a
+/** Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a
  * thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a
  * scope, such as a barrier, is not done.
  * @param scope A scope, or NULL.

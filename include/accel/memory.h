@@ -13,7 +13,7 @@ typedef accel_status_t (*accel_batch_size_fn)(int64_t batch_size, void *user_dat
 
 /** Hears of each size that did not fit, and chooses the next one.
  * @param batch_size The size that did not fit; with several ranks the smallest of theirs.
- * @param next_batch_size What is tried next if the callback says nothing better: 0.9 of it.
+ * @param next_batch_size The default of the next size: 0.9 of it.
  * @param reason The message of the failure; of another rank: "another rank ran out of memory".
  * @param user_data Handed to the callback.
  * @return The size to try next, the same on all ranks: smaller than batch_size; 0 gives up.
@@ -21,14 +21,14 @@ typedef accel_status_t (*accel_batch_size_fn)(int64_t batch_size, void *user_dat
 typedef int64_t (*accel_reduce_batch_size_fn)(int64_t batch_size, int64_t next_batch_size, const char *reason,
                                               void *user_data);
 
-/** Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size
- * when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there,
- * which they should hand on. What cached memory there is goes back before each try.
+/** Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks continue with the next size
+ * when one of them ran out of memory; those that wait for it in a collective get COLLECTIVE_MISMATCH there, which they
+ * should return. Cached memory is returned to the system before each attempt.
  * @param state A state.
  * @param function The work. It must release what it made, also when it fails.
  * @param reduce NULL: 0.9 of the size, rounded down.
  * @param user_data,destroy Handed to both callbacks; destroy ends its life.
- * @param starting_batch_size The first size; go on with the former result in a second search.
+ * @param starting_batch_size The first size; the former result in a second search.
  * @param out_batch_size The size that fits; untouched after an error.
  * @return ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not
  *   reduce; CANCELLED when the function failed on another rank; the function's own error.

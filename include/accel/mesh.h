@@ -21,7 +21,7 @@
  * @accelerate torch_device_mesh */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_state_mesh(accel_state_t *state, accel_mesh_t *ACCEL_OWNED *out);
 
-/** Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+/** Another mesh over the ranks of a state, for the application's own communication. Nothing in the library uses it.
  * @param state A state, or a group.
  * @param axes Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
  * @param sizes [n_axes] Of each axis, at least 1; their product is the number of ranks.

@@ -59,7 +59,7 @@ accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
 
-/* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and gives one. */
+/* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and returns one. */
 /** weight [out_features, in_features].
  * @param in_features,out_features Sizes.
  * @param bias 1 or 0.
@@ -169,7 +169,7 @@ ACCEL_SINCE(0, 1) void accel_module_release(accel_module_t *ACCEL_NULLABLE modul
  * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_module_kind(const accel_module_t *module);
 
-/** Gives a module a parameter.
+/** Adds a parameter to a module.
  * @param module A module.
  * @param name Without a dot, not taken.
  * @param tensor A floating leaf.
@@ -179,7 +179,7 @@ ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_module_kind(const accel_modul
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_parameter(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t requires_grad);
 
-/** Gives a module a buffer.
+/** Adds a buffer to a module.
  * @param module A module.
  * @param name As above.
  * @param tensor State that is not trained.

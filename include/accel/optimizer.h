@@ -103,7 +103,7 @@ accel_optimizer_muon(const accel_module_t *ACCEL_NULLABLE module,
                      const accel_muon_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer
- * than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it,
+ * than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it,
  * and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
  * @param module,options,out As there.
  * @return As there.
@@ -147,7 +147,7 @@ accel_optimizer_schedule_free_adamw(const accel_module_t *ACCEL_NULLABLE module,
                                     const accel_schedule_free_adamw_options_t *ACCEL_NULLABLE options,
                                     accel_optimizer_t *ACCEL_OWNED *out);
 
-/** One update of a parameter by the program, which changes the tensors in place.
+/** One user-defined update of a parameter, which changes the tensors in place.
  * @param parameter The parameter.
  * @param gradient Its gradient, of the same shape and dtype.
  * @param states A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed
@@ -161,7 +161,7 @@ typedef accel_status_t (*accel_update_fn)(accel_tensor_t *parameter, accel_tenso
                                           const accel_value_t *states, int64_t step, double lr, double weight_decay,
                                           void *user_data);
 
-/** An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with
+/** An optimizer with a user-defined update. Groups, schedulers, update precision and state dicts work as with
  * the others.
  * @param module Its trainable parameters become the first group; NULL: groups are added later.
  * @param state_names [n_states] The keys of the states in the state dict; "step" is there anyway.
@@ -208,7 +208,7 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
 
-/** Evaluates the loss anew: zeroes the gradients, runs forward and backward, and gives the loss.
+/** Evaluates the loss again: zeroes the gradients, runs forward and backward, and returns the loss.
  * @param out_loss The loss.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK; an error ends the step.
@@ -222,7 +222,7 @@ typedef accel_status_t (*accel_closure_fn)(accel_tensor_t *ACCEL_OWNED *out_loss
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out_loss What the closure gave; NULL when it was not called.
  * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients
- *   would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+ *   would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
  * @threads object, waits
  * @accelerate AcceleratedOptimizer.step */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -242,7 +242,7 @@ accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training);
 /** Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
  * @param optimizer An optimizer.
  * @param set_to_none 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those
- *   without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing
+ *   without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then continue to change
  *   parameters that no backward reaches.
  * @return ACCEL_OK.
  * @threads object, waits */
@@ -334,7 +334,7 @@ accel_optimizer_state_dict(const accel_optimizer_t *optimizer, accel_value_t *AC
 
 /** Takes back the state of an optimizer.
  * @param optimizer An optimizer.
- * @param state_dict As accel_optimizer_state_dict() gives it; copied.
+ * @param state_dict As accel_optimizer_state_dict() returns it; copied.
  * @return ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -15,7 +15,7 @@ ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
 
 /** The fields that a program can set in an options struct.
  * @param type Its name.
- * @return Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+ * @return Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
 
@@ -43,7 +43,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
 
 /** Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags
  * are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is
- * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() tells.
+ * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
  * @param type The name of the struct.
  * @param json {"num_workers": 2, "collate": "pad"}
  * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.

@@ -4,7 +4,7 @@
 #endif
 
 /* Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
- * into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over
+ * into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over
  * the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
  *
  *     CHECK(accel_parameters_create(state, module, NULL, &parameters));
@@ -20,11 +20,10 @@
  * i counts the trainable parameters of the module in the order of accel_module_named_parameters(). */
 typedef struct accel_parameters_options {
   size_t struct_size;
-  double bucket_cap_mb; /* Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25 */
+  double bucket_cap_mb; /* Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25 */
 } accel_parameters_options_t;
 
-/** Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of
- * zeros. The module takes part in accel_save_state() and accel_load_state().
+/** Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
  * @param state A state.
  * @param module The parameters; its forward is not used.
  * @param options NULL: defaults.
@@ -38,32 +37,32 @@ accel_parameters_create(accel_state_t *state, accel_module_t *module,
                         accel_parameters_t *ACCEL_OWNED *out);
 
 /** The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
- * accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+ * accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
  * @param parameters The parameters.
  * @param index Of the parameter.
- * @param out Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+ * @param out Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_gradient(const accel_parameters_t *parameters,
                                                                            size_t index,
                                                                            accel_tensor_t *ACCEL_OWNED *out);
 
-/** Says that a gradient of this micro-batch is complete. In the last micro-batch of a group its bucket starts on its way
- * when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank
+/** Marks a gradient of this micro-batch as complete. In the last micro-batch of a window, the last gradient of a
+ * bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank
  * calls another collective.
  * @param parameters The parameters.
  * @param index Of the parameter.
- * @param gradient Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in
+ * @param gradient Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in
  *   later micro-batches added, it in the memory of accel_parameters_gradient().
  * @return ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_grad_ready(
     accel_parameters_t *parameters, size_t index, const accel_tensor_t *ACCEL_NULLABLE gradient);
 
-/** The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided by
+/** The end of a micro-batch. In the last one of a window it returns when all gradients are the mean over the ranks, divided by
  * gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
  * @param parameters The parameters.
- * @return ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on;
+ * @return ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch continues;
  *   COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_synchronize(accel_parameters_t *parameters);

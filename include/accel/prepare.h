@@ -7,12 +7,12 @@
  * 10. Accelerator: the training loop
  * ================================================================================================================== */
 
-/* How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType */
+/* How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType */
 typedef int32_t accel_ddp_comm_hook_t;
 #define ACCEL_DDP_COMM_HOOK_NO 0 /* as they are */
 #define ACCEL_DDP_COMM_HOOK_FP16 1 /* rounded to float16 */
 #define ACCEL_DDP_COMM_HOOK_BF16 2 /* rounded to bfloat16 */
-#define ACCEL_DDP_COMM_HOOK_POWER_SGD 3 /* each matrix as a product of two thin ones */
+#define ACCEL_DDP_COMM_HOOK_POWER_SGD 3 /* each matrix as a product of two low-rank factors */
 #define ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD 4 /* the whole bucket as one square matrix: faster, less exact */
 
 /* PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState. */
@@ -21,10 +21,10 @@ typedef struct accel_power_sgd_options {
   int64_t matrix_approximation_rank;        /* Columns of the thin matrices. In [1, inf). Default 1 */
   int64_t start_power_sgd_iter;             /* Backwards that are averaged exactly before; at least 2 with error
                                              * feedback or warm start. In [0, inf). Default 1000 */
-  double min_compression_rate;              /* What saves less than this factor travels as it is. In (0, inf).
+  double min_compression_rate;              /* A matrix that saves less than this factor is not compressed. In (0, inf).
                                              * Default 2 */
   double orthogonalization_epsilon;         /* Added to norms, against columns of zeros. In [0, inf). Default 0 */
-  int64_t random_seed;                      /* Of the first thin matrices; the same on all ranks. In [0, 4294967295].
+  int64_t random_seed;                      /* Of the first low-rank factors; the same on all ranks. In [0, 4294967295].
                                              * Default 0 */
   accel_flag_t use_error_feedback;          /* 1: what was lost is added to the next gradients. Default 1 */
   accel_flag_t warm_start;                  /* 1: begins with the former thin matrices. Default 1 */
@@ -84,7 +84,7 @@ typedef struct accel_autocast_options {
   accel_flag_t cache_enabled; /* 0: weights are cast in each use, and not once for a region. Default 1 */
 } accel_autocast_options_t;
 
-/** Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+/** Sets the autocast of prepared models, and of regions without options; before anything is prepared.
  * @param state A state.
  * @param options NULL: defaults.
  * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared already.
@@ -122,11 +122,11 @@ accel_prepare_model(accel_state_t *state, accel_module_t *module,
  * @param bucket Which bucket, from 0.
  * @param is_last 1 for the last one of a backward.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK; what is negative comes back from accel_backward().
+ * @return ACCEL_OK; a negative status is returned by accel_backward().
  * @threads any */
 typedef accel_status_t (*accel_comm_hook_fn)(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data);
 
-/** Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the
+/** Sets a communication hook of the application for a model's gradients, instead of comm_hook. The callback runs on the
  * thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
  * @param state A state.
  * @param module A prepared model, outside of its backward.

@@ -3,7 +3,7 @@
 #error "include accel.h"
 #endif
 
-/** Seeds a generator of the program's own language.
+/** Seeds a generator of the application's language.
  * @param seed The seed, with the rank where that was asked for.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -59,23 +59,23 @@ ACCEL_SINCE(0, 1) void accel_generator_release(accel_generator_t *ACCEL_NULLABLE
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_generator_set_seed(accel_generator_t *generator, int64_t seed);
 
-/** Where a generator stands.
+/** The state of a generator.
  * @param generator A generator; NULL: the default one of the CPU.
- * @param out A tensor of bytes, as torch.Generator.get_state() gives it.
+ * @param out A tensor of bytes, as torch.Generator.get_state() returns it.
  * @return ACCEL_OK.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_generator_state(accel_generator_t *ACCEL_NULLABLE generator, accel_tensor_t *ACCEL_OWNED *out);
 
-/** Goes on where a generator stood.
+/** Sets the state of a generator.
  * @param generator A generator of the same device; NULL: the default one of the CPU.
- * @param state What accel_generator_state() gave.
- * @return ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+ * @param state A result of accel_generator_state().
+ * @return ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_generator_set_state(accel_generator_t *ACCEL_NULLABLE generator, const accel_tensor_t *state);
 
-/** Gives all ranks the states of rank 0's generators.
+/** Broadcasts the states of rank 0's generators to all ranks.
  * @param state A state.
  * @param rng_types "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
  *   commas.

@@ -97,7 +97,7 @@ accel_sampler_distributed(int64_t length, int64_t num_replicas, int64_t rank, in
  * @threads caller */
 typedef accel_status_t (*accel_order_fn)(int64_t epoch, int64_t *indices, size_t n_indices, void *user_data);
 
-/** An order that the program makes.
+/** An order that the application determines.
  * @param length How many.
  * @param order Called at the start of each epoch.
  * @param user_data,destroy Handed to the callback; destroy ends its life.

@@ -9,7 +9,7 @@
  * @threads caller */
 typedef double (*accel_lr_lambda_fn)(int64_t step, void *user_data);
 
-/** A schedule that the program computes.
+/** A schedule that the application computes.
  * @param optimizer Its learning rates are driven.
  * @param lambda The factor at each step.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -103,7 +103,7 @@ accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps,
 
 /** Multiplies by gamma at each milestone.
  * @param optimizer,out As above.
- * @param milestones [n_milestones] Steps, in any order; one that stands there twice counts twice.
+ * @param milestones [n_milestones] Steps, in any order; a repeated one counts twice.
  * @param n_milestones Their number.
  * @param gamma The factor.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -304,7 +304,7 @@ ACCEL_SINCE(0, 1) void accel_scheduler_release(accel_scheduler_t *ACCEL_NULLABLE
 /** One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
  * @param scheduler A scheduler.
  * @return ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the
- *   callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
+ *   callback of accel_scheduler_lambda() returns no factor. Nothing changes then.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
 
@@ -316,7 +316,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
-/** The learning rate as it stands.
+/** The current learning rate.
  * @param scheduler A scheduler.
  * @param group From 0.
  * @param out The learning rate that the latest step set.

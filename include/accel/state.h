@@ -43,19 +43,19 @@ typedef int32_t accel_scheduler_steps_t;
 #define ACCEL_SCHEDULER_STEPS_PER_BATCH 0 /* one step for each rank's batch; with split_batches one for all of them */
 #define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
 
-/* Which kernels compute products on the CPU inside of calls of the library; the host program's own use of LibTorch keeps
- * LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute products, attention and
+/* Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps
+ * LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and
  * convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on
  * processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
                                   * each processor and version of LibTorch, and kept in the user's cache folder */
 #define ACCEL_CPU_KERNELS_DEFAULT 1 /* LibTorch's */
-#define ACCEL_CPU_KERNELS_ONEDNN 2 /* oneDNN's for all but small products */
+#define ACCEL_CPU_KERNELS_ONEDNN 2 /* oneDNN's for all but small matmuls */
 
 /* Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned. */
 typedef int32_t accel_cpu_memory_t;
-#define ACCEL_CPU_MEMORY_AUTO 0 /* CACHED, but DEFAULT where the host program itself uses LibTorch from Python */
+#define ACCEL_CPU_MEMORY_AUTO 0 /* CACHED, but DEFAULT if the application itself uses LibTorch from Python */
 #define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
 #define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
 
@@ -75,7 +75,7 @@ typedef struct accel_state_options {
                                              * Default 0 */
   accel_flag_t debug;                       /* 1: shapes of all ranks are compared before they communicate. Variable
                                              * ACCELERATE_DEBUG_MODE. Default 0 */
-  accel_flag_t true_divisor;                /* 1: a short last group is divided by its own length; 0, as in the
+  accel_flag_t true_divisor;                /* 1: a short last window is divided by its own length; 0, as in the
                                              * reference: by gradient_accumulation_steps. Default 0 */
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
@@ -100,7 +100,7 @@ typedef struct accel_state_options {
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
                                              * among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
-  accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute products on the CPU. Calls without a state have the
+  accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute matmuls on the CPU. Calls without a state have the
                                              * settings of the first state of the process. Variable ACCEL_CPU_KERNELS.
                                              * Default AUTO */
   accel_cpu_memory_t cpu_memory;            /* Where the memory of large CPU tensors comes from. Variable
@@ -313,8 +313,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_device(const accel_st
  * @accelerate wait_for_everyone */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_wait_for_everyone(accel_state_t *state);
 
-/** The main process runs the scope's body first, the others after it has ended its scope. A main process that never
- * ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+/** The main process runs the scope's body first, the others after it has ended its scope. If it never does,
+ * the others get TIMEOUT or PEER_LOST.
  * @param state A state.
  * @param out The scope.
  * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
@@ -386,7 +386,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_check_trigger(accel_state
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_destroy_process_group(accel_state_t *state);
 
 /** Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads,
- * and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from
+ * and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from
  * a thread that is free, not from a signal handler.
  * @return ACCEL_OK.
  * @threads any, waits */
@@ -399,10 +399,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_interrupt(void);
  * @accelerate end_training */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_end_training(accel_state_t *state);
 
-/* Gradient accumulation as it stands now. */
+/* The current state of gradient accumulation. */
 /** Whether gradients are exchanged now.
  * @param state A state.
- * @return 1 when the current micro-batch ends a group and gradients are exchanged.
+ * @return 1 when the current micro-batch ends an accumulation window and gradients are exchanged.
  * @threads any
  * @accelerate sync_gradients */
 ACCEL_SINCE(0, 1) int32_t accel_sync_gradients(const accel_state_t *state);
@@ -432,7 +432,7 @@ ACCEL_SINCE(0, 1) int64_t accel_remainder(const accel_state_t *state);
 
 /** The length of an accumulation group.
  * @param state A state.
- * @return Micro-batches a group.
+ * @return Micro-batches per accumulation window.
  * @threads any
  * @accelerate gradient_accumulation_steps */
 ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t *state);
@@ -449,11 +449,11 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
  * GradientAccumulationPlugin */
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
-  int64_t num_steps;                 /* Micro-batches a group. In [1, inf). Default: as it is, like all fields */
+  int64_t num_steps;                 /* Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields */
   accel_flag_t adjust_scheduler;     /* 1: prepared schedulers count accumulating steps too. Default: as it is */
-  accel_flag_t sync_with_dataloader; /* 1: the end of a loader ends the group. Default: as it is */
+  accel_flag_t sync_with_dataloader; /* 1: the end of a loader ends the accumulation window. Default: as it is */
   accel_flag_t sync_each_batch;      /* 1: gradients are exchanged in each micro-batch. Default: as it is */
-  accel_flag_t true_divisor;         /* 1: a short last group is divided by its own length. Default: as it is */
+  accel_flag_t true_divisor;         /* 1: a short last window is divided by its own length. Default: as it is */
 } accel_gradient_accumulation_options_t;
 
 /** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states

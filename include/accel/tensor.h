@@ -112,7 +112,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor *ACCEL_OWNED *out);
 
 /* For programs that use LibTorch themselves: include/accel_torch.hpp calls these. */
-/** Shares a tensor of the program's own LibTorch, with its autograd history.
+/** Shares a tensor of the application's own LibTorch, with its autograd history.
  * @param tensor_impl One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions
  *   differ.
  * @param torch_version TORCH_VERSION of the caller's build.
@@ -247,7 +247,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the
- * memory of their gradients: there change what accel_tensor_grad() gives.
+ * memory of their gradients: there change what accel_tensor_grad() returns.
  * @param tensor A leaf of a floating dtype.
  * @param gradient Of the same shape, dtype and device; NULL takes the gradient away.
  * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.

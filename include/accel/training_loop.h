@@ -4,7 +4,7 @@
 #endif
 
 /** Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
- * over the ranks in the last micro-batch of a group.
+ * over the ranks in the last micro-batch of an accumulation window.
  * @param state A state.
  * @param loss One element, unless the options have a gradient for it.
  * @param options NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange
@@ -29,9 +29,9 @@ accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
-/** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is
- * complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly
- * they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
+/** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation
+ * window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly
+ * they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
  * @param state A state.
  * @param loss_sum One element: the sum over the items, not their mean.
  * @param count Items in this micro-batch on this rank; 0 when all of them are padding.
@@ -42,13 +42,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count,
                    const accel_backward_options_t *ACCEL_NULLABLE options);
 
-/** One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts
- * its own micro-batches, so several may be trained by turns.
+/** One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its
+ * own micro-batches, so several can be trained alternately.
  * @param state A state.
  * @param modules [n_modules] The prepared models that this micro-batch trains.
  * @param n_modules Their number.
  * @param out The scope.
- * @return ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
+ * @return ACCEL_OK; INVALID_STATE when the windows of the models have different progress.
  * @threads thread
  * @accelerate accumulate */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -75,7 +75,7 @@ typedef struct accel_local_sgd_options {
   double outer_momentum;         /* In [0, inf). Default: 0.9 with outer_lr */
   accel_flag_t outer_nesterov;   /* Default: 1 with outer_lr */
   accel_flag_t enabled;          /* 0: gradients are exchanged in each step. Default 1 */
-  accel_state_t *gradient_group; /* A group of ranks that go on exchanging gradients in local steps (of one host,
+  accel_state_t *gradient_group; /* A group of ranks that continue to exchange gradients in local steps (of one host,
                                   * say). Default: none */
 } accel_local_sgd_options_t;
 
@@ -137,7 +137,7 @@ accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *modul
  * @param n_modules Their number.
  * @param even_batches 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were
  *   prepared. With even batches there is nothing to join, and the scope costs nothing.
- * @param out The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+ * @param out The scope. Its end returns COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads collective
  * @accelerate join_uneven_inputs */

@@ -106,7 +106,7 @@ ACCEL_SINCE(0, 1) int32_t accel_device_count(int32_t type);
 #define ACCEL_VALUE_TUPLE 10 /* a list that other languages tell from one, Python for example */
 #define ACCEL_VALUE_BYTES 11
 
-/* What a value of kind BYTES points to. `type` says who can read them, "python/pickle" for example. */
+/* The content of a value of kind BYTES. `type` is their format, for example "python/pickle". */
 typedef struct accel_bytes {
   const void *data; /* NULL when size is 0 */
   size_t size;      /* their number */
@@ -166,10 +166,10 @@ accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, acce
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_tuple(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
 
-/** Bytes as a value, for what no other kind can hold. They travel between ranks and into checkpoints as they are.
+/** Bytes as a value, for data of no other kind. They are sent between ranks and saved in checkpoints unchanged.
  * @param data [size] Copied; may be NULL when size is 0.
  * @param size Their number.
- * @param type Who can read them, "python/pickle" for example; NULL for bytes as such. Copied.
+ * @param type Their format, for example "python/pickle"; NULL for plain bytes. Copied.
  * @param out The value.
  * @return ACCEL_OK.
  * @threads any */
@@ -199,7 +199,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** Gives back what a value owns and makes it NONE.
+/** Frees what a value owns and makes it NONE.
  * @param value NULL and NONE are allowed.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);

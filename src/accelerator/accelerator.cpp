@@ -91,7 +91,7 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
   if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.data_parallel()->size();
   stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
-  // Its own optimizer, when that is prepared; otherwise all of them.
+  // Its own optimizer if that is prepared; otherwise all.
   std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());
   for (const auto& optimizer : optimizers_)
     if (scheduler->optimizer() == optimizer || scheduler->optimizer() == optimizer->inner()) waited_for = {optimizer};
@@ -142,7 +142,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   module->to(std::nullopt, state_.device());
   auto prepared =
       std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());
-  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationGroup>()});
+  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>()});
   return prepared;
 }
 

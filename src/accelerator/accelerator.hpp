@@ -1,5 +1,4 @@
-// The training loop's composition: it holds what a program prepared, and puts the mechanisms of the other modules
-// together.
+// Accelerator: has the prepared objects of a training loop, and combines the mechanisms of the other modules.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -28,14 +27,14 @@
 
 namespace accel::accelerator {
 
-// An object of the program that takes part in checkpoints.
+// An object of the application that is saved in checkpoints.
 struct RegisteredObject {
   std::string name;
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
 };
 
-// One object to prepare, or a prepared one: exactly one of the pointers is set.
+// One object to prepare, or a prepared one: exactly one pointer is set.
 struct PreparedObject {
   nn::ModulePtr model;
   PrepareModelSettings model_settings;
@@ -48,19 +47,19 @@ struct PreparedObject {
 class Accelerator {
  public:
   explicit Accelerator(const StateSettings& given);
-  // Nothing is prepared in it yet.
+  // Without prepared objects.
   Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group);
-  // Of the same job, with settings of its own.
+  // In the same job, with its own settings.
   Accelerator(const Accelerator& parent, const StateSettings& given);
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }
 
-  // Both before anything is prepared.
+  // Both only before anything is prepared.
   void set_grad_scaler(const GradScalerSettings& settings);
   void set_autocast(const AutocastSettings& settings);
   const AutocastSettings& autocast() const { return autocast_; }
-  // Null when losses are not scaled.
+  // Null if losses are not scaled.
   const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return grad_scaler_; }
 
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
@@ -68,30 +67,31 @@ class Accelerator {
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
                                                         const DataloaderConfig& configuration);
-  // All of them, or none; schedulers come last, for they follow the optimizers.
+  // Prepares all of them or none; schedulers last, because they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss, const tensor::BackwardOptions& options = {});
-  // Back-propagates a sum over `count` items so that the group ends with the gradients of the mean over all its items.
+  // Back-propagates a sum over `count` items. The accumulation window ends with the gradients of the mean over all its
+  // items.
   void backward_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options = {});
-  // Updates the prepared LOMO optimizers meanwhile. @accelerate lomo_backward
+  // Backward that updates the prepared LOMO optimizers. @accelerate lomo_backward
   void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
-  // Takes the loss scale out of the gradients of one prepared optimizer, or of all; unless gradients accumulate.
-  // Whether they were complete.
+  // Unscales the gradients of one prepared optimizer, or of all; does nothing while gradients accumulate. Returns
+  // whether they were complete.
   bool unscale_gradients(optim::Optimizer* optimizer);
-  // The same for the optimizers that have parameters of this model, whatever accumulates.
+  // The same for the optimizers of this model's parameters, also while gradients accumulate.
   void unscale_gradients_of(const nn::Module& model);
-  // As optim/clip.hpp, after the loss scale is taken out of the model's gradients. Nothing while gradients accumulate.
+  // As optim/clip.hpp, after unscaling the model's gradients. Nothing while gradients accumulate.
   std::optional<at::Tensor> clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm, double norm_type);
-  // Whether they were complete.
+  // Returns whether gradients were complete.
   bool clip_gradients_by_value(const nn::ModulePtr& model, double clip_value);
 
-  // What the active loader says of its batch.
+  // The progress of the active loader.
   state::LoaderProgress batch_in_hand() const;
 
   void register_for_checkpointing(RegisteredObject object);
@@ -99,20 +99,20 @@ class Accelerator {
   void load_state(const std::string& folder);
   void save_model(const nn::Module& module, const std::string& folder);
 
-  // What is really active, one a line.
+  // The active mechanisms, one per line.
   std::string describe() const;
 
-  // Seeds the default generators, with the rank added where it is device specific, and what was registered for it.
+  // Seeds the default generators, plus the rank if device specific, and calls the registered callbacks.
   void set_seed(int64_t seed, bool device_specific);
   void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
 
   const std::vector<std::shared_ptr<data::DataLoader>>& loaders() const { return loaders_; }
-  // Ranks that ran out of inputs get what one that trained longest has: optimizers, schedulers, the loss scale.
+  // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
-  // Lets go of everything that is prepared; what was registered stays.
+  // Releases all prepared objects; registered ones stay.
   void free_memory();
-  // Memory that is only kept for later goes back.
+  // Returns cached memory to the system.
   void release_cached_memory();
   // Waits for all ranks, then leaves the group.
   void end_training();
@@ -120,24 +120,24 @@ class Accelerator {
  private:
   friend class MicroBatch;
 
-  // A model without what was wrapped around it.
+  // The model without its wrappers.
   struct ModelEntry {
-    parallel::ParallelModelPtr parallel() const;  // with its parallelism while the program has the prepared model
+    parallel::ParallelModelPtr parallel() const;  // with its parallelism while the prepared model exists
 
     nn::ModulePtr model;
-    std::weak_ptr<PreparedModel> prepared;  // empty where the program computes the gradients
-    std::shared_ptr<state::AccumulationGroup> accumulation;
+    std::weak_ptr<PreparedModel> prepared;  // empty if the application computes the gradients
+    std::shared_ptr<state::AccumulationWindow> accumulation;
   };
-  // What takes part in checkpoints.
+  // An object that is saved in checkpoints.
   struct SavedObject {
-    checkpoint::StateKind kind;  // and so whether it is replicated or each rank's own
+    checkpoint::StateKind kind;  // determines whether it is replicated or per rank
     std::string name;            // as in checkpoint::StateEntry
     std::shared_ptr<tensor::Stateful> object;
   };
-  // The models of the micro-batch that is open, or all outside of one.
+  // The models of the current micro-batch, or all outside of one.
   struct Current {
     std::vector<nn::ModulePtr> models;
-    state::AccumulationGroups groups;
+    state::AccumulationWindows windows;
   };
 
   void require_nothing_prepared(const char* what) const;
@@ -145,19 +145,19 @@ class Accelerator {
   void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
-  // From here on gradients of the open groups come in with this weight; those that are there already get it too.
-  void weigh(double weight);
+  // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
+  void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
   std::vector<SavedObject> saved_objects() const;
-  state::AccumulationGroups groups() const;  // of the state itself, then of each model
+  state::AccumulationWindows windows() const;  // the state's own, then of each model
 
   state::State state_;
   AutocastSettings autocast_;
   GradScalerSettings grad_scaler_settings_;
   std::shared_ptr<precision::GradScaler> grad_scaler_;
   const Current* current_ = nullptr;
-  at::Tensor seed_;  // of the latest backward, and its one number
+  at::Tensor seed_;  // of the latest backward, which has this factor
   double seed_factor_ = 0;
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
   std::vector<ModelEntry> models_;
@@ -167,8 +167,8 @@ class Accelerator {
   std::vector<RegisteredObject> objects_;
 };
 
-// One micro-batch of some models, while it lives: counted, and with the exchange of gradients held back until its group
-// is complete.
+// A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation
+// window is complete.
 class MicroBatch {
  public:
   MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules);

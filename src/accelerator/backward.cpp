@@ -1,4 +1,4 @@
-// Backward with the weights of accumulation and the loss scale, and the micro-batches that decide on them.
+// Backward with accumulation weights and the loss scale, and micro-batches, which determine them.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -22,8 +22,8 @@ void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) 
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
 
-// LOMO exchanges each gradient itself, before it is gone: while this lives the models of its parameters exchange none,
-// and in the end drop theirs.
+// Guard for LOMO, which exchanges each gradient itself before it is freed: turns off the exchange of the models of its
+// parameters, and drops their gradients at the end.
 class SuspendGradientReduction {
  public:
   SuspendGradientReduction(const std::vector<parallel::ParallelModelPtr>& models, const Parameters& lomo) {
@@ -65,7 +65,7 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor, const tens
   const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
   if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
-  // The seed of backward carries the factor, so the loss is not touched. It hardly ever changes.
+  // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
   if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                     seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
@@ -81,12 +81,12 @@ void Accelerator::backward(const at::Tensor& loss, const tensor::BackwardOptions
   const state::AccumulationSettings& settings = state_.gradient_state()->settings();
   double weight = 1.0 / static_cast<double>(settings.num_steps);
   if (current_ != nullptr) {
-    const state::AccumulationGroup& group = *current_->groups.front();
+    const state::AccumulationWindow& window = *current_->windows.front();
     require(
-        group.items < 0, Status::kInvalidState,
+        window.items < 0, Status::kInvalidState,
         "accel_backward_sum() was called for this group of micro-batches; expected one kind of backward in a group");
-    if (settings.true_divisor && group.complete) weight = 1.0 / static_cast<double>(group.length);
-    weigh(weight);
+    if (settings.true_divisor && window.complete) weight = 1.0 / static_cast<double>(window.length);
+    set_loss_weight(weight);
   }
   run_backward(loss, weight, options);
 }
@@ -96,28 +96,28 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
   require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
   const state::GradientState& gradient_state = *state_.gradient_state();
   const state::AccumulationSettings& settings = gradient_state.settings();
-  if (current_ == nullptr) state::go_on(*gradient_state.own().front(), sync_gradients());
-  const state::AccumulationGroups& groups = current_ != nullptr ? current_->groups : gradient_state.own();
-  const state::AccumulationGroup& group = *groups.front();
-  require(group.weight == 0 || group.items >= 0, Status::kInvalidState,
+  if (current_ == nullptr) state::advance(*gradient_state.own().front(), sync_gradients());
+  const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : gradient_state.own();
+  const state::AccumulationWindow& window = *windows.front();
+  require(window.weight == 0 || window.items >= 0, Status::kInvalidState,
           "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
-  const int64_t items = std::max<int64_t>(group.items, 0) + count;
+  const int64_t items = std::max<int64_t>(window.items, 0) + count;
   const bool exchanges = state_.use_distributed() && (sync_gradients() || settings.sync_each_batch);
-  double weight = group.weight;
+  double weight = window.weight;
   if (exchanges || sync_gradients()) {
-    // What is exchanged is the mean over the gradient group, so the number of its ranks goes into the weight.
+    // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
       total = total.to(state_.gradient_group()->device());
-      state_.gradient_group()->all_reduce(total, comm::Reduction::kSum);
+      state_.gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
     }
     weight = static_cast<double>(state_.gradient_group()->size()) /
              static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
   } else if (weight == 0) {
     weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
   }
-  weigh(weight);
-  for (const auto& counted : groups) counted->items = items;
+  set_loss_weight(weight);
+  for (const auto& counted : windows) counted->items = items;
   run_backward(loss_sum, weight, options);
 }
 
@@ -139,7 +139,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
   const SuspendGradientReduction suspended(models, parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
-    state_.gradient_group()->all_reduce(gradient, comm::Reduction::kMean);
+    state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });
 }
 
@@ -152,17 +152,17 @@ std::vector<at::Tensor> Accelerator::gradients_of_current() const {
   return gradients;
 }
 
-void Accelerator::weigh(double weight) {
-  const state::AccumulationGroups& groups = current_ != nullptr ? current_->groups : state_.gradient_state()->own();
-  const double former = groups.front()->weight;
-  // Without these the reference's weights hold: what is there stays as it is.
-  const bool exact = state_.gradient_state()->settings().true_divisor || groups.front()->items >= 0;
+void Accelerator::set_loss_weight(double weight) {
+  const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
+  const double former = windows.front()->weight;
+  // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
+  const bool exact = state_.gradient_state()->settings().true_divisor || windows.front()->items >= 0;
   if (exact && former != 0 && former != weight) {
     const at::NoGradGuard no_grad;
     const std::vector<at::Tensor> gradients = gradients_of_current();
     if (!gradients.empty()) at::_foreach_mul_(gradients, weight / former);
   }
-  for (const auto& group : groups) group->weight = weight;
+  for (const auto& window : windows) window->weight = weight;
 }
 
 bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
@@ -216,9 +216,9 @@ MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vect
   state::GradientState& gradient_state = *accelerator_->state_.gradient_state();
   for (const nn::ModulePtr& module : modules)
     if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get()))
-      current_.groups.push_back(prepared->accumulation());
-  gradient_state.begin_micro_batch(current_.groups);
-  if (current_.groups.empty()) current_.groups = gradient_state.own();
+      current_.windows.push_back(prepared->accumulation());
+  gradient_state.begin_micro_batch(current_.windows);
+  if (current_.windows.empty()) current_.windows = gradient_state.own();
   current_.models = modules.empty() ? accelerator_->models() : modules;
   const bool exchanges = gradient_state.sync_gradients() ||
                          (accelerator_->state_.use_distributed() && gradient_state.settings().sync_each_batch);

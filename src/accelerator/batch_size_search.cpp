@@ -13,11 +13,11 @@
 namespace accel::accelerator {
 namespace {
 
-// A rank that ran out of memory meets the others in the middle of their work: each of their collectives that is still
-// under way ends with a mismatch here and there.
+// A rank that ran out of memory calls this while others still run the attempt: each of their open collectives ends with
+// a mismatch on both sides.
 constexpr int kMostMismatches = 64;
 
-int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::Reduction reduction) {
+int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::ReduceOp reduction) {
   for (int mismatches = 0;; mismatches++) {
     at::Tensor number = at::full({1}, own, at::TensorOptions().dtype(at::kLong)).to(communicator.device());
     try {
@@ -47,7 +47,7 @@ int64_t find_executable_batch_size(comm::Communicator& communicator, const Batch
   constexpr double kShrink = 0.9;
   require(starting_batch_size >= 0, Status::kInvalidArgument, "starting_batch_size is ", starting_batch_size,
           "; expected 0 or more");
-  int64_t size = over_ranks(communicator, starting_batch_size, comm::Reduction::kMin);
+  int64_t size = over_ranks(communicator, starting_batch_size, comm::ReduceOp::kMin);
   while (size > 0) {
     search.release_memory();
     Attempt attempt;
@@ -59,7 +59,7 @@ int64_t find_executable_batch_size(comm::Communicator& communicator, const Batch
       attempt.result = AttemptResult::kFailed;
     }
     const auto worst = static_cast<AttemptResult>(
-        over_ranks(communicator, static_cast<int64_t>(attempt.result), comm::Reduction::kMax));
+        over_ranks(communicator, static_cast<int64_t>(attempt.result), comm::ReduceOp::kMax));
     if (worst == AttemptResult::kFits) return size;
     if (failure) std::rethrow_exception(failure);
     require(worst != AttemptResult::kFailed, Status::kCancelled, "the function failed on another rank with batch size ",
@@ -70,7 +70,7 @@ int64_t find_executable_batch_size(comm::Communicator& communicator, const Batch
         attempt.result == AttemptResult::kOutOfMemory ? attempt.reason : "another rank ran out of memory";
     const auto proposed = static_cast<int64_t>(static_cast<double>(size) * kShrink);
     const int64_t next = search.reduce ? search.reduce(size, proposed, reason) : proposed;
-    const int64_t agreed = over_ranks(communicator, next < size ? next : -1, comm::Reduction::kMin);
+    const int64_t agreed = over_ranks(communicator, next < size ? next : -1, comm::ReduceOp::kMin);
     require(agreed >= 0, Status::kInvalidArgument, "the next batch size after ", size, " is ", next,
             " here; expected a smaller one on every rank, of at least 0");
     log(LogLevel::kInfo, "batch size ", size, " does not fit, next ", agreed, ": ", reason);

@@ -1,4 +1,4 @@
-// The largest batch size that fits into memory, by trying. @accelerate utils.find_executable_batch_size
+// Search for the largest batch size that fits into memory. @accelerate utils.find_executable_batch_size
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace accel::accelerator {
 
-// How an attempt with one size ended; an attempt that failed in another way throws. The numbers are in order of what
-// the ranks do when their attempts end differently.
+// The result of an attempt with one size; other failures are thrown. If the ranks have different results, the largest
+// number decides.
 enum class AttemptResult : int64_t {
   kFits = 0,
-  kInterrupted = 1,  // in a collective, by a rank that did not take part in it
+  kInterrupted = 1,  // in a collective in which another rank did not take part
   kOutOfMemory = 2,
   kFailed = 3,
 };
@@ -26,15 +26,15 @@ struct Attempt {
 
 struct BatchSizeSearch {
   std::function<Attempt(int64_t batch_size)> attempt;
-  // The next size after one that did not fit.
+  // The next size to try.
   std::function<int64_t(int64_t batch_size, int64_t proposed, const std::string& reason)> reduce;
   std::function<void()> release_memory;  // before each attempt
 };
 
-// Whether an error of this status and text says that memory ran out, as the reference reads them.
+// Whether an error means that memory ran out, by the reference's rules.
 bool is_out_of_memory(Status status, const std::string& message);
 
-// Collective: all ranks try the same sizes, and go on to the next one when one of them ran out of memory.
+// Collective: all ranks try the same sizes, and continue with the next one if any of them runs out of memory.
 int64_t find_executable_batch_size(comm::Communicator& communicator, const BatchSizeSearch& search,
                                    int64_t starting_batch_size);
 

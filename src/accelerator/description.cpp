@@ -1,4 +1,4 @@
-// What is really active: the answer to "does mixed precision do anything?".
+// Description of the active mechanisms, to answer questions such as "is mixed precision on?".
 #include <ATen/core/Tensor.h>
 
 #include <map>

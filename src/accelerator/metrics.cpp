@@ -16,14 +16,14 @@ namespace accel::accelerator {
 namespace {
 
 using Rows = std::vector<state::LoaderProgress::Rows>;
-// [first, second) of what was gathered.
+// A range [first, second) of the gathered rows.
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
 bool equal_rows(const Rows& ranks) {
   return std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank.rows == ranks[0].rows; });
 }
 
-// Where the rows are that are no repetitions; neighbours are one range.
+// The ranges of rows that are not repeated; adjacent ranges are merged.
 Ranges valid_ranges(const Rows& ranks) {
   Ranges ranges;
   int64_t begin = 0;

@@ -1,4 +1,5 @@
-// What the ranks compute of their batches, joined for a metric. @accelerate gather_for_metrics
+// Gathers results of all ranks for a metric, without the repeated rows of the last batch. @accelerate
+// gather_for_metrics
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -8,8 +9,8 @@
 
 namespace accel::accelerator {
 
-// Tensors are joined; a tree with other leaves is gathered as an object. Of what has one row or item for each row of
-// the batch, only those stay that are no repetitions; of anything else the first ones, as many as the batch has.
+// Tensors are concatenated; a tree with other leaves is gathered as an object. Values with one row or item for each row
+// of the batch keep only those of rows that are not repeated; others keep as many first rows as the batch has.
 comm::Round metrics_round(const comm::Communicator& communicator, const c10::IValue& value,
                           const state::LoaderProgress& batch);
 

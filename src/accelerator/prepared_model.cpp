@@ -11,16 +11,16 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       parallel_(std::move(parallel)),
       precision_(precision),
       compute_policy_(compute_policy),
-      accumulation_(std::make_shared<state::AccumulationGroup>()),
+      accumulation_(std::make_shared<state::AccumulationWindow>()),
       step_times_(std::move(step_times)) {
-  // The parallel wrapper is no node of the tree: names stay "module.layers.0.weight" with and without it.
+  // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
   if (precision_.precision != Precision::kNo) casts_.emplace();
 }
 
 c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
-  if (!group_is_open_) casts_->start_group();
-  group_is_open_ = !accumulation_->complete;
+  if (!window_is_open_) casts_->start_accumulation_window();
+  window_is_open_ = !accumulation_->complete;
   const precision::AutocastWeightCache::Scope kept(&*casts_);
   const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
   return parallel_->call(inputs);

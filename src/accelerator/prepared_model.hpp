@@ -1,4 +1,4 @@
-// What prepare_model() gives: the model under its precision and its parallelism.
+// Prepared model: a model with its precision and its parallelism.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@
 
 namespace accel::accelerator {
 
-// How a prepared model's forward computes.
+// The precision of a prepared model's forward.
 struct ForwardPrecision {
   Precision precision = Precision::kNo;
   c10::DeviceType device = c10::DeviceType::CPU;
   AutocastSettings autocast;
-  bool keep_output_dtype = false;  // else half-precision outputs become float32, as the loss is computed outside
+  bool keep_output_dtype = false;  // false: half-precision outputs become float32, because the loss is computed outside
 };
 
 class PreparedModel final : public nn::Module {
@@ -33,7 +33,7 @@ class PreparedModel final : public nn::Module {
   const parallel::ParallelModelPtr& parallel() const { return parallel_; }
   const ForwardPrecision& precision() const { return precision_; }
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
-  const std::shared_ptr<state::AccumulationGroup>& accumulation() const { return accumulation_; }
+  const std::shared_ptr<state::AccumulationWindow>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
 
  protected:
@@ -44,24 +44,24 @@ class PreparedModel final : public nn::Module {
 
   parallel::ParallelModelPtr parallel_;
   ForwardPrecision precision_;
-  std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, in half precision
-  bool group_is_open_ = false;                           // of micro-batches: the weights stay until its last one
+  std::optional<precision::AutocastWeightCache> casts_;  // half-precision casts of the parameters
+  bool window_is_open_ = false;                          // the weights do not change before its end
   kernels::ComputePolicy compute_policy_;
-  std::shared_ptr<state::AccumulationGroup> accumulation_;
+  std::shared_ptr<state::AccumulationWindow> accumulation_;
   std::shared_ptr<StepTimes> step_times_;
 };
 
-// The model inside a prepared one, at any depth; the module itself when it is not prepared.
+// The model inside a prepared one, at any depth; the module itself if it is not prepared.
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
-// The same, but still under its precision.
+// The same, but with its precision.
 nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
 
-// The parallelism of a prepared model; for any other module that of one process.
+// The parallelism of a prepared model; other modules have none.
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module);
-// The same, but an error for a module that is not prepared.
+// The same, but throws for a module that is not prepared.
 parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module);
 
-// Gradients of the models are not exchanged while it lives.
+// Guard: turns off the exchange of the models' gradients.
 class NoSyncGuard {
  public:
   explicit NoSyncGuard(const std::vector<nn::ModulePtr>& modules);
@@ -73,7 +73,7 @@ class NoSyncGuard {
   std::vector<std::pair<parallel::ParallelModelPtr, bool>> former_;
 };
 
-// A backward while it lives exchanges the model's gradients, although the forward was made where they are not.
+// Guard: a backward in its scope exchanges the model's gradients, although its forward ran with the exchange off.
 class TriggerSyncGuard {
  public:
   explicit TriggerSyncGuard(const nn::ModulePtr& module);

@@ -1,4 +1,4 @@
-// The prepared optimizer: it moves only when gradients are complete.
+// Prepared optimizer: steps only when gradients are complete.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace accel::accelerator {
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
-  // `scaler` is null when losses are not scaled.
+  // `scaler` is null if losses are not scaled.
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times);
@@ -21,7 +21,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
   void train(bool training) override { optimizer_->train(training); }
-  // Takes the loss scale out of the gradients, once a step.
+  // Unscales the gradients, once per step.
   void unscale() {
     if (scaled_ != nullptr) scaled_->unscale();
   }

@@ -1,4 +1,4 @@
-// A model whose gradients the program computes itself, in the training loop.
+// Prepared parameters: a model whose gradients the application computes itself.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class PreparedParameters {
   }
 
  private:
-  // As backward() divides the loss.
+  // The factor by which backward() multiplies the loss.
   parallel::GradientBuckets::Exchange exchange() const {
     if (!gradient_state_->sync_gradients()) return std::nullopt;
     const state::AccumulationSettings& settings = gradient_state_->settings();

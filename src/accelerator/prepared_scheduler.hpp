@@ -1,4 +1,4 @@
-// The prepared scheduler: how far it moves with each update of the parameters.
+// Prepared scheduler: follows the updates of the optimizers.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ namespace accel::accelerator {
 struct SchedulerStepping {
   bool step_with_optimizer = true;
   int64_t steps_per_update = 1;
-  // Several steps stop at the end of a schedule. @accelerate "special case when using OneCycle"
+  // Stops at the end of a schedule. @accelerate "special case when using OneCycle"
   bool stop_at_end = true;
 };
 
 class PreparedScheduler final : public optim::Scheduler {
  public:
-  // It waits for these optimizers.
+  // Steps after these optimizers.
   PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler,
                     std::vector<std::shared_ptr<optim::Optimizer>> optimizers,
                     std::shared_ptr<const state::GradientState> gradient_state, const SchedulerStepping& stepping)
@@ -27,9 +27,9 @@ class PreparedScheduler final : public optim::Scheduler {
         gradient_state_(std::move(gradient_state)),
         stepping_(stepping) {}
 
-  // Linked to the optimizers: follows accumulation and skipped steps. @accelerate AcceleratedScheduler.step
+  // Linked to the optimizers: accounts for accumulation and skipped steps. @accelerate AcceleratedScheduler.step
   void step() override;
-  // A metric was measured once, however many ranks there are.
+  // A metric is counted once, whatever the number of ranks.
   void step_metric(double metric) override;
   void count_step() override { scheduler_->count_step(); }
   bool has_ended() const override { return scheduler_->has_ended(); }
@@ -37,7 +37,7 @@ class PreparedScheduler final : public optim::Scheduler {
   const std::vector<double>& last_lrs() const override { return scheduler_->last_lrs(); }
   c10::IValue state_dict() const override { return scheduler_->state_dict(); }
   void load_state_dict(const c10::IValue& state_dict) override { scheduler_->load_state_dict(state_dict); }
-  // It does not wait: each of its steps is an update.
+  // Not linked: each of its steps counts.
   std::shared_ptr<optim::Scheduler> copy_for(std::shared_ptr<optim::Optimizer> optimizer) const override;
 
  private:

@@ -22,29 +22,29 @@ c10::IValue member(const c10::impl::GenericDict& map, const char* key) {
   return found->value();
 }
 
-c10::IValue save_group(const state::AccumulationGroup& group) {
+c10::IValue save_window(const state::AccumulationWindow& window) {
   auto saved = tree::new_map();
-  saved.insert("micro_batch", group.micro_batch);
-  saved.insert("length", group.length);
-  saved.insert("complete", group.complete);
-  saved.insert("weight", group.weight);
-  saved.insert("items", group.items);
+  saved.insert("micro_batch", window.micro_batch);
+  saved.insert("length", window.length);
+  saved.insert("complete", window.complete);
+  saved.insert("weight", window.weight);
+  saved.insert("items", window.items);
   return saved;
 }
 
-state::AccumulationGroup load_group(const c10::IValue& saved) {
+state::AccumulationWindow load_window(const c10::IValue& saved) {
   require(saved.isGenericDict(), Status::kCorrupt, "the saved accumulation of a model is no map");
   const auto map = saved.toGenericDict();
-  state::AccumulationGroup group;
-  group.micro_batch = member(map, "micro_batch").toInt();
-  group.length = member(map, "length").toInt();
-  group.complete = member(map, "complete").toBool();
-  group.weight = member(map, "weight").toDouble();
-  group.items = member(map, "items").toInt();
-  return group;
+  state::AccumulationWindow window;
+  window.micro_batch = member(map, "micro_batch").toInt();
+  window.length = member(map, "length").toInt();
+  window.complete = member(map, "complete").toBool();
+  window.weight = member(map, "weight").toDouble();
+  window.items = member(map, "items").toInt();
+  return window;
 }
 
-// Those that the files of models have as well.
+// Only buffers that the model files have too.
 nn::NamedTensors saved_buffers(const nn::Module& model) {
   std::unordered_set<std::string> saved;
   for (const auto& entry : model.state_dict()) saved.insert(entry.first);
@@ -77,24 +77,24 @@ void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states
 
 c10::IValue AccumulationState::state_dict() const {
   auto saved = tree::new_list();
-  for (const auto& group : groups_) saved.push_back(save_group(*group));
+  for (const auto& window : windows_) saved.push_back(save_window(*window));
   return saved;
 }
 
 void AccumulationState::load_state_dict(const c10::IValue& state) {
-  require(state.isList() && state.toListRef().size() == groups_.size(), Status::kCorrupt,
+  require(state.isList() && state.toListRef().size() == windows_.size(), Status::kCorrupt,
           "the saved accumulation is of another number of models");
-  std::vector<state::AccumulationGroup> loaded;
-  for (const c10::IValue& group : state.toListRef()) loaded.push_back(load_group(group));
-  for (size_t i = 0; i < groups_.size(); i++) *groups_[i] = loaded[i];
+  std::vector<state::AccumulationWindow> loaded;
+  for (const c10::IValue& window : state.toListRef()) loaded.push_back(load_window(window));
+  for (size_t i = 0; i < windows_.size(); i++) *windows_[i] = loaded[i];
 }
 
 void AccumulationState::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
   for (const c10::IValue& of_rank : states) {
     require(of_rank.isList(), Status::kCorrupt, "the saved accumulation is no list");
     for (const c10::IValue& saved : of_rank.toListRef()) {
-      const state::AccumulationGroup group = load_group(saved);
-      require(group.complete || group.items < 0, Status::kUnsupported, "the state was saved by ", states.size(),
+      const state::AccumulationWindow window = load_window(saved);
+      require(window.complete || window.items < 0, Status::kUnsupported, "the state was saved by ", states.size(),
               " ranks in the middle of a group whose items are counted; expected as many ranks, or a state behind a "
               "step");
     }
@@ -152,7 +152,7 @@ c10::IValue GradientSums::state_dict() const {
   return gradients;
 }
 
-// In place, since gradients may be views of communication buckets. What was summed up before the load is forgotten.
+// In place, because gradients may be views of communication buckets. Gradients from before the load are dropped.
 void GradientSums::load_state_dict(const c10::IValue& state) {
   const at::NoGradGuard no_grad;
   const auto gradients = list_of_gradients(state);

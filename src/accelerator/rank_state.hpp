@@ -1,4 +1,4 @@
-// What a rank needs to go on besides what all ranks have, and what becomes of it with another number of ranks.
+// Rank state: the training state that differs between ranks, and its conversion for another number of ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace accel::accelerator {
 
-// Each rank of those that save has its own; another one takes that of one of them.
+// Every saving rank has its own; with another number of ranks, each loads that of one of them.
 class RankState : public tensor::Stateful {
  public:
   void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override {
@@ -23,7 +23,7 @@ class RankState : public tensor::Stateful {
   }
 };
 
-// The default generator of a device. A rank that did not save draws numbers of its own.
+// The default generator of a device. Additional ranks get a new random stream.
 class GeneratorState final : public RankState {
  public:
   explicit GeneratorState(c10::Device device) : device_(device) {}
@@ -35,20 +35,20 @@ class GeneratorState final : public RankState {
   c10::Device device_;
 };
 
-// Where groups of micro-batches stand.
+// The progress of the accumulation windows.
 class AccumulationState final : public RankState {
  public:
-  explicit AccumulationState(state::AccumulationGroups groups) : groups_(std::move(groups)) {}
+  explicit AccumulationState(state::AccumulationWindows windows) : windows_(std::move(windows)) {}
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
-  // Counts of items cannot be shared out between other ranks.
+  // Counts of items cannot be divided among another number of ranks.
   void check_states_of_ranks(const std::vector<c10::IValue>& states) const override;
 
  private:
-  state::AccumulationGroups groups_;
+  state::AccumulationWindows windows_;
 };
 
-// What the exchange of gradients remembers, for each model.
+// The state of the gradient exchange of each model.
 class ReductionState final : public RankState {
  public:
   explicit ReductionState(std::vector<parallel::ParallelModelPtr> models) : models_(std::move(models)) {}
@@ -59,8 +59,8 @@ class ReductionState final : public RankState {
   std::vector<parallel::ParallelModelPtr> models_;
 };
 
-// The models' buffers. Rank 0's are in the files of the models; those of another rank differ where it has not heard of
-// rank 0's since. Other numbers of ranks share rank 0's.
+// The models' buffers. Rank 0's are in the model files; those of other ranks may differ since they were last
+// synchronized. With another number of ranks all load rank 0's.
 class BufferState final : public RankState {
  public:
   BufferState(std::vector<nn::ModulePtr> models, bool is_main_process)
@@ -74,8 +74,8 @@ class BufferState final : public RankState {
   bool is_main_process_;
 };
 
-// What open groups of micro-batches have summed up so far. Other ranks bring in the mean over those that saved, so that
-// the mean over all of them is that one.
+// The gradients of open accumulation windows. With another number of ranks each loads the mean over the saving ranks,
+// so that the mean over the ranks is the same.
 class GradientSums final : public RankState {
  public:
   GradientSums(std::vector<nn::ModulePtr> models, bool open) : models_(std::move(models)), open_(open) {}

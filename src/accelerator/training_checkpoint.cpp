@@ -54,7 +54,7 @@ class RegisteredState final : public tensor::Stateful {
   RegisteredObject object_;
 };
 
-// A loader is taken to where it was unless it was prepared otherwise.
+// Restores the position of a loader unless it was prepared without that.
 class LoaderState final : public tensor::Stateful {
  public:
   explicit LoaderState(std::shared_ptr<data::DataLoader> loader) : loader_(std::move(loader)) {}
@@ -69,13 +69,13 @@ class LoaderState final : public tensor::Stateful {
 
 }  // namespace
 
-state::AccumulationGroups Accelerator::groups() const {
-  state::AccumulationGroups groups = state_.gradient_state()->own();
-  for (const ModelEntry& entry : models_) groups.push_back(entry.accumulation);
-  return groups;
+state::AccumulationWindows Accelerator::windows() const {
+  state::AccumulationWindows windows = state_.gradient_state()->own();
+  for (const ModelEntry& entry : models_) windows.push_back(entry.accumulation);
+  return windows;
 }
 
-// In the order in which they are taken back: optimizers come first, for they are the ones that may refuse.
+// In the order of loading: optimizers first, because they may refuse.
 std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   std::vector<SavedObject> objects;
   for (const auto& optimizer : optimizers_) objects.push_back({StateKind::kOptimizer, "", optimizer});
@@ -94,19 +94,19 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
   add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
-  add("accumulation", std::make_shared<AccumulationState>(groups()));
+  add("accumulation", std::make_shared<AccumulationState>(windows()));
   add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
-  for (const auto& group : groups()) open = open || !group->complete;
+  for (const auto& window : windows()) open = open || !window->complete;
   add("gradients", std::make_shared<GradientSums>(models(), open));
   return objects;
 }
 
-// As if this rank had done the steps that it had no inputs for.
+// As if this rank had taken the steps for which it had no inputs.
 void Accelerator::broadcast_training_state(int rank) {
   std::vector<std::shared_ptr<tensor::Stateful>> followers(optimizers_.begin(), optimizers_.end());
   followers.insert(followers.end(), schedulers_.begin(), schedulers_.end());
-  followers.push_back(std::make_shared<AccumulationState>(groups()));
+  followers.push_back(std::make_shared<AccumulationState>(windows()));
   if (grad_scaler_ != nullptr) followers.push_back(grad_scaler_);
   auto states = tree::new_list();
   for (const auto& follower : followers) states.push_back(follower->state_dict());
@@ -136,8 +136,7 @@ void Accelerator::save_state(const std::string& folder) {
   checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
 }
 
-// Everything is read and checked before the first object changes; what only an object can judge it judges before it
-// changes.
+// Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 void Accelerator::load_state(const std::string& folder) {
   require_copies();
   const std::vector<SavedObject> objects = saved_objects();

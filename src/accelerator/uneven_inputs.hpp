@@ -1,4 +1,4 @@
-// Training with prepared models while the ranks have different numbers of batches. @accelerate join_uneven_inputs
+// Training of prepared models with a different number of batches on each rank. @accelerate join_uneven_inputs
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace accel::accelerator {
 
 class JoinedInputs {
  public:
-  // `even_batches`: what epochs of prepared loaders that begin meanwhile do; nothing: as they were prepared.
+  // `even_batches` is for epochs of prepared loaders that begin meanwhile; nothing: as prepared.
   JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& models,
                std::optional<bool> even_batches);
   ~JoinedInputs();

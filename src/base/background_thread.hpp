@@ -1,4 +1,4 @@
-// Threads of the library beside those of the host program.
+// Background threads of the library.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 namespace accel {
 
-// Threads inherit the mask: the host program's signals go to its own threads.
+// Threads inherit the signal mask: the application's signals are delivered to its own threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -28,7 +28,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// `name` has at most 15 characters. kOutOfMemory when the system gives no thread.
+// `name` has at most 15 characters. kOutOfMemory if the system has no thread.
 template <typename Body>
 std::thread background_thread(const char* name, Body body) {
   const SignalsBlocked blocked;

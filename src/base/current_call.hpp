@@ -1,4 +1,4 @@
-// Which function of the C API this thread is in, so that messages about several ranks can name what each was doing.
+// The function of the C API that this thread is in, for messages about the calls of several ranks.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A point in time by which a wait has to end. Every wait of the engine takes one.
+// Deadline of a wait. Every wait of the engine has one.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Environment variables, read with the reference's rules and with errors that name the variable.
+// Environment variables, parsed by Accelerate's rules, with errors that name the variable.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace accel {
 
-// The value, or nothing when the variable is unset or empty.
+// The value, or nothing if the variable is unset or empty.
 std::optional<std::string> environment_text(const char* name);
 
 // y, yes, t, true, on, 1 and n, no, f, false, off, 0 in any case; nothing for anything else.
 std::optional<bool> parse_flag(const std::string& text);
-// Nothing for what is no integer of 64 bits.
+// Nothing unless it is a 64-bit integer.
 std::optional<int64_t> parse_integer(const std::string& text);
 
-// What is neither is an error.
+// Anything else is an error.
 std::optional<bool> environment_flag(const char* name);
 
 std::optional<int64_t> environment_integer(const char* name);
 
-// The first of several names that is set: launchers differ in how they call the same thing.
+// The first of several variables that is set: launchers have different names for the same value.
 std::optional<int64_t> environment_integer(std::initializer_list<const char*> names);
 
-// Gives variables values for a while, except those that the user has set: libraries below that can only be told so.
-// Other threads of the program may read the environment meanwhile, see [Note: variables beside readers].
+// Sets variables temporarily, except those that the user has set, for libraries that have no other configuration. Other
+// threads may read the environment meanwhile, see [Note: variables beside readers].
 class EnvironmentDefaults {
  public:
   using Variable = std::pair<const char*, const char*>;  // name and value, for as long as the process lives

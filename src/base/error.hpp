@@ -1,4 +1,4 @@
-// The engine's exception. Messages are one line: the offending value, what was expected, what to do.
+// Error: the exception of the engine. Messages are one line: the offending value, what was expected, what to do.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class Error : public std::exception {
   std::string message_;
 };
 
-// Something that a message shows by its `<<`. Messages stand in hundreds of places, each with types of its own: only
-// this conversion is compiled for each of them, not the writing.
+// A value that is written into a message with `<<`. Messages are built in hundreds of places with different types: only
+// this conversion is instantiated for each of them, not the formatting.
 class TextPart {
  public:
   template <typename T>

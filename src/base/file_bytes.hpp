@@ -1,5 +1,5 @@
-// The bytes of a file that is only read: a large one is mapped, so that it may be larger than memory; a small one is
-// read, because a process may have only so many maps, and thousands of them cost more than their bytes.
+// The bytes of a file: a large file is mapped, so that it may exceed memory; a small one is read, because the number of
+// mappings of a process is limited, and thousands of them cost more than reading.
 #pragma once
 
 #include <memory>

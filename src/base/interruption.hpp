@@ -1,4 +1,4 @@
-// The program's wish that what waits for other ranks ends: Ctrl-C, where a language has it.
+// Interruption of waits for other ranks by the application, for example after Ctrl-C.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace accel {
 
-// A wait that interrupt() can end, for as long as this lives.
+// A wait that interrupt() can end, during the lifetime of this object.
 class Interruptible {
  public:
   // Calls `end`, which must not throw, on the thread that interrupts.
@@ -23,7 +23,7 @@ class Interruptible {
   bool ending_ = false;  // under the mutex of all
 };
 
-// For a wait that looks again and again.
+// For a wait that polls.
 class InterruptionFlag {
  public:
   bool raised() const { return raised_.load(); }

@@ -1,6 +1,5 @@
-// JSON documents as values. Nothing of a document is lost: members keep their order, also with equal keys, and numbers
-// all their digits. Lack of memory is std::bad_alloc, as everywhere. cJSON reads and prints: see
-// [Note: JSON through cJSON].
+// JSON documents as values, without loss: members keep their order and duplicate keys, and numbers all their digits.
+// Lack of memory is std::bad_alloc. cJSON parses and prints: see [Note: JSON through cJSON].
 #pragma once
 
 #include <cstdint>
@@ -26,13 +25,13 @@ class Json {
   explicit Json(const char* text) : value_(std::string(text)) {}
   explicit Json(Items items) : value_(std::move(items)) {}
   explicit Json(Members members) : value_(std::move(members)) {}
-  // A finite one. A double has a point or an exponent, so that it is told from an integer.
+  // Finite. A double has a point or an exponent, which distinguishes it from an integer.
   static Json number(int64_t number);
   static Json number(double number);
-  // As it stands in a document.
+  // As in the document.
   static Json number_of(std::string digits) { return Json(Number{std::move(digits)}); }
 
-  // Null for what is of another kind.
+  // Null if the value is of another kind.
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   const bool* flag() const { return std::get_if<bool>(&value_); }
   const std::string* text() const { return std::get_if<std::string>(&value_); }
@@ -40,9 +39,9 @@ class Json {
   const Members* members() const { return std::get_if<Members>(&value_); }
   const std::string* digits() const;  // of a number
 
-  // Of a number without fraction and exponent that 64 bits hold.
+  // For a number without fraction and exponent that fits 64 bits.
   std::optional<int64_t> integer() const;
-  // Of any number that is not too large.
+  // For any number in range.
   std::optional<double> number() const;
 
  private:
@@ -54,10 +53,10 @@ class Json {
   std::variant<std::monostate, bool, Number, std::string, Items, Members> value_;
 };
 
-// Lists and objects in each other; more is an error, so that no document exhausts the stack.
+// Nested lists and objects; deeper documents are errors, because they would exhaust the stack.
 inline constexpr int kDeepestJson = 1000;
 
-// `source` says in errors, which are kInvalidArgument, what was parsed ("config.json").
+// `source` ("config.json") names the document in errors, which are kInvalidArgument.
 Json parse_json(std::string_view document, const std::string& source);
 
 // One line, no spaces.

@@ -1,4 +1,4 @@
-// What cJSON lets pass or loses of a JSON document.
+// Checks of JSON documents that cJSON does not make, and values that it would lose.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct CheckedJson {
   std::vector<std::string_view> numbers;  // parts of the document that was checked
 };
 
-// A byte that UTF-8 never has.
+// A byte that never occurs in UTF-8.
 inline constexpr char kNul = '\xff';
 
-// RFC 8259 and nothing more; what is not is kInvalidArgument, with the place and the reason.
+// Strictly RFC 8259; otherwise kInvalidArgument, with the position and the reason.
 CheckedJson check_json(std::string_view document, const std::string& source);
 
 }  // namespace accel

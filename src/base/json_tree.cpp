@@ -1,4 +1,4 @@
-// The only file that uses cJSON: each of its nodes is made, and looked at, here.
+// Conversion between JSON values and cJSON's nodes; the only file that uses cJSON.
 #include <cJSON.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct PrintedDelete {
   void operator()(char* text) const { cJSON_free(text); }
 };
 
-// Memory is all that cJSON can lack here: see [Note: JSON through cJSON].
+// cJSON can only fail for lack of memory here: see [Note: JSON through cJSON].
 template <typename Result>
 Result made(Result result) {
   if (!result) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// What the dynamic linker says when it cannot load a library.
+// Errors of the dynamic linker.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 namespace accel {
 
-// Whether a text of dlerror() tells of a lack of memory; null does not.
+// Whether a text of dlerror() means a lack of memory; false for null.
 inline bool is_lack_of_memory(const char* linker_error) {
   if (linker_error == nullptr) return false;
   const std::string_view said = linker_error;

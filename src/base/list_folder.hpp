@@ -1,4 +1,4 @@
-// The iterators of std::filesystem end the process when memory runs out in them.
+// Lists the contents of a folder. std::filesystem's iterators would end the process on a lack of memory.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace accel {
 
-// The names in a folder, without "." and "..". kIo when it cannot be read.
+// The names in a folder, without "." and "..". kIo if it cannot be read.
 std::vector<std::string> list_folder(const std::string& path);
 
 }  // namespace accel

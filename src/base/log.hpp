@@ -1,4 +1,4 @@
-// Log messages go to the host's callback and nowhere else: a library does not print.
+// Log messages, which are passed to the application's callback only: a library does not print.
 #pragma once
 
 #include <cstdint>

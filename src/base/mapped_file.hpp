@@ -1,4 +1,4 @@
-// A file in memory. The mapping is private: writing to it changes neither the file nor what others read.
+// A memory-mapped file. The mapping is private: writing to it does not change the file.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace accel {
 
 class MappedFile {
  public:
-  // The file must not be shortened while it is mapped: reading what is gone ends the process, which is the system's
-  // rule for maps. Writers here never shorten one.
+  // The file must not be truncated while it is mapped, because reading beyond its end is a SIGBUS. Writers here never
+  // truncate.
   explicit MappedFile(const std::string& path) : MappedFile(RegularFile(path)) {}
   explicit MappedFile(const RegularFile& file);
   MappedFile(const MappedFile&) = delete;

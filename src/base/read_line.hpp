@@ -1,4 +1,4 @@
-// Lines of a stream, where a lack of memory is std::bad_alloc. Header only: backend plugins use no symbol of libaccel.
+// Reads lines of a stream; a lack of memory is std::bad_alloc. Header only: backend plugins use no symbol of libaccel.
 #pragma once
 
 #include <ios>
@@ -7,7 +7,7 @@
 
 namespace accel {
 
-// std::getline() takes a lack of memory for the end of the stream. What cannot be read ends this one, too.
+// std::getline() treats a lack of memory as the end of the stream. Read errors end the stream here, too.
 inline bool read_line(std::istream& stream, std::string& line, char end = '\n') {
   try {
     stream.exceptions(std::ios_base::badbit);

@@ -11,7 +11,7 @@
 
 namespace accel {
 
-// Non-blocking, so that a pipe of that name cannot hold us up.
+// Non-blocking, so that opening a pipe with that name does not block.
 RegularFile::RegularFile(const std::string& path)
     : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (!descriptor_.is_open())

@@ -10,13 +10,13 @@ namespace accel {
 
 class RegularFile {
  public:
-  // kNotFound when there is no such file, kIo for what is no regular one.
+  // kNotFound if there is no such file, kIo if it is not a regular file.
   explicit RegularFile(const std::string& path);
 
   const std::string& path() const { return path_; }
   int descriptor() const { return descriptor_.number(); }
   size_t size() const { return size_; }  // when it was opened
-  // Its bytes from the beginning on; fewer where it has been cut short since.
+  // Reads from the beginning; returns fewer bytes if the file was truncated.
   std::string read() const;
 
  private:

@@ -1,4 +1,4 @@
-// Lists in a text.
+// Splits lists in texts.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ enum class Status : int32_t {
   kUnsupported = -11,
   kNotImplemented = -12,
   kOutOfMemory = -13,
-  // The outside world.
+  // The environment.
   kIo = -20,
   kCorrupt = -21,
   // The process group: rebuild it, except after a mismatch.
@@ -37,7 +37,7 @@ enum class Status : int32_t {
   kInternal = -42,
 };
 
-// "ACCEL_ERROR_TIMEOUT" and so on; null for a number that is no status.
+// "ACCEL_ERROR_TIMEOUT" and so on; null for an invalid number.
 const char* status_name(Status status);
 
 }  // namespace accel

@@ -7,7 +7,7 @@
 namespace accel {
 namespace {
 
-// Counts evenly on all cores; its rate is found out at the report.
+// Runs at the same rate on all cores; the rate is measured for the report.
 uint64_t ticks() {
 #if defined(__x86_64__)
   return __rdtsc();

@@ -1,4 +1,4 @@
-// Where the time of training steps goes.
+// Step times: the time of training steps by parts.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@ enum class StepPart : uint8_t { kData, kForward, kBackward, kCommunication, kOpt
 constexpr size_t kStepParts = 6;
 const char* step_part_name(StepPart part);
 
-// [Note: step times] The thread of the training loop is always in one part, and each change of parts reads the
-// processor's counter once: ten changes a step are some 200 ns. A step ends where the loop fetches data or computes
-// again after an optimizer has stepped, so it does not matter how many optimizers, schedulers and calls of zero_grad it
-// has. Other threads are not looked at: what goes on beside the loop costs it no time until the loop waits for it.
+// [Note: step times] The thread of the training loop is always in one part, and each change reads the processor's
+// counter once: ten changes per step take about 200 ns. A step ends when the loop fetches data or computes again after
+// an optimizer has stepped, so the number of optimizers, schedulers and calls of zero_grad does not matter. Other
+// threads are not measured: work beside the loop costs it no time until the loop waits for it.
 class StepTimes {
  public:
   using Seconds = std::array<double, kStepParts>;
@@ -25,7 +25,7 @@ class StepTimes {
     Seconds latest{}, mean{};
   };
 
-  // While it lives the time counts for a part: that of the innermost section.
+  // During its lifetime time is counted for this part; the innermost section counts.
   class Section {
    public:
     Section(StepTimes& times, StepPart part) : times_(times.enter(part, former_) ? &times : nullptr) {}

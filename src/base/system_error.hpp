@@ -1,4 +1,4 @@
-// What a system call failed with.
+// Errors of system calls.
 #pragma once
 
 #include <string>

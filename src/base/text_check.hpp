@@ -1,4 +1,4 @@
-// Text that files and values can hold without loss.
+// Checks that text can be stored in files and values without loss.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace accel {
 
-// The position of the first byte that is no UTF-8, or is a NUL, where C strings end; the size when there is none.
+// The position of the first byte that is not UTF-8 or is a NUL, which ends C strings; the size if there is none.
 size_t first_bad_byte(std::string_view text);
 
 }  // namespace accel

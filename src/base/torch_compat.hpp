@@ -1,4 +1,4 @@
-// What differs between the LibTorch versions that we build with (2.11 to 2.15). Nothing else may ask for the version.
+// Differences between the supported LibTorch versions (2.11 to 2.15). No other code may check the version.
 #pragma once
 
 #include <torch/csrc/api/include/torch/version.h>

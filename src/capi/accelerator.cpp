@@ -1,4 +1,4 @@
-// Section 10: what a program prepares, and what it saves.
+// Section 10: preparing objects, saving and loading.
 #include "accelerator/accelerator.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   return result;
 }
 
-// Of a program whose struct may be shorter or longer than this version's.
+// The application's struct may be shorter or longer than this version's.
 template <typename Item>
 Item* item_at(Item* items, size_t index, size_t item_size) {
   using Byte = std::conditional_t<std::is_const_v<Item>, const std::byte, std::byte>;

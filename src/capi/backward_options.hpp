@@ -1,4 +1,4 @@
-// accel_backward_options_t as the engine has it.
+// Conversion of accel_backward_options_t to the engine's options.
 #pragma once
 
 #include "accel.h"

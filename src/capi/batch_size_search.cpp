@@ -1,4 +1,4 @@
-// Section 10: the batch size that fits into memory.
+// Section 10: search for the largest batch size that fits into memory.
 #include "accelerator/batch_size_search.hpp"
 
 #include "accel.h"

@@ -1,4 +1,4 @@
-// Text that leaves the library.
+// Text that is returned to the application.
 #pragma once
 
 #include <string_view>

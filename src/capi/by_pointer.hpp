@@ -1,4 +1,4 @@
-// What the generated forms of functions share that take and give structs by pointer.
+// Shared by the generated variants of functions that pass structs by pointer.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace accel::capi {
 
-// NULL becomes no device at all, which the function itself refuses: it knows what else has to be ended then.
+// NULL becomes an invalid device, which the function itself refuses, so that it can clean up other arguments.
 inline accel_device_t pointed(const accel_device_t* device) {
   return device != nullptr ? *device : accel_device_t{INT32_MIN, INT32_MIN};
 }

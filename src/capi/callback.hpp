@@ -1,4 +1,4 @@
-// A host callback with its user_data and destroy. destroy runs exactly once, when the last owner goes.
+// Callback of the application with its user_data and destroy. destroy runs exactly once, with the last owner.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace accel::capi {
 template <typename Function>
 class Callback {
  public:
-  // Takes user_data over at once: if something fails later, destroy has run.
+  // Takes ownership of user_data at once, so that destroy runs even if something fails later.
   Callback(Function function, void* user_data, accel_destroy_fn destroy)
       : function_(function), user_data_(std::shared_ptr<void>(user_data, [destroy](void* data) {
           if (destroy != nullptr) destroy(data);
         })) {}
 
-  // Another function of the same registration, which shares user_data.
+  // Another function of the same registration, with the same user_data.
   template <typename Other>
   Callback<Other> with(Other other) const {
     return Callback<Other>(other, user_data_);
@@ -30,8 +30,8 @@ class Callback {
     return function_(std::forward<Arguments>(arguments)..., user_data_.get());
   }
 
-  // Calls a function that returns a number or a status, named `name` in messages. A negative status leaves as an
-  // exception that comes back from the outer call unchanged, with the message that the function set.
+  // Calls a function that returns a number or a status; `name` is for messages. A negative status is thrown, and the
+  // outer call returns it unchanged, with the message that the function set.
   template <typename... Arguments>
   auto checked(const char* name, Arguments&&... arguments) const {
     const uint64_t errors_before = thread_error().count;

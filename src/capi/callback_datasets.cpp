@@ -1,4 +1,4 @@
-// Section 9: datasets of the program's own code.
+// Section 9: datasets with callbacks of the application.
 #include <memory>
 #include <optional>
 #include <utility>

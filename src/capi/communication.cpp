@@ -1,4 +1,4 @@
-// Section 4: collectives, as blocking calls and as ones that are started.
+// Section 4: collectives, blocking and asynchronous.
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/metrics.hpp"
@@ -11,16 +11,16 @@
 namespace accel::capi {
 namespace {
 
-static_assert(static_cast<int32_t>(comm::Reduction::kSum) == ACCEL_REDUCE_SUM &&
-              static_cast<int32_t>(comm::Reduction::kMean) == ACCEL_REDUCE_MEAN &&
-              static_cast<int32_t>(comm::Reduction::kMin) == ACCEL_REDUCE_MIN &&
-              static_cast<int32_t>(comm::Reduction::kMax) == ACCEL_REDUCE_MAX &&
-              static_cast<int32_t>(comm::Reduction::kProduct) == ACCEL_REDUCE_PRODUCT &&
-              static_cast<int32_t>(comm::Reduction::kAnd) == ACCEL_REDUCE_AND &&
-              static_cast<int32_t>(comm::Reduction::kOr) == ACCEL_REDUCE_OR &&
-              static_cast<int32_t>(comm::Reduction::kXor) == ACCEL_REDUCE_XOR);
+static_assert(static_cast<int32_t>(comm::ReduceOp::kSum) == ACCEL_REDUCE_SUM &&
+              static_cast<int32_t>(comm::ReduceOp::kMean) == ACCEL_REDUCE_MEAN &&
+              static_cast<int32_t>(comm::ReduceOp::kMin) == ACCEL_REDUCE_MIN &&
+              static_cast<int32_t>(comm::ReduceOp::kMax) == ACCEL_REDUCE_MAX &&
+              static_cast<int32_t>(comm::ReduceOp::kProduct) == ACCEL_REDUCE_PRODUCT &&
+              static_cast<int32_t>(comm::ReduceOp::kAnd) == ACCEL_REDUCE_AND &&
+              static_cast<int32_t>(comm::ReduceOp::kOr) == ACCEL_REDUCE_OR &&
+              static_cast<int32_t>(comm::ReduceOp::kXor) == ACCEL_REDUCE_XOR);
 
-// Among whom a collective is.
+// The group of a collective.
 using RanksOf = const std::shared_ptr<comm::Communicator>& (state::State::*)() const;
 
 const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state,
@@ -28,10 +28,10 @@ const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state,
   return (accelerator_of(state)->state().*ranks)();
 }
 
-comm::Reduction to_reduction(accel_reduction_t reduction) { return static_cast<comm::Reduction>(reduction); }
+comm::ReduceOp to_reduction(accel_reduction_t reduction) { return static_cast<comm::ReduceOp>(reduction); }
 
-// Each collective is one function below: it checks its arguments and returns what is posted, a round on trees or a
-// collective on tensors, as a function of the group; so what the group refuses is the error of a work.
+// Each collective is one function below: it checks its arguments and returns a function that posts a round (on trees)
+// or a collective (on tensors) to a group, so that errors of the group become errors of the work.
 
 template <typename Make>
 comm::Round round_of(const Make& make, const comm::Communicator& communicator) {
@@ -44,7 +44,7 @@ comm::Round round_of(const Make& make, const comm::Communicator& communicator) {
     return make(communicator);
 }
 
-// Blocking, with nothing to give back.
+// Blocking, without a result.
 template <typename Prepare>
 accel_status_t run(const char* function, accel_state_t* state, const Prepare& prepare) {
   return guarded(function, [&] {
@@ -94,7 +94,7 @@ auto gather_uneven(const accel_value_t* value) {
   return [tree = tree_of(value, "value")](Communicator group) { return comm::rounds::gather_uneven(group, tree); };
 }
 
-// The loader's batch counts that is in hand when the call is made. Ranks that read the same data count once.
+// Uses the loader's batch at the time of the call. Ranks that read the same data count once.
 auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
   return [tree = tree_of(value, "value"), batch = accelerator_of(state)->batch_in_hand()](Communicator group) {
     return accelerator::metrics_round(group, tree, batch);
@@ -163,7 +163,7 @@ auto barrier() {
   return [](Communicator) { return comm::Collective::barrier(); };
 }
 
-// Messages have no place in the order of the collectives.
+// Sends and receives are not ordered with collectives.
 accel_status_t start_message(const char* function, accel_state_t* state, accel_work_t** out,
                              const std::function<comm::Collective()>& message) {
   return guarded(function, [&] {

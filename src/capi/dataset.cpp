@@ -1,4 +1,4 @@
-// Section 9: what holds for every dataset, and those that are made of others.
+// Section 9: functions of all datasets, and datasets of other datasets.
 
 #include <memory>
 #include <optional>

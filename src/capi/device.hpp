@@ -1,4 +1,4 @@
-// Between accel_device_t and LibTorch's device.
+// Conversion between accel_device_t and LibTorch's device.
 #pragma once
 
 #include <c10/core/Device.h>

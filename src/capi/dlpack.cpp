@@ -13,7 +13,7 @@
 namespace accel::capi {
 namespace {
 
-// `managed` is consumed in any case: by the engine, or here when `out` is missing.
+// `managed` is always consumed: by the engine, or here if `out` is missing.
 template <typename Managed>
 accel_status_t take(const char* function, Managed* managed, accel_tensor_t** out) {
   return guarded(function, [&] {

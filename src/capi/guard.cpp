@@ -42,7 +42,7 @@ ACCEL_SAME_STATUS(kUser, ACCEL_ERROR_USER);
 ACCEL_SAME_STATUS(kInternal, ACCEL_ERROR_INTERNAL);
 #undef ACCEL_SAME_STATUS
 
-// A host callback's status on its way through the engine, perhaps over another thread, to the outer call.
+// The status of a callback, which is passed through the engine, perhaps on another thread, to the outer call.
 class CallbackError final : public std::exception {
  public:
   CallbackError(accel_status_t status, std::string message) : status_(status), message_(std::move(message)) {}
@@ -89,7 +89,7 @@ std::string_view last_line(std::string_view message) {
   return first_line(message);
 }
 
-// LibTorch's own text: its first line says what is wrong, but behind a script's traceback the last one does.
+// LibTorch's message is its first line, but after a script's traceback the last one.
 std::string_view torch_line(std::string_view message) {
   return first_line(message).substr(0, kInterpreter.size()) == kInterpreter ? last_line(message) : first_line(message);
 }

@@ -1,4 +1,4 @@
-// The one way out of every function of the C API: exceptions become a status and the thread's error.
+// Guard of every function of the C API: converts exceptions to a status and the thread's error.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -19,32 +19,32 @@
 #include "capi/running_calls.hpp"
 #include "kernels/thread_count.hpp"
 
-// Before the definition of every function of accel.h. The attribute is repeated because GCC takes a definition inside
-// of a namespace for another declaration than the header's, and would hide it.
+// Before the definition of every function of accel.h. The attribute is repeated because for GCC a definition inside a
+// namespace is a declaration of its own, which would be hidden.
 #define ACCEL_FUNCTION extern "C" ACCEL_EXPORT
 
 namespace accel::capi {
 
-// Translates the exception in flight; call it inside a catch block only.
+// Translates the exception that is being handled; only inside a catch block.
 accel_status_t record_exception(const char* function) noexcept;
 
-// The message that a host callback set for the negative status that it returned, or one that says that it set none.
-// What the thread had before the call, when thread_error().count was `errors_before`, is an older error.
+// The message that a callback set for the negative status that it returned, or a default message. Errors from before
+// the call, when thread_error().count was `errors_before`, are not used.
 std::string callback_message(accel_status_t status, uint64_t errors_before, const char* callback);
-// Through the engine, perhaps over another thread, to the outer call, which returns the status with this message.
+// Thrown through the engine, perhaps on another thread, to the outer call, which returns the status with this message.
 [[noreturn]] void throw_callback_error(int64_t status, uint64_t errors_before, const char* callback);
 
 // Scopes whose handles were released while they were open, on all threads.
 extern std::atomic<int64_t> scopes_given_up;
-// Undoes those of this thread inside of which nothing is open. Nothing happens inside of a callback: what the engine
-// has set on the thread around it would be undone in the wrong order.
+// Ends those of this thread that are innermost. Does nothing inside a callback, because the engine's own guards around
+// it must end first.
 void leave_scopes_given_up() noexcept;
 
-// Where LibTorch's warnings go during our calls: to the log callback instead of standard error. Never null.
+// The handler of LibTorch's warnings during our calls: the log callback instead of standard error. Never null.
 c10::WarningHandler* log_warnings() noexcept;
 
-// Every body: `return guarded(__func__, [&] { ... });`. One that returns nothing means ACCEL_OK.
-// Not noexcept: the host's runtime may end a thread inside of a callback, which unwinds it through here.
+// Every function body: `return guarded(__func__, [&] { ... });`. A lambda without a result means ACCEL_OK.
+// Not noexcept: the runtime of the application may end a thread inside a callback, which unwinds through here.
 template <typename Body>
 accel_status_t guarded(const char* function, Body&& body) {
   try {
@@ -73,7 +73,7 @@ T* check_pointer(T* pointer, const char* name) {
   return pointer;
 }
 
-// A handle is made of the engine's object that it holds.
+// Creates a handle from an object of the engine.
 template <typename Out, typename Value>
 void write_output(Out* out, Value&& value) {
   if constexpr (std::is_assignable_v<Out&, Value&&>) {
@@ -89,7 +89,7 @@ void write_output(Handle** out, std::unique_ptr<Handle> handle) {
   *out = handle.release();
 }
 
-// For functions with one output, `out`, which receives what the body returns.
+// For functions with one output, `out`, which receives the result of the body.
 template <typename Out, typename Body>
 accel_status_t guarded(const char* function, Out* out, Body&& body) {
   return guarded(function, [&] {
@@ -98,7 +98,7 @@ accel_status_t guarded(const char* function, Out* out, Body&& body) {
   });
 }
 
-// For getters that return a value: `otherwise` stands for the error.
+// For getters that return a value: `otherwise` is returned on errors.
 template <typename Value, typename Body>
 Value guarded_value(const char* function, Value otherwise, Body&& body) noexcept {
   try {

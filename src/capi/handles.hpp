@@ -1,4 +1,4 @@
-// The opaque structs of accel.h.
+// Handles: the opaque structs of accel.h.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -73,7 +73,7 @@ struct accel_scheduler final : accel::capi::Handle<accel::capi::ObjectKind::kSch
 struct accel_dataset final : accel::capi::Handle<accel::capi::ObjectKind::kDataset> {
   explicit accel_dataset(std::shared_ptr<const accel::data::Dataset> dataset) : dataset(std::move(dataset)) {}
   explicit accel_dataset(std::shared_ptr<const accel::data::Stream> stream);
-  // Never null: a stream has a dataset that refuses to be read, so that only what can read streams need ask for one.
+  // Never null: a stream has a dataset that refuses to be read, so that only functions for streams need to distinguish.
   std::shared_ptr<const accel::data::Dataset> dataset;
   std::shared_ptr<const accel::data::Stream> stream;  // null for items by number
 };

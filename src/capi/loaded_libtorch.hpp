@@ -1,5 +1,5 @@
-// Whether the LibTorch of this process is the one that libaccel was built for. Two versions share names but not the
-// layout of objects, so with another one the first operator would read the wrong memory.
+// Checks that the LibTorch of this process is the version that libaccel was built for. Versions have the same names but
+// other object layouts, so that the first operator would access wrong memory.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace accel::capi {
 
-// What the dynamic linker gave us. Another part of the program may have loaded its own copy before ours could be.
+// The LibTorch that the dynamic linker has bound. The application may have loaded another copy first.
 struct LoadedLibtorch {
   std::string version;    // "2.13.0"; empty when it is too old to tell
   std::string torch_cpu;  // the file that our operators come from
@@ -15,10 +15,10 @@ struct LoadedLibtorch {
   std::string accel;      // the file that this code is in
 };
 
-// Throws UNSUPPORTED when it is not `built_for`, or when its two libraries are not of one copy.
+// Throws UNSUPPORTED unless its version is `built_for` and its two libraries are of one copy.
 void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for);
 
-// Checks the one that is loaded, without calling anything in it but for its version.
+// Checks the loaded one, without calling anything in it except for its version.
 void require_matching_libtorch();
 
 }  // namespace accel::capi

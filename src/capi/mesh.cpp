@@ -1,4 +1,4 @@
-// Section 4a: the ranks as a grid of named axes.
+// Section 4a: device meshes.
 #include "comm/mesh.hpp"
 
 #include <utility>

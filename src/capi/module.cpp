@@ -15,7 +15,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "nn/architectures/architecture.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "nn/torchscript_module.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -34,7 +34,7 @@ c10::impl::GenericDict kinds_of(const std::vector<std::pair<std::string, const n
   return map;
 }
 
-// What a callback gets as inputs: an array that owns its values.
+// Inputs for a callback: an array that owns its values.
 class GivenValues {
  public:
   explicit GivenValues(const nn::Inputs& inputs) {
@@ -67,7 +67,7 @@ nn::Forward forward_of(Callback<accel_forward_fn> callback) {
   };
 }
 
-// The values that take the place of those given; nothing when the hook keeps them.
+// The replaced values; nothing if the hook keeps them.
 std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callback, nn::Module& module,
                                    const nn::Inputs& values) {
   const ModuleHandle handle(new accel_module(module.shared_from_this()));
@@ -134,7 +134,7 @@ nn::NamedInputs read_named_inputs(const accel_value_t* values) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module_t** out) {
-  return guarded(__func__, out, [&] { return std::make_shared<nn::ForeignModule>(check_pointer(kind, "kind")); });
+  return guarded(__func__, out, [&] { return std::make_shared<nn::CallbackModule>(check_pointer(kind, "kind")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
@@ -196,10 +196,10 @@ ACCEL_FUNCTION accel_status_t accel_module_set_forward(accel_module_t* module, a
     Callback<accel_forward_fn> callback(forward, user_data, destroy);
     nn::Module& owner = module_of(module);
     check_pointer(forward, "forward");
-    auto* foreign = dynamic_cast<nn::ForeignModule*>(&owner);
-    require(foreign != nullptr, Status::kInvalidState, "a module of kind '", owner.kind(),
+    auto* callback_module = dynamic_cast<nn::CallbackModule*>(&owner);
+    require(callback_module != nullptr, Status::kInvalidState, "a module of kind '", owner.kind(),
             "' has a forward of its own; expected one that accel_module_create() made");
-    foreign->set_forward(forward_of(std::move(callback)));
+    callback_module->set_forward(forward_of(std::move(callback)));
   });
 }
 
@@ -242,11 +242,11 @@ ACCEL_FUNCTION accel_status_t accel_module_call_kw(accel_module_t* module, const
 
 ACCEL_FUNCTION accel_status_t accel_module_set_input_names(accel_module_t* module, const char* names) {
   return guarded(__func__, [&] {
-    auto* const foreign = dynamic_cast<nn::ForeignModule*>(&module_of(module));
+    auto* const callback_module = dynamic_cast<nn::CallbackModule*>(&module_of(module));
     check_pointer(names, "names");
-    require(foreign != nullptr, Status::kInvalidState, "a module of kind '", module_of(module).kind(),
+    require(callback_module != nullptr, Status::kInvalidState, "a module of kind '", module_of(module).kind(),
             "' has names of its own; expected one that accel_module_create() made");
-    foreign->set_input_names(split_text(names));
+    callback_module->set_input_names(split_text(names));
   });
 }
 

@@ -1,5 +1,5 @@
-// What every handle is made of. Each opaque type of accel.h is a C++ struct that derives from Object, so no cast is
-// needed but the checked one below.
+// Object: the base of all handles. Each opaque type of accel.h is a C++ struct that derives from it, so that the
+// checked cast below is the only one.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace accel::capi {
 
-// Distinct, unlikely words: memory of another kind, or freed memory, hardly ever holds one.
+// Distinct, unlikely words, which other or freed memory hardly ever contains.
 enum class ObjectKind : uint32_t {
   kReleased = 0xdead0acc,
   kError = 0xacce1001,
@@ -46,8 +46,8 @@ class Object {
   // Whether that was the last owner; the caller then deletes the object.
   bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
-  // The memory of a released object says so for a while before it is given back, so that a stale handle is seen. Not
-  // inlined: GCC warns of a mismatch where it sees through one of the two alone.
+  // The memory of a released object is marked and kept for a while, so that stale handles are detected. Not inlined:
+  // GCC warns of a mismatch if it inlines only one of the two.
   [[gnu::noinline]] static void* operator new(size_t bytes);
   [[gnu::noinline]] static void operator delete(void* memory) noexcept;
 
@@ -66,7 +66,7 @@ class Handle : public Object {
   Handle() : Object(kind_value) {}
 };
 
-// Whether an object can be at this address at all; what lies there is looked at only then.
+// Whether an object can be at this address; only then is the memory read.
 inline bool can_be_object(const void* address) {
   constexpr uintptr_t kFirstPage = 4096;
   const auto number = reinterpret_cast<uintptr_t>(address);

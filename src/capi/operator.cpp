@@ -25,7 +25,7 @@
 #include "tensor/operator_resolution.hpp"
 #include "tensor/tree.hpp"
 
-// Not counted and never released, so no Object; its word stands where theirs do.
+// Not reference-counted and never released, so not an Object; its mark is at the same offset.
 struct accel_op {
   static constexpr uint32_t kWord = 0xacce1005;
 

@@ -153,7 +153,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* modul
     std::vector<std::string> names;
     if (n_states > 0) check_pointer(state_names, "state_names");
     for (size_t i = 0; i < n_states; ++i) names.emplace_back(check_pointer(state_names[i], "state_names[i]"));
-    const auto run = [callback, names](const optim::HostUpdate& given) {
+    const auto run = [callback, names](const optim::CallbackUpdate& given) {
       const TensorHandle parameter(new_tensor(given.parameter));
       const TensorHandle gradient(new_tensor(given.gradient));
       auto map = tree::new_map();
@@ -165,7 +165,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* modul
     if (module != nullptr) check(module, "module");
     check_pointer(out, "out");
     const auto optimizer =
-        optim::make_optimizer(optim::host_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
+        optim::make_optimizer(optim::callback_rule(names, run), {{"lr", lr}, {"weight_decay", weight_decay}});
     *out = with_parameters(module, optimizer).release();
   });
 }

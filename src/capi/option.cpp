@@ -14,7 +14,7 @@
 namespace accel::capi {
 namespace {
 
-// What padding is there is none of the program's.
+// Padding is not set by the application.
 const OptionField* settable_field(const OptionTable& table, size_t index) {
   for (const OptionField& field : table)
     if (field.kind != OptionKind::kReserved && index-- == 0) return &field;

@@ -1,4 +1,4 @@
-// Reading of options structs, by the tables of their fields, and of parameters that may be unset.
+// Reads options structs by the tables of their fields, and parameters that may be unset.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,7 @@
 
 namespace accel::capi {
 
-// A whole struct of ours, checked: all unset, then overlaid with what the caller gave. For calls that change some of
-// what there is.
+// A whole, checked struct: the caller's fields, all others unset. For calls that change some settings of an object.
 template <typename Options>
 Options given_options(const Options* given, const char* name) {
   Options result = unset_options(given);
@@ -20,7 +19,7 @@ Options given_options(const Options* given, const char* name) {
   return result;
 }
 
-// The same, and what the configuration file says. For what is made.
+// The same with the values of the configuration file. For calls that create an object.
 template <typename Options>
 Options read_options(const Options* given, const char* name) {
   Options result = given_options(given, name);

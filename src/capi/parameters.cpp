@@ -1,4 +1,4 @@
-// Section 10: parameters whose gradients the program computes itself.
+// Section 10: parameters whose gradients the application computes itself.
 #include "accelerator/prepared_parameters.hpp"
 
 #include "accel.h"

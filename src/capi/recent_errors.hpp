@@ -1,5 +1,5 @@
-// The process's latest errors, for programs whose calls run on threads that they cannot ask. Plain memory, as the
-// thread's own error is: noting one cannot fail.
+// The process's latest errors, for applications that cannot query the threads of their calls. Plain memory, like the
+// thread's own error, so that recording cannot fail.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(1);
 
-// Several, so that the threads of a host do not meet at one cache line.
+// Several, so that threads do not share one cache line.
 struct alignas(64) Counter {
   std::atomic<int64_t> running{0};
   std::atomic<uint64_t> begun{0};  // about: threads that share it may count at the same time

@@ -6,15 +6,14 @@
 
 namespace accel::capi {
 
-// [Note: exit() beside running calls] exit() destroys LibTorch's static objects while other threads of the host may be
-// inside of a call, which then crash. A handler waits until the calls have returned, for kPatience at most, and threads
-// that call afterwards wait for the end of the process. The thread that exits goes on to call: destructors of the host
-// may release what it holds. exit() runs first what was registered last, and LibTorch makes static objects at the first
-// use of many of its parts: so the handler is registered again at the call of each number that is a power of two.
+// [Note: exit() beside running calls] exit() destroys LibTorch's static objects while other threads of the application
+// may be inside a call, and crash. A handler waits until the calls have returned, for at most kPatience, and threads
+// that call later wait for the end of the process. The exiting thread can still call: destructors of the application
+// may release handles. exit() runs the last registered handler first, and LibTorch creates static objects at the first
+// use of many of its parts, so the handler is registered again at every call whose number is a power of two.
 class RunningCall {
  public:
-  // On the way in of every function that can fail, calls from callbacks included, which count with the call around
-  // them.
+  // At the entry of every function that can fail. Calls from callbacks count with the outer call.
   RunningCall() : running_(enter()) {}
   ~RunningCall() {
     if (running_ != nullptr) running_->fetch_sub(1, std::memory_order_release);

@@ -1,4 +1,4 @@
-// Section 8: schedulers of learning rates.
+// Section 8: learning-rate schedulers.
 #include "optim/scheduler.hpp"
 
 #include <memory>

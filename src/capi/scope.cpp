@@ -14,7 +14,7 @@ namespace accel::capi {
 
 std::atomic<int64_t> scopes_given_up{0};
 
-// Only the thread that opened it looks inside; `given_up` is for all.
+// Only the thread that opened it accesses it, except `given_up`.
 struct OpenScope {
   std::unique_ptr<ScopeBody> body;
   accel_scope* handle = nullptr;
@@ -28,8 +28,8 @@ struct ClosedScope {
   accel_scope* handle;  // null when it was released
 };
 
-// The open scopes of a thread, the outermost first. Those that are open when the thread ends are undone there, because
-// a guard restores what it found on its own thread; their handles stay until they are released.
+// The open scopes of a thread, the outermost first. Scopes that are open when the thread ends are ended there, because
+// guards restore the state of their own thread; their handles stay until they are released.
 class ThreadScopes {
  public:
   ~ThreadScopes() {
@@ -83,8 +83,7 @@ const OpenScope& require_of_this_thread(accel_scope_t* scope) {
   return *open;
 }
 
-// Ends what was opened since `outside` scopes were open. All are gone also when the work of one fails; the first
-// failure leaves.
+// Ends all scopes but the first `outside` ones. Ends all even if one fails, and throws the first failure.
 void end_scopes(ThreadScopes& scopes, size_t outside) {
   std::exception_ptr failure;
   while (scopes.size() > outside) try {

@@ -1,4 +1,4 @@
-// Scopes: begin...end pairs that stand for Python's `with`. Each thread has a stack of open ones.
+// Scopes: begin...end pairs, as Python's `with`. Each thread has a stack of open scopes.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@
 
 namespace accel::capi {
 
-// What a scope does at its end. finish() may throw (a barrier that failed); the destructor only cleans up.
+// The work of a scope at its end. finish() may throw (a failed barrier); the destructor only cleans up.
 class ScopeBody {
  public:
   virtual ~ScopeBody() = default;
   virtual void finish() {}
 };
 
-// Opens a scope on this thread around a body that has already begun.
+// Opens a scope on this thread for a body that has begun.
 accel_scope_t* open_scope(std::unique_ptr<ScopeBody> body);
 
-// What an open scope of this thread does.
+// The body of an open scope of this thread.
 ScopeBody& body_of(accel_scope_t* scope);
 
-// A body that is a guard object of the engine: built in place, finished where it has something to finish, destroyed at
-// the end.
+// A body with a guard object of the engine: constructed in place, finished if it has finish(), and destroyed at the
+// end.
 template <typename Guard>
 class GuardScope final : public ScopeBody {
  public:

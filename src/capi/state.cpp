@@ -30,7 +30,7 @@ static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIB
               static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
               static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
 
-// Getters: the value, or -1 for a handle that is none.
+// Getters: return the value, or -1 for an invalid handle.
 template <typename Read>
 int32_t read_state(const char* function, const accel_state_t* handle, Read&& read) {
   return guarded_value<int32_t>(

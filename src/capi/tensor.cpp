@@ -19,13 +19,13 @@
 namespace accel::capi {
 namespace {
 
-// The frame of the getters: a checked tensor in, a checked output.
+// For getters: checks the tensor and the output.
 template <typename Value, typename Read>
 accel_status_t read_tensor(const char* function, const accel_tensor_t* tensor, Value* out, Read read) {
   return guarded(function, out, [&] { return read(check(tensor, "tensor").tensor); });
 }
 
-// The same for functions that make a tensor of another.
+// The same for functions that create a tensor from another.
 template <typename Make>
 accel_status_t derive_tensor(const char* function, const accel_tensor_t* tensor, accel_tensor_t** out, Make make) {
   return read_tensor(function, tensor, out, [&](const at::Tensor& value) { return new_tensor(make(value)); });

@@ -39,7 +39,7 @@ data::DocumentOffsets read_documents(const accel_packing_options_t& options, con
   return data::documents_of_offsets(tokens, check(options.document_offsets, "options.document_offsets").tensor);
 }
 
-// Arrow's structs are taken over even when the call is refused.
+// Arrow's structs are consumed even if the call fails.
 template <typename Struct>
 data::ArrowOwner<Struct> take(Struct* given) {
   return given != nullptr ? data::ArrowOwner<Struct>(*given) : data::ArrowOwner<Struct>();

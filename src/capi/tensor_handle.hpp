@@ -1,4 +1,4 @@
-// A tensor handle that a callback is given, or gave: released in the end.
+// Owns a tensor handle that is passed to a callback or returned by it.
 #pragma once
 
 #include <memory>

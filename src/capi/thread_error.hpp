@@ -1,4 +1,4 @@
-// The thread's latest error. A plain block of memory: setting it cannot fail and needs no cleaning at the thread's end.
+// The thread's latest error. Plain memory: setting it cannot fail, and nothing is cleaned up at the end of the thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct ThreadError {
 
 ThreadError& thread_error() noexcept;
 
-// Newlines become spaces; what does not fit is cut between two characters.
+// Newlines become spaces; too long messages are cut between two characters.
 void set_thread_error(accel_status_t status, std::string_view message, const char* function,
                       int32_t rank = -1) noexcept;
 

@@ -1,4 +1,4 @@
-// Section 5: tensors of a program that uses LibTorch itself. include/accel_torch.hpp is the other side.
+// Section 5: tensors of an application that uses LibTorch itself. include/accel_torch.hpp is the other side.
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
@@ -13,7 +13,7 @@
 namespace accel::capi {
 namespace {
 
-// Before the tensor is looked at: in another version its fields are elsewhere.
+// Before the tensor is read: another version has other offsets.
 bool is_callers_version(const char* version) { return std::string_view(version) == TORCH_VERSION; }
 
 void check_callers_version(const char* torch_version) {
@@ -29,7 +29,7 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_torch(void* tensor_impl, const c
   return guarded(__func__, [&] {
     check_pointer(tensor_impl, "tensor_impl");
     check_pointer(torch_version, "torch_version");
-    // Before anything else can fail, so that the reference is given back whatever does.
+    // Before anything else can fail, so that the reference is always released.
     at::Tensor taken;
     if (is_callers_version(torch_version))
       taken = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(

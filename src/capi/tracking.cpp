@@ -1,4 +1,4 @@
-// Section 14: what training does.
+// Section 14: reports on training.
 #include <numeric>
 
 #include "accel.h"

@@ -1,4 +1,4 @@
-// Section 10: backward, micro-batches, and what is done with gradients before the step.
+// Section 10: backward, micro-batches, and gradients before the step.
 #include <ATen/core/Tensor.h>
 
 #include <memory>

@@ -24,7 +24,7 @@ at::Tensor call_tensor_function(const Callback<accel_tensor_fn>& function, const
   return check(result.get(), "the tensor that function gave back").tensor;
 }
 
-// One of the functions that need nothing but the tree.
+// For functions that need only the tree.
 template <typename Function>
 accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t* out, Function&& function) {
   return guarded(name, [&] {

@@ -29,7 +29,7 @@ OwnedValue copy_sequence(int32_t kind, const accel_value_t* items, size_t n_item
   return sequence;
 }
 
-// A container that can be read, or null.
+// A readable container, or null.
 const accel_value_node* container_of(const accel_value_t* value) {
   return value != nullptr && is_container(*value) ? value->as.node : nullptr;
 }

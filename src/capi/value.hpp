@@ -1,4 +1,4 @@
-// Between accel_value_t and the engine's nested value, c10::IValue.
+// Conversion between accel_value_t and the engine's nested value, c10::IValue.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,7 +14,8 @@ namespace accel::capi {
 // from_ivalue().
 enum class DtypeForm { kInteger, kName, kKept };
 
-// The value with copies of its containers; tensors are shared. Checks kinds and handles; `name` is the parameter's.
+// Converts a value, with copies of its containers; tensors are shared. Checks kinds and handles; `name` is the
+// parameter's.
 c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm form = DtypeForm::kInteger);
 std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, const char* name);
 

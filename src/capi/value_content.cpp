@@ -1,4 +1,4 @@
-// Section 2: what a value holds, for languages that do not read unions.
+// Section 2: content of values, for languages without unions.
 #include "accel.h"
 #include "base/error.hpp"
 #include "capi/guard.hpp"

@@ -39,7 +39,7 @@ c10::IValue convert_dtype(accel_dtype_t dtype, DtypeForm form) {
 
 OwnedValue convert(const c10::IValue& value, int depth);
 
-// What the engine, an operator or a script made.
+// From values of the engine, operators and scripts.
 void require_text(const std::string& text, const char* what) {
   const size_t bad = first_bad_byte(text);
   if (bad != text.size())

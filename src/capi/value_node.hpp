@@ -1,4 +1,4 @@
-// What accel_value_t owns.
+// Nodes: the memory that an accel_value_t owns.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ const char* value_kind_name(int32_t kind);  // "LIST"
 bool is_container(const accel_value_t& value);
 bool is_sequence(const accel_value_t& value);  // a LIST or TUPLE
 
-// Refuses kinds that do not exist, and values that lack what their kind needs; does not look into containers.
+// Throws for invalid kinds and values that are incomplete for their kind; does not check the items of containers.
 void check_value(const accel_value_t& value, const char* name);
 
-// An accel_value_t with an owner. The only way in which this library holds one for longer than a call.
+// Owns an accel_value_t. The library stores values beyond a call only in this form.
 class OwnedValue {
  public:
   OwnedValue() = default;
-  // Takes over what the value owns.
+  // Takes ownership of the value's content.
   explicit OwnedValue(const accel_value_t& value) : value_(value) {}
   OwnedValue(OwnedValue&& other) noexcept : value_(other.release()) {}
   OwnedValue& operator=(OwnedValue&& other) noexcept {
@@ -41,13 +41,13 @@ class OwnedValue {
   accel_value_t value_ = ACCEL_VALUE_INIT;
 };
 
-// A copy that owns everything but its tensors, which get one owner more. Checks kinds and handles; `name` is the
+// A copy that owns everything except its tensors, which are shared. Checks kinds and handles; `name` is the
 // parameter's.
 OwnedValue copy_value(const accel_value_t& value, const char* name);
 
 OwnedValue string_value(std::string_view text);
 OwnedValue bytes_value(std::string_view data, const char* type);
-// Refuses what is no UTF-8; `name` is the parameter's.
+// Throws unless the text is UTF-8; `name` is the parameter's.
 void check_text(std::string_view text, const char* name);
 OwnedValue container_value(int32_t kind);  // an empty LIST, TUPLE or MAP
 
@@ -73,7 +73,7 @@ struct accel_value_node {
   const accel_value_t* find(const accel::capi::MapKey& key) const;
 
   void reserve(size_t size);
-  // Both refuse to nest deeper than every function on values can follow.
+  // Both throw if values are nested too deeply for other functions.
   void push(accel::capi::OwnedValue item);
   void set(const accel::capi::MapKey& key, accel::capi::OwnedValue item);
 

@@ -1,4 +1,4 @@
-// Section 4: calls that were started.
+// Section 4: works of asynchronous calls.
 #include "comm/work.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ ACCEL_FUNCTION accel_status_t accel_work_wait(accel_work_t* work, int64_t timeou
     comm::Work& engine = *check(work, "work").work;
     const StepTimes::Section waiting(*work->step_times, StepPart::kCommunication);
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
-    // A steady clock's end must be a number that it can hold.
+    // The end of the wait must not overflow the steady clock.
     const std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
     if (!engine.wait(std::min(std::chrono::milliseconds(timeout_ms), longest))) return ACCEL_IN_PROGRESS;
     engine.deliver();

@@ -47,7 +47,7 @@ void OutputFile::write_through(const char* data, size_t size) {
     if (written == 0) errno = ENOSPC;
     if (written <= 0) fail_system(Status::kIo, "write", path_);
     const auto done = static_cast<size_t>(written);
-    // The disk works on these bytes while they are summed and the next ones come.
+    // The disk writes these bytes while their checksum is computed and the next ones are collected.
     if (done == kLargestWrite) files_.start_sync(descriptor(), size_, done);
     if (summing_ == Summing::kOn) checksum_.add(data, done);
     size_ += done;

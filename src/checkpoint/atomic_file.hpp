@@ -1,4 +1,4 @@
-// Files that reach the disk whole: written to a new name, made durable, and only then given the name that readers know.
+// Atomic files: written under a temporary name, synced, and then renamed.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace accel::checkpoint {
 
-// A new file. Small pieces are gathered, large ones go from the caller's memory to the system without a copy.
+// A new file. Small writes are buffered, large ones are passed to the system without a copy.
 class OutputFile {
  public:
   enum class Summing { kOff, kOn };
   OutputFile(const std::string& path, FileSystem& files, Summing summing = Summing::kOn);
   void write(const void* data, size_t size);
-  void finish();  // all of it is on the disk; nothing may be written afterwards
+  void finish();  // syncs the file; no writes afterwards
   int descriptor() const { return descriptor_.number(); }
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  uint32_t checksum() const { return checksum_.value(); }  // 0 when it is off
+  uint32_t checksum() const { return checksum_.value(); }  // 0 if it is off
 
  private:
   void write_through(const char* data, size_t size);
@@ -38,11 +38,11 @@ class OutputFile {
   Checksum checksum_;
 };
 
-// What was written takes the place of something older only if it can be read: kIo when `is_as_given`, which reads it,
-// says no or finds it damaged.
+// Verifies a file before it replaces an older one: kIo if `is_as_given`, which reads it, returns false or finds it
+// damaged.
 void read_back(const std::string& path, const std::function<bool()>& is_as_given);
 
-// Replaces a file, or leaves everything as it was.
+// Replaces a file atomically.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path, FileSystem& files = system_files());
@@ -50,7 +50,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
   OutputFile& output() { return *output_; }
-  // `check` may look at the file when it is on the disk; what it throws leaves everything as it was.
+  // `check` may read the synced file; if it throws, nothing is replaced.
   void commit(const std::function<void(const std::string& path)>& check = nullptr);
 
  private:

@@ -52,7 +52,7 @@ void AtomicFolder::commit() {
     fail_system(Status::kIo, "give its name to", target_.full());
   committed_ = true;
   sync_folder(files_, target_.parent);
-  // After an exchange the old folder has the temporary name. It may go only now that the new one is durable.
+  // After an exchange the old folder has the temporary name. It is removed only after the new one is synced.
   if (replaces && files_.remove_tree(temporary_.c_str()) != 0)
     log(LogLevel::kWarning, "cannot remove '", temporary_, "', the former '", target_.full(),
         "'; the next writer will");

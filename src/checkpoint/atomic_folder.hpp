@@ -1,4 +1,4 @@
-// A folder that appears complete or not at all, and takes the place of an older one in one step.
+// Atomic folder: appears complete or not at all, and replaces an older one in one step.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@ namespace accel::checkpoint {
 
 class AtomicFolder {
  public:
-  // Makes the temporary folder, after removing those of dead writers. The parent must exist.
+  // Creates the temporary folder, after removing those of dead writers. The parent must exist.
   explicit AtomicFolder(const std::string& path, FileSystem& files = system_files());
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   ~AtomicFolder();
 
-  // Where the files are to be written, each durable before commit().
+  // The temporary folder for the files, each of which must be synced before commit().
   const std::string& temporary() const { return temporary_; }
 
-  // Gives the folder its name and removes what had it before. When this throws, either the old folder or the new one
-  // has the name, never none and never a part.
+  // Renames the folder and removes the former one. If this throws, the name is that of the old folder or of the new
+  // one, never of none or of a part.
   void commit();
 
  private:
@@ -34,8 +34,7 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-// Puts back a complete folder that a writer had moved aside when it died; needed only where the system cannot exchange
-// names.
+// Restores a complete folder that a writer had renamed before it died; needed only if the system cannot exchange names.
 void recover_folder(const std::string& path, FileSystem& files = system_files());
 
 }  // namespace accel::checkpoint

@@ -1,5 +1,4 @@
-// CRC-32, as zlib computes it, over data that arrives in pieces. Large pieces are shared out to the threads of
-// LibTorch.
+// Checksum: CRC-32, as zlib's, of data in pieces. Large pieces are computed by LibTorch's threads in parallel.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ FileSystem& system_files() {
 void sync_folder(FileSystem& files, const std::string& path) {
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.is_open()) fail_system(Status::kIo, "open the folder", path);
-  // Some network file systems have nothing to do for a folder and say so.
+  // Some network file systems cannot sync a folder, and need not.
   if (files.sync(folder.number()) != 0 && errno != EINVAL) fail_system(Status::kIo, "make durable the folder", path);
 }
 

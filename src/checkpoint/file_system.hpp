@@ -1,5 +1,4 @@
-// The calls that change the disk. Writers take them through this seam, so that tests can make each one fail or be the
-// last.
+// File system calls of the writers, as an interface, so that tests can make each call fail or be the last.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +13,19 @@
 
 namespace accel::checkpoint {
 
-// Each returns -1 and sets errno on failure, as the system call behind it.
+// Each returns -1 and sets errno on failure, as its system call.
 class FileSystem {
  public:
-  virtual int create_file(const char* path);  // a descriptor of a new file; EEXIST when there is one
+  virtual int create_file(const char* path);  // a descriptor of a new file; EEXIST if it exists
   virtual ssize_t write(int descriptor, const void* data, size_t size);
   virtual int sync(int descriptor);
-  virtual void start_sync(int descriptor, uint64_t offset, size_t size);  // of data that sync() will wait for; a hint
+  virtual void start_sync(int descriptor, uint64_t offset,
+                          size_t size);  // a hint: starts writing data that sync() will wait for
   virtual int make_folder(const char* path);
   virtual int rename(const char* from, const char* to);
-  virtual int exchange(const char* a, const char* b);  // atomically; EINVAL or ENOSYS where the system cannot
+  virtual int exchange(const char* a, const char* b);  // atomic; EINVAL or ENOSYS if unsupported
   virtual int remove_file(const char* path);
-  virtual int remove_tree(const char* path);  // a file, or a folder with all in it; links are not followed
+  virtual int remove_tree(const char* path);  // a file, or a folder with its contents; links are not followed
 
  protected:
   ~FileSystem() = default;
@@ -33,7 +33,7 @@ class FileSystem {
 
 FileSystem& system_files();
 
-// Makes the names in a folder durable.
+// Syncs the entries of a folder.
 void sync_folder(FileSystem& files, const std::string& path);
 
 }  // namespace accel::checkpoint

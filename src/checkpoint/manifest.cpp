@@ -42,7 +42,7 @@ Json encode_files(const std::vector<FileRecord>& files) {
   return Json(std::move(items));
 }
 
-// A name in the folder itself, so that no manifest can lead a reader elsewhere.
+// Only names in the folder itself, so that a manifest cannot refer to other files.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -62,7 +62,7 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
   return files;
 }
 
-// What the checksum of a document is made of.
+// The part of the document that its checksum covers.
 Json without_checksum(const Json& document) {
   Json::Members members;
   for (const auto& member : *document.members())

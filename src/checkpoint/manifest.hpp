@@ -1,5 +1,4 @@
-// state.json: what makes a folder a training state. It is written last and lists every other file with size and
-// checksum.
+// Manifest of a training state: state.json, which is written last and lists all other files with sizes and checksums.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +23,19 @@ struct Manifest {
   int world_size = 1;
   std::vector<FileRecord> files;
 
-  const FileRecord* find(std::string_view name) const;  // null when it is not listed
+  const FileRecord* find(std::string_view name) const;  // null if it is not listed
 };
 
-// The lists of files that the ranks tell each other, and the whole document; the document has a checksum of its own.
+// Serialisation of the ranks' file lists, and of the document, which has a checksum of its own.
 std::string print_file_records(const std::vector<FileRecord>& files);
 std::vector<FileRecord> parse_file_records(std::string_view text, const std::string& source);
 std::string print_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, const std::string& source);
 
-// kNotFound when the folder or its state.json is not there.
+// kNotFound if the folder or its state.json does not exist.
 Manifest load_manifest(const std::string& folder);
 
-// The file, after comparing it with its record.
+// Opens the file, after comparing it with its record.
 std::shared_ptr<const MappedFile> open_verified(const std::string& folder, const FileRecord& record);
 
 }  // namespace accel::checkpoint

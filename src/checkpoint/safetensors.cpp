@@ -29,14 +29,14 @@ at::Tensor dense_on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }
 
-// What keeps a mapping alive for a tensor. With a std::function in its place LibTorch ends the process when it has no
-// memory to copy that.
+// Keeps a mapping alive for a tensor. Not a std::function: LibTorch would end the process if it had no memory to copy
+// it.
 using Owner = std::shared_ptr<const MappedFile>;
 void* owner_of(const Owner& file) { return std::make_unique<Owner>(file).release(); }
 void release_owner(void* owner) { std::default_delete<Owner>()(static_cast<Owner*>(owner)); }
 
 bool is_aligned(const void* data, at::ScalarType dtype) {
-  // A complex number needs the alignment of its parts; the whole element is asked for, which its kernels like better.
+  // A complex number needs the alignment of its parts only, but kernels are faster with that of the element.
   return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
 }
 

@@ -1,4 +1,4 @@
-// Files of named tensors, in the safetensors format.
+// Reader and writer of safetensors files.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,22 +21,20 @@ struct SafetensorsContents {
   Metadata metadata;
 };
 
-// Replaces the file when all of it is on the disk. Tensors that are contiguous on the CPU are written from where they
-// are; of the others one at a time is copied.
+// Replaces the file atomically. Contiguous CPU tensors are written without a copy; others are copied one at a time.
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
                       FileSystem& files = system_files());
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata);
 
-// Whether the file says of itself what was written: names, dtypes, shapes and metadata. The elements are not looked at.
+// Whether the header of the file is as written: names, dtypes, shapes and metadata. Does not read the elements.
 bool has_header_of(const std::string& path, const NamedTensors& tensors, const Metadata& metadata);
 
-// The tensors lie in the mapping, which they keep alive, or in memory of their own where the file does not align them.
+// The tensors share the mapping of the file, which they keep alive, or are copies if the file does not align them.
 SafetensorsContents load_safetensors(const std::string& path);
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file);
 
-// Tensors that are one and the same (tied weights) are kept once, under their first name; the metadata then says
-// {other name: first name}, as the reference's save_model writes it, besides what is given, which must not have the
-// same names. restore_tied() gives the other names back.
+// Tied weights are stored once, under their first name; the metadata then has {other name: first name}, as the
+// reference's save_model writes it, and must not use these names otherwise. restore_tied() restores the other names.
 SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metadata = {});
 void restore_tied(SafetensorsContents& contents);
 

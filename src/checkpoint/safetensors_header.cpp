@@ -67,7 +67,7 @@ std::optional<uint64_t> dense_bytes(const std::vector<int64_t>& shape, at::Scala
   return static_cast<uint64_t>(bytes);
 }
 
-// As the reference reads it: fields that it does not know are passed over, and of equal names the last one counts.
+// As the reference: unknown fields are ignored, and of equal names the last one is used.
 class HeaderParser {
  public:
   HeaderParser(std::string_view file, const std::string& source) : file_(file), source_(source) {}

@@ -1,4 +1,4 @@
-// The header of a safetensors file: 8 bytes with its length, then JSON that says where each tensor lies.
+// Header of a safetensors file: 8 bytes with its length, then JSON with the dtype, shape and offsets of each tensor.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -32,12 +32,11 @@ struct SafetensorsHeader {
   uint64_t data_begin;  // bytes from the start of the file
 };
 
-// Checks everything: nothing that it returns lies outside of `file`. `source` names the file in errors, which are
-// kCorrupt.
+// Checks everything: all returned ranges are inside the file. `source` names the file in errors, which are kCorrupt.
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& source);
 
-// Orders the tensors as the reference does (large alignments first, then by name), sets their offsets, and gives the
-// first bytes of the file.
+// Sorts the tensors as the reference (large alignments first, then by name), sets their offsets, and returns the
+// header.
 std::string print_safetensors_header(const Metadata& metadata, std::vector<TensorEntry>& tensors);
 
 }  // namespace accel::checkpoint

@@ -32,7 +32,7 @@ std::string hexadecimal(uint32_t number) {
   return digits.data();
 }
 
-// Locks of other hosts are not seen on every shared file system, so a name tells the host of its writer.
+// Not every shared file system shows locks of other hosts, so the name has the host of the writer.
 std::string host_digits() {
   utsname system{};
   ::uname(&system);
@@ -53,7 +53,7 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-// What the name of a temporary says.
+// The parts of a temporary name.
 struct Sibling {
   std::string path;
   std::string target;

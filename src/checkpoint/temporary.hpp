@@ -1,5 +1,5 @@
-// Temporary siblings of a target. A writer holds a lock on its sibling, and the system drops the lock when the writer
-// dies: a sibling that can be locked is a leftover.
+// Temporary siblings of a file or folder that is being written. A writer locks its sibling, and the system releases the
+// lock when the writer dies: a sibling that can be locked is a leftover.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace accel::checkpoint {
 
-// A path split into what renames need. Links at the end are resolved: what they point to is replaced, not they.
+// A path, split for renames. Links at its end are resolved: their target is replaced.
 struct Target {
   explicit Target(const std::string& path);
   std::string full() const { return parent + "/" + name; }
@@ -16,18 +16,18 @@ struct Target {
   std::string name;
 };
 
-// ".<name>.accel-<digits of the host and of chance>"; `aside` marks something complete that stands aside for a moment.
+// ".<name>.accel-<digits of the host and random digits>"; `aside` marks a complete folder that is renamed temporarily.
 std::string temporary_sibling(const Target& target, bool aside);
 
-// How often a writer tries to make a sibling that no cleaner takes away.
+// How often a writer retries if a cleaner removes its new sibling.
 inline constexpr int kSiblingAttempts = 16;
-// Locks a sibling that its writer has just made. False: a cleaner was quicker and removes it.
+// Locks a sibling that this writer has just created. False: a cleaner was faster and removes it.
 bool claim(int descriptor);
-// Locks without waiting what another writer made. False: it is alive, or the file system has no locks.
+// Tries to lock the sibling of another writer. False: the writer is alive, or the file system has no locks.
 bool try_lock(int descriptor);
 
-// Removes what dead writers of the target left, also what those of this host left of other targets in the same folder,
-// and puts back a complete folder that one had moved aside. What cannot be removed now is found by the next writer.
+// Removes leftovers of dead writers of the target, and of writers of this host in the same folder, and restores a
+// complete folder that one had renamed. Leftovers that cannot be removed now are left to the next writer.
 void clean_leftovers(const Target& target, FileSystem& files);
 void restore_aside(const Target& target, FileSystem& files);
 

@@ -14,7 +14,7 @@
 #include "base/list_folder.hpp"
 #include "checkpoint/atomic_folder.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/together.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/value_file.hpp"
 #include "tensor/tree.hpp"
 
@@ -78,7 +78,7 @@ bool is_name_of_ours(std::string_view name) {
   return false;
 }
 
-// Whatever has the name will be removed: it must be nothing but an older training state.
+// The existing folder will be removed, so it must be an older training state.
 void check_replaceable(const Target& target) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -197,7 +197,7 @@ class FolderReader {
             " and ", expected, " are prepared; prepare the same objects as when it was saved");
   }
 
-  // What one rank saved of its own: the states of these entries, in their order.
+  // The per-rank states of one rank: those of these entries, in order.
   std::vector<c10::IValue> read_own(StateKind kind, int rank, const TrainingState& like) const {
     const c10::IValue saved = read_tree(text(kind_of(kind).stem, rank));
     if (kind == StateKind::kDataloader) {
@@ -346,7 +346,7 @@ void save_training_state(const std::string& folder, const std::function<Training
                          FileSystem& files) {
   TrainingState state;
   std::optional<AtomicFolder> target;
-  const std::vector<std::string> names = together(ranks, [&]() -> std::string {
+  const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
     state = collect();
     if (ranks.rank != 0) return {};
     check_replaceable(Target(folder));
@@ -355,7 +355,7 @@ void save_training_state(const std::string& folder, const std::function<Training
   });
   const std::string& temporary = names.front();
 
-  const std::vector<std::string> reports = together(ranks, [&] {
+  const std::vector<std::string> reports = run_on_all_ranks(ranks, [&] {
     struct stat status {};
     require(::stat(temporary.c_str(), &status) == 0, Status::kIo, "'", temporary,
             "', which rank 0 made, is not there; the folder must be one that all ranks share");
@@ -365,7 +365,7 @@ void save_training_state(const std::string& folder, const std::function<Training
     return print_file_records(writer.records());
   });
 
-  together(ranks, [&]() -> std::string {
+  run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.rank != 0) return {};
     write_manifest(temporary, reports, files);
     target->commit();
@@ -374,12 +374,12 @@ void save_training_state(const std::string& folder, const std::function<Training
 }
 
 TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks) {
-  together(ranks, [&]() -> std::string {
+  run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.rank == 0) recover_folder(folder);
     return {};
   });
   TrainingState state;
-  together(ranks, [&]() -> std::string {
+  run_on_all_ranks(ranks, [&]() -> std::string {
     state = read_state(folder, like, ranks);
     return {};
   });

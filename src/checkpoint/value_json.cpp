@@ -33,7 +33,7 @@ constexpr const char* kTuple = "$tuple";
 constexpr const char* kBytes = "$bytes";  // [type, tensor]
 constexpr const char* kItems = "$items";  // of a map that has other keys than strings: [[key, value], ...]
 
-// What readers that keep every number as a double hold exactly, 2^53.
+// 2^53: larger integers are not exact for readers that store numbers as doubles.
 constexpr int64_t kLargestExactInteger = int64_t{1} << 53;
 
 bool is_exact(int64_t integer) { return integer >= -kLargestExactInteger && integer <= kLargestExactInteger; }
@@ -183,7 +183,7 @@ class Decoder {
     if (const auto integer = node.integer()) return *integer;
     const auto number = node.number();
     if (!number) corrupt("the number ", *node.digits(), " is too large");
-    // Other writers print 1.0 for what was the integer 1; our doubles that are whole are tagged.
+    // Other writers print the integer 1 as 1.0; our own whole doubles are tagged.
     const bool whole = std::floor(*number) == *number && std::fabs(*number) <= double{kLargestExactInteger};
     return whole ? c10::IValue(static_cast<int64_t>(*number)) : c10::IValue(*number);
   }

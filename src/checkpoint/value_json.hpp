@@ -1,4 +1,4 @@
-// The JSON of a nested value; value_file.hpp says what it looks like.
+// JSON of nested values, in the form that value_file.hpp describes.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,7 +13,7 @@ namespace accel::checkpoint {
 // Tensors are appended to `tensors` under names that are unique there.
 Json encode_value(const c10::IValue& value, NamedTensors& tensors);
 
-// Takes the tensors from `tensors`. Errors are kCorrupt and begin with `source`.
+// Uses the tensors of `tensors`. Errors are kCorrupt and begin with `source`.
 c10::IValue decode_value(const Json& node, const NamedTensors& tensors, const std::string& source);
 
 }  // namespace accel::checkpoint

@@ -1,4 +1,4 @@
-// A collective as the call of a c10d backend.
+// Translates a collective into a call of a c10d backend.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -12,10 +12,10 @@ namespace accel::comm {
 
 struct BackendCallOptions {
   std::chrono::milliseconds timeout;
-  bool async;  // else it may run on this thread
+  bool async;  // otherwise it may run on this thread
 };
 
-// Null where the backend has ended it at once.
+// Null if the backend has completed it already.
 c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collective& collective,
                                             const BackendCallOptions& options);
 // The same for a group of one rank, which needs no backend.

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell each other what they called
 
-// "cuda:nccl,cpu:ucx", first things first.
+// Parses "cuda:nccl,cpu:ucx", in this order.
 std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
   std::vector<std::pair<c10::DeviceType, std::string>> backends;
   for (const std::string& item : split_text(names)) {
@@ -79,8 +79,8 @@ std::shared_ptr<GroupInfo> info_of_one(const std::vector<c10::DeviceType>& devic
   return group;
 }
 
-// Returns when the tensors can be used. Devices are followed until they have done it, since else a rank that does not
-// come would be met where nobody expects a wait.
+// Returns when the tensors can be used. Waits until devices have completed, so that the wait for a missing rank is
+// here, with a deadline, and not in a later operation.
 void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo& group) {
   if (device == c10::DeviceType::CPU) {
     work.wait();  // its deadline is the backend's
@@ -100,7 +100,7 @@ void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo&
 
 using Entries = c10::SmallVector<uint64_t, 1>;
 
-// The collective that failed, of those that were one call of the backend.
+// The collective that failed, of those in one call of the backend.
 uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const FlightRecord& record) {
   if (entries.size() > 1 && work != nullptr)
     for (const uint64_t number : entries)
@@ -108,8 +108,8 @@ uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const Flig
   return entries[0];
 }
 
-// Records the failure. The error that comes back says what the other ranks did, where that can be found out: all of
-// them are in the same place after a collective.
+// Records the failure. Returns an error with the calls of the other ranks, if they can be determined: after a
+// collective all ranks can take part in the report.
 std::exception_ptr record_failure(const std::exception_ptr& error, const GroupInfo& group, const Entries& entries,
                                   const c10d::Work* work, bool messages) noexcept {
   FlightRecord& record = *group.flight_record;
@@ -180,7 +180,7 @@ BackendCommunicator::~BackendCommunicator() {
   try {
     shutdown();
   } catch (const std::exception&) {
-    // The group is left in any case.
+    // The group is left even then.
   }
 }
 
@@ -194,7 +194,7 @@ const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const C
   return devices_[0];
 }
 
-// One a device where its backend takes several at once, so that ranks which disagree do so about all of them.
+// One batch per device if its backend coalesces, so that a mismatch fails all of them.
 template <typename Post>
 void BackendCommunicator::for_each_batch(Collectives collectives, const Post& post) const {
   for (const Collective& collective : collectives) {
@@ -332,7 +332,7 @@ void BackendCommunicator::abort() noexcept {
       try {
         log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
       } catch (const std::exception&) {
-        // No memory to tell it.
+        // No memory for the log message.
       }
     }
   }

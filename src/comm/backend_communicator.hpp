@@ -1,5 +1,4 @@
-// A communicator over c10d backends, one for each type of devices: what c10d offers, without its dispatcher on the way
-// of blocking calls.
+// Communicator over c10d backends, one for each device type. Blocking calls bypass c10d's dispatcher.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -27,11 +26,11 @@ class DeviceWaiter;
 
 class BackendCommunicator final : public Communicator {
  public:
-  // One rank, for tensors on these types of devices.
+  // A group of one rank, for tensors on these device types.
   explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
                                std::shared_ptr<StepTimes> step_times = nullptr);
-  // The names of backend plugins as c10d writes them: "ucx", "cuda:nccl,cpu:ucx". A name alone is nccl for CUDA, any
-  // other for the CPU. A group that is made of another one shares its connections.
+  // The names of backend plugins in c10d's notation: "ucx", "cuda:nccl,cpu:ucx". A single name is for CUDA if it is
+  // nccl, otherwise for the CPU. A group that is created from another one shares its connections.
   BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
                       const std::string& backend_name, const BackendCommunicator* parent = nullptr);
   ~BackendCommunicator() override;
@@ -48,16 +47,16 @@ class BackendCommunicator final : public Communicator {
     c10::DeviceType device;
     c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
   };
-  using Batch = c10::ArrayRef<const Collective*>;  // those that go to a backend together
+  using Batch = c10::ArrayRef<const Collective*>;  // collectives that one backend gets together
   struct Posted {
-    c10::intrusive_ptr<c10d::Work> work;  // null where the backend has ended it
+    c10::intrusive_ptr<c10d::Work> work;  // null if it is complete
     c10::DeviceType device;
     bool messages;
     c10::SmallVector<uint64_t, 1> entries;  // in the flight record
   };
 
   c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
-  // Calls `post` with each batch, once all that is in them has been checked.
+  // Calls `post` with each batch, after all collectives have been checked.
   template <typename Post>
   void for_each_batch(Collectives collectives, const Post& post) const;
   const DeviceBackend& device_of(const Collective& collective) const;

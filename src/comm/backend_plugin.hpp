@@ -1,4 +1,4 @@
-// What a backend plugin (libaccel_ucx.so, libaccel_nccl.so) exports: one C function that makes its c10d backend.
+// Interface of the backend plugins (libaccel_ucx.so, libaccel_nccl.so): one C function that creates a c10d backend.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct BackendArguments {
   c10d::Store* store;  // borrowed for the call; the backend keeps its own reference
   int rank;
   int size;
-  int64_t timeout_ms;                       // the deadline of every operation that names none
+  int64_t timeout_ms;                       // the default deadline of operations
   const char* group_name;                   // unique among the groups of one store
   const char* (*current_call)() = nullptr;  // see CurrentCall::function(); may be null
-  CollectiveFailure* failure = nullptr;     // what kind of error it is, where there is one; may be null
-  // That of the group which this one is made of: they may have connections and threads in common. May be null.
+  CollectiveFailure* failure = nullptr;     // set on an error; may be null
+  // The backend of the parent group, whose connections and threads may be shared. May be null.
   const c10d::Backend* parent = nullptr;
 };
 

@@ -15,7 +15,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
 
 std::string describe_calls(const std::map<std::string, std::vector<int>>& ranks_by_call) {
   std::vector<std::pair<std::string, std::vector<int>>> groups(ranks_by_call.begin(), ranks_by_call.end());
-  // The few are more likely the ones that went astray; of equal groups the one without rank 0.
+  // The smaller group first, which more likely has the bug; of equal ones the group without rank 0.
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : a.second[0] > b.second[0];
   });

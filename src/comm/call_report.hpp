@@ -1,4 +1,4 @@
-// After ranks have disagreed: what each of them was doing, told over the store, which needs no agreement.
+// Report after a mismatch: the call of each rank, exchanged through the store, which needs no collective.
 #pragma once
 
 #include <chrono>

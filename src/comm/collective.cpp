@@ -16,7 +16,7 @@ void check_contiguous(const at::Tensor& tensor, const char* name) {
           " is not contiguous; expected a contiguous tensor: copy it first");
 }
 
-// A foreign tensor may say that it is on cpu:0, which is the only one.
+// Imported tensors may be on "cpu:0" instead of "cpu".
 bool on_one_device(const at::Tensor& a, const at::Tensor& b) {
   return a.device() == b.device() || (a.is_cpu() && b.is_cpu());
 }
@@ -52,34 +52,34 @@ void check_rank(int rank, int size, const char* name) {
   require(rank >= 0 && rank < size, Status::kInvalidArgument, name, " is ", rank, "; expected 0 to ", size - 1);
 }
 
-void check_reduction(const at::Tensor& tensor, Reduction reduction) {
+void check_reduction(const at::Tensor& tensor, ReduceOp reduction) {
   reduce_op(reduction, 1);
-  const bool bitwise = reduction == Reduction::kAnd || reduction == Reduction::kOr || reduction == Reduction::kXor;
+  const bool bitwise = reduction == ReduceOp::kAnd || reduction == ReduceOp::kOr || reduction == ReduceOp::kXor;
   require(!bitwise || at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true), Status::kTypeMismatch,
           "a bitwise reduction of ", tensor.scalar_type(), "; expected an integer or bool tensor");
-  const bool ordered = reduction == Reduction::kMin || reduction == Reduction::kMax;
+  const bool ordered = reduction == ReduceOp::kMin || reduction == ReduceOp::kMax;
   require(!ordered || !tensor.is_complex(), Status::kTypeMismatch, "the smallest or largest of ", tensor.scalar_type(),
           "; complex numbers have no order");
 }
 
-bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction) {
-  return (reduction == Reduction::kSum || reduction == Reduction::kMean) &&
+bool scales_in_one_pass(const at::Tensor& tensor, ReduceOp reduction) {
+  return (reduction == ReduceOp::kSum || reduction == ReduceOp::kMean) &&
          !at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
-Collective Collective::all_reduce(at::Tensor tensor, Reduction reduction, double scale) {
+Collective Collective::all_reduce(at::Tensor tensor, ReduceOp reduction, double scale) {
   return {Kind::kAllReduce, {}, std::move(tensor), reduction, scale};
 }
 
 Collective Collective::broadcast(at::Tensor tensor, int from) {
-  return {Kind::kBroadcast, {}, std::move(tensor), Reduction::kSum, 1.0, from};
+  return {Kind::kBroadcast, {}, std::move(tensor), ReduceOp::kSum, 1.0, from};
 }
 
 Collective Collective::all_gather(at::Tensor input, at::Tensor output) {
   return {Kind::kAllGather, std::move(input), std::move(output)};
 }
 
-Collective Collective::reduce_scatter(at::Tensor input, Reduction reduction, at::Tensor output) {
+Collective Collective::reduce_scatter(at::Tensor input, ReduceOp reduction, at::Tensor output) {
   return {Kind::kReduceScatter, std::move(input), std::move(output), reduction};
 }
 
@@ -88,15 +88,15 @@ Collective Collective::all_to_all(at::Tensor input, at::Tensor output) {
 }
 
 Collective Collective::scatter(at::Tensor input, int from, at::Tensor output) {
-  return {Kind::kScatter, std::move(input), std::move(output), Reduction::kSum, 1.0, from};
+  return {Kind::kScatter, std::move(input), std::move(output), ReduceOp::kSum, 1.0, from};
 }
 
 Collective Collective::send(at::Tensor tensor, int to, int tag) {
-  return {Kind::kSend, std::move(tensor), {}, Reduction::kSum, 1.0, to, tag};
+  return {Kind::kSend, std::move(tensor), {}, ReduceOp::kSum, 1.0, to, tag};
 }
 
 Collective Collective::receive(at::Tensor tensor, int from, int tag) {
-  return {Kind::kReceive, {}, std::move(tensor), Reduction::kSum, 1.0, from, tag};
+  return {Kind::kReceive, {}, std::move(tensor), ReduceOp::kSum, 1.0, from, tag};
 }
 
 const char* Collective::name() const {

@@ -7,12 +7,12 @@
 
 namespace accel::comm {
 
-enum class Reduction : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
+enum class ReduceOp : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
 
-// Throws when it is not defined for the tensor's dtype.
-void check_reduction(const at::Tensor& tensor, Reduction reduction);
+// Throws if it is not defined for the tensor's dtype.
+void check_reduction(const at::Tensor& tensor, ReduceOp reduction);
 // Whether all_reduce() can scale the result.
-bool scales_in_one_pass(const at::Tensor& tensor, Reduction reduction);
+bool scales_in_one_pass(const at::Tensor& tensor, ReduceOp reduction);
 void check_dense(const at::Tensor& tensor, const char* name);
 void check_rank(int rank, int size, const char* name);
 
@@ -29,29 +29,30 @@ struct Collective {
     kReceive
   };
 
-  // Times `scale` in the same pass: of a sum or mean of numbers that are not whole, else it must be 1.
-  static Collective all_reduce(at::Tensor tensor, Reduction reduction, double scale = 1.0);
+  // The result is multiplied by `scale` in the same pass; it must be 1 except for a sum or mean of floating-point
+  // numbers.
+  static Collective all_reduce(at::Tensor tensor, ReduceOp reduction, double scale = 1.0);
   static Collective broadcast(at::Tensor tensor, int from);
   static Collective all_gather(at::Tensor input, at::Tensor output);
-  static Collective reduce_scatter(at::Tensor input, Reduction reduction, at::Tensor output);
+  static Collective reduce_scatter(at::Tensor input, ReduceOp reduction, at::Tensor output);
   static Collective all_to_all(at::Tensor input, at::Tensor output);
-  static Collective scatter(at::Tensor input, int from, at::Tensor output);  // input counts on rank `from` only
+  static Collective scatter(at::Tensor input, int from, at::Tensor output);  // input is used on rank `from` only
   static Collective barrier() { return {}; }
   static Collective send(at::Tensor tensor, int to, int tag);
   static Collective receive(at::Tensor tensor, int from, int tag);
 
   const char* name() const;
-  // Between two ranks, in no order with anything else.
+  // Between two ranks, unordered with all other calls.
   bool is_message() const { return kind == Kind::kSend || kind == Kind::kReceive; }
-  // The one that says which device's backend carries it; undefined for a barrier.
+  // The tensor whose device determines the backend; undefined for a barrier.
   const at::Tensor& tensor() const { return input.defined() && kind != Kind::kScatter ? input : output; }
-  // Throws when no backend could carry it out. Tensors must be contiguous, and those of one collective on one device.
+  // Throws if the arguments are invalid: tensors must be contiguous, and those of one collective on one device.
   void check(int own_rank, int size) const;
 
   Kind kind = Kind::kBarrier;
-  at::Tensor input = {};   // read; undefined where the output is changed in place
+  at::Tensor input = {};   // read; undefined for in-place collectives
   at::Tensor output = {};  // written
-  Reduction reduction = Reduction::kSum;
+  ReduceOp reduction = ReduceOp::kSum;
   double scale = 1.0;
   int rank = 0;  // the source of a broadcast or scatter, the other rank of a message
   int tag = 0;

@@ -1,4 +1,4 @@
-// The error of a collective that failed on the way. Header only: backend plugins throw it without a symbol of libaccel.
+// Error of a collective. Header only: backend plugins throw it without a symbol of libaccel.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ enum class CollectiveFailure : int32_t {
   kPeerLost,  // a peer's process ended or its connection broke
   kMismatch,  // the ranks did not call the same collective with the same shapes and dtypes; the group stays usable
   kAborted,   // the group was shut down, here or by a peer that failed
-  kInvalid,   // the arguments of this rank cannot work
-  kBackend,   // the transport refused
+  kInvalid,   // the arguments of this rank are invalid
+  kBackend,   // the transport failed
   kOutOfMemory,
 };
 

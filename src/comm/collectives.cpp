@@ -25,7 +25,7 @@
 namespace accel::comm {
 namespace {
 
-// A tensor as what is gathered of it: rows.
+// The tensor as rows, to be gathered.
 at::Tensor rows_of(const at::Tensor& tensor) {
   return (tensor.dim() == 0 ? tensor.view({1}) : tensor).detach().contiguous();
 }
@@ -38,7 +38,7 @@ void check_scale(const at::Tensor& tensor, double scale) {
           "; expected a finite number for integers");
 }
 
-// In place; integers are truncated, as their mean is.
+// In place; integers are truncated, like their mean.
 void scale_tensor(const at::Tensor& tensor, double scale) {
   if (scale == 1.0) return;
   if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
@@ -47,7 +47,7 @@ void scale_tensor(const at::Tensor& tensor, double scale) {
     tensor.mul_(scale);
 }
 
-// Which dimension `dim` is; nothing where the tensor lacks it.
+// The dimension `dim`, which may be negative; nothing if the tensor lacks it.
 std::optional<int64_t> axis_of(const at::Tensor& tensor, int64_t dim) {
   const int64_t ndim = tensor.dim();
   if (dim >= ndim || dim < -ndim) return std::nullopt;
@@ -64,7 +64,7 @@ at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, doub
   return padded;
 }
 
-// What a failed round says when it was a mismatch, and `words` behind it.
+// Rethrows the error of a round; appends `words` if it is a mismatch.
 [[noreturn]] void explain_mismatch(const std::exception_ptr& error, const std::function<std::string()>& words) {
   try {
     std::rethrow_exception(error);
@@ -74,8 +74,8 @@ at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, doub
   }
 }
 
-// Where this rank has nothing to exchange: ranks that pass tensors would wait for those of this one until their
-// deadline. `reason` ends the message of the mismatch.
+// For a rank without tensors to exchange: other ranks that pass tensors would wait until their deadline. `reason` ends
+// the message of the mismatch.
 Round meet_without_tensors(const Communicator& communicator, std::string reason,
                            std::function<c10::IValue()> afterwards) {
   std::vector<Collective> meeting;
@@ -90,8 +90,8 @@ Round meet_without_tensors(const Communicator& communicator, std::string reason,
 
 using Tensors = std::vector<at::Tensor>;
 
-// A call on the tensors of a tree, none of which can be refused later, when others are under way already. A rank whose
-// tree is refused, or has none, meets the others.
+// A call on the tensors of a tree. All are checked first, so that none is refused after others are posted. A rank whose
+// tree is refused or has no tensors tells the others.
 Round with_tensors_of(const Communicator& communicator, const c10::IValue& value,
                       const std::function<Round(const Tensors& tensors)>& call) {
   Tensors tensors;
@@ -113,7 +113,7 @@ Round without_tensors(const Communicator& communicator, const c10::IValue& value
   return meet_without_tensors(communicator, "no tensors; all ranks must pass the same tree", [value] { return value; });
 }
 
-// In debug mode `call` comes after a comparison of the shapes. @accelerate verify_operation
+// In debug mode compares the shapes before `call`. @accelerate verify_operation
 Round verified(const Communicator& communicator, const char* operation, const Tensors& tensors,
                const std::function<Round()>& call) {
   if (!communicator.group().debug || communicator.size() == 1) return call();
@@ -133,7 +133,7 @@ Round verified(const Communicator& communicator, const char* operation, const Te
       });
 }
 
-// The tree with these tensors in the place of its own.
+// The tree with its tensors replaced by these.
 c10::IValue with_tensors(const c10::IValue& value, const Tensors& tensors) {
   size_t next = 0;
   return tree::map_tensors_only(value, [&](const at::Tensor&) { return tensors[next++]; });
@@ -147,8 +147,8 @@ Tensors small_ones(const Tensors& tensors) {
   return small;
 }
 
-// One round on many tensors: the small ones together and the others each by itself. Its result is the tree with what
-// became of each.
+// One round on many tensors: small ones are coalesced, others are sent separately. The result is the tree of their
+// results.
 struct TensorRound {
   SmallTensors small;                                         // those that are sent together
   std::vector<Collective> collectives;                        // of the others
@@ -235,7 +235,7 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
     const auto join = [rank = communicator.rank(), ranks = communicator.size(), value,
                        tensors](const at::Tensor& all) -> Outcome {
       const at::NoGradGuard no_grad;
-      // Each rank's rows are broadcast into their place.
+      // Broadcasts each rank's rows into the result.
       Tensors joined;
       std::vector<Collective> broadcasts;
       for (size_t leaf = 0; leaf < tensors.size(); leaf++) {
@@ -261,7 +261,7 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
   });
 }
 
-Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale) {
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     for (const at::Tensor& tensor : tensors) {
       check_reduction(tensor, reduction);
@@ -322,7 +322,7 @@ Round pad_across_processes(const Communicator& communicator, const c10::IValue& 
                            bool pad_first) {
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     if (tensors.empty()) return without_tensors(communicator, value);
-    // Of each tensor: its number of dimensions, and its size in the one that is padded.
+    // For each tensor: the number of dimensions, and the size of the padded one.
     std::vector<int64_t> own;
     for (const at::Tensor& tensor : tensors) {
       const auto axis = axis_of(tensor, dim);
@@ -360,7 +360,7 @@ at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
 
 bool all_agree(Communicator& communicator, bool ok) {
   at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator.device()));
-  communicator.all_reduce(agreed, Reduction::kMin);
+  communicator.all_reduce(agreed, ReduceOp::kMin);
   return agreed.item<int32_t>() != 0;
 }
 

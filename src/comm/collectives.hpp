@@ -11,36 +11,35 @@
 
 namespace accel::comm {
 
-// The calls below as rounds, for run() and start().
+// The collectives below as rounds, for run() and start().
 namespace rounds {
 
-// A leaf that is no tensor is a TYPE_MISMATCH in all but the object collectives, whatever the number of ranks; to ranks
-// that pass tensors meanwhile it is a mismatch. Non-contiguous tensors are copied first. In debug mode the shapes of
-// all ranks are compared first, and all of them stand in the error. With one rank the results of gather() share the
-// memory of the input.
+// Except in the object collectives, a leaf that is not a tensor is a TYPE_MISMATCH, whatever the number of ranks; ranks
+// that passed tensors get a mismatch. Non-contiguous tensors are copied first. In debug mode the shapes of all ranks
+// are compared first, and the error lists them. With one rank the results of gather() share the memory of the input.
 Round gather(const Communicator& communicator, const c10::IValue& value);
 // Of tensors whose dimension 0 may differ by rank.
 Round gather_uneven(const Communicator& communicator, const c10::IValue& value);
-Round reduce(const Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale);
+Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale);
 // In place.
 Round broadcast(const Communicator& communicator, const c10::IValue& value, int from);
 // The ranks' tensors must have equally many dimensions.
 Round pad_across_processes(const Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                            bool pad_first);
 
-// Any values that object_message.hpp can say. A list counts as its items.
+// Any values that object_message.hpp can encode. A list is gathered as its items.
 Round gather_object(const Communicator& communicator, const c10::IValue& object);
-// The source rank's list, whose length all ranks must agree on.
+// Replaces the list by the source rank's; it must have the same length on all ranks.
 Round broadcast_object_list(const Communicator& communicator, const c10::IValue& objects, int from);
 
-// Those of each rank, which may differ in length. Short ones take one message.
+// The text of each rank; lengths may differ. Short ones take one message.
 Round gather_bytes(const Communicator& communicator, const std::string& own,
                    const std::function<Outcome(const std::vector<std::string>&)>& then);
-// A row for each rank, on the CPU; `own` is one-dimensional and as long everywhere.
+// One row per rank, on the CPU; `own` is one-dimensional and has the same length on all ranks.
 Round gather_rows(const Communicator& communicator, const at::Tensor& own,
                   const std::function<Outcome(const at::Tensor&)>& then, bool is_last = true);
 
-// What a call leads to when its result is known.
+// Continues with the result of a call.
 Round then(Round round, const std::function<c10::IValue(const c10::IValue&)>& function);
 
 }  // namespace rounds
@@ -53,7 +52,7 @@ inline c10::IValue gather_uneven(Communicator& communicator, const c10::IValue& 
   return run(communicator, rounds::gather_uneven(communicator, value));
 }
 
-inline c10::IValue reduce(Communicator& communicator, const c10::IValue& value, Reduction reduction, double scale) {
+inline c10::IValue reduce(Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale) {
   return run(communicator, rounds::reduce(communicator, value, reduction, scale));
 }
 
@@ -76,7 +75,7 @@ inline c10::IValue broadcast_object_list(Communicator& communicator, const c10::
 
 at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own);
 
-// Whether `ok` holds on every rank.
+// Whether `ok` is true on every rank.
 bool all_agree(Communicator& communicator, bool ok);
 
 }  // namespace accel::comm

@@ -14,7 +14,7 @@ namespace accel::comm {
 GroupInfo::GroupInfo() = default;
 GroupInfo::~GroupInfo() = default;
 
-void Communicator::all_reduce(at::Tensor tensor, Reduction reduction, double scale) {
+void Communicator::all_reduce(at::Tensor tensor, ReduceOp reduction, double scale) {
   run(Collective::all_reduce(std::move(tensor), reduction, scale));
 }
 
@@ -24,7 +24,7 @@ void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
   run(Collective::all_gather(input, std::move(output)));
 }
 
-void Communicator::reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output) {
+void Communicator::reduce_scatter(const at::Tensor& input, ReduceOp reduction, at::Tensor output) {
   run(Collective::reduce_scatter(input, reduction, std::move(output)));
 }
 

@@ -1,4 +1,4 @@
-// A group of ranks and its collectives on bare tensors.
+// Communicator: a group of ranks and its collectives on tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +29,7 @@ namespace accel::comm {
 
 class RendezvousEndpoints;
 
-// What the calls of a group have in common.
+// State that the calls of a group share.
 struct GroupInfo {
   GroupInfo();
   GroupInfo(const GroupInfo&) = delete;
@@ -39,13 +39,13 @@ struct GroupInfo {
   int rank = 0, size = 1;
   std::chrono::milliseconds timeout{0};
   std::string backend_name;
-  std::vector<c10::DeviceType> devices;   // whose tensors can be sent
+  std::vector<c10::DeviceType> devices;   // devices whose tensors can be sent
   c10::intrusive_ptr<c10d::Store> store;  // null with one rank
-  std::shared_ptr<StepTimes> step_times;  // of the training loop, which waits for the group too
+  std::shared_ptr<StepTimes> step_times;  // of the training loop, which includes waits for the group
   std::shared_ptr<FlightRecord> flight_record;
-  // Where the ranks meet again after a loss; null where they met by other means than rendezvous().
+  // For the rendezvous after a rank is lost; null if the group was not created by rendezvous().
   std::shared_ptr<const RendezvousEndpoints> rendezvous_endpoints;
-  std::map<std::string, int64_t> groups_made;  // of this one, by their ranks
+  std::map<std::string, int64_t> groups_made;  // subgroups, counted by their ranks
   // Collectives on trees compare the shapes of all ranks first. @accelerate ACCELERATE_DEBUG_MODE
   bool debug = false;
   PostingOrder order;
@@ -54,24 +54,24 @@ struct GroupInfo {
 
 using Collectives = c10::ArrayRef<Collective>;
 
-// All ranks make the same calls in the same order, from one thread at a time. The device of a tensor decides which
-// backend carries it. With one rank nothing is sent, and the same checks apply.
+// All ranks make the same calls in the same order, from one thread at a time. The device of a tensor determines its
+// backend. With one rank nothing is sent, but arguments are checked in the same way.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  // Posts the collectives, which are one call to the ranks, and returns while they are under way. They come after what
-  // was posted before them; the order of messages does not matter. Arguments that cannot be sent are thrown at once.
+  // Posts the collectives as one call and returns without waiting. They run after those posted before; sends and
+  // receives are unordered. Throws at once for invalid arguments.
   virtual std::shared_ptr<Work> start(Collectives collectives) = 0;
-  // The same, and waits for the end.
+  // Posts the collectives and waits until they are complete.
   virtual void run(Collectives collectives) = 0;
 
-  void all_reduce(at::Tensor tensor, Reduction reduction, double scale = 1.0);
+  void all_reduce(at::Tensor tensor, ReduceOp reduction, double scale = 1.0);
   void broadcast(at::Tensor tensor, int from);
   void all_gather(const at::Tensor& input, at::Tensor output);
-  void reduce_scatter(const at::Tensor& input, Reduction reduction, at::Tensor output);
+  void reduce_scatter(const at::Tensor& input, ReduceOp reduction, at::Tensor output);
   void all_to_all(const at::Tensor& input, at::Tensor output);
   void scatter(const at::Tensor& input, int from, at::Tensor output);
   void barrier();
@@ -83,17 +83,17 @@ class Communicator {
   GroupInfo& group() const { return *group_; }
   const std::shared_ptr<StepTimes>& step_times() const { return group_->step_times; }
   const std::shared_ptr<FlightRecord>& flight_record() const { return group_->flight_record; }
-  // Where the engine's own small tensors are that are sent: on the CPU where that has a backend.
+  // The device for the engine's own small tensors: the CPU if it has a backend.
   at::Device device() const;
-  // Throws where no backend carries the tensor.
+  // Throws if the tensor's device has no backend.
   void check_device(const at::Tensor& tensor) const;
 
-  // A group of some of these ranks, which meet in `store`; `rank` is the place of this one among them.
+  // A group of some of these ranks, formed through `store`; `rank` is the rank of this process in it.
   virtual std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const = 0;
 
-  // For c10d::Reducer; null where nothing is sent.
+  // For c10d::Reducer; null if nothing is sent.
   virtual c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
-  // Fails the calls that wait, here and on the other ranks, and later ones. On any thread; so does interrupt().
+  // Fails open and later calls, here and on the other ranks. On any thread; interrupt() does the same.
   virtual void abort() noexcept {}
   // Leaves the group; later calls fail.
   virtual void shutdown() {}
@@ -101,7 +101,7 @@ class Communicator {
  protected:
   explicit Communicator(std::shared_ptr<GroupInfo> group) : group_(std::move(group)) {}
 
-  // Shared with what is under way.
+  // Shared with open calls.
   const std::shared_ptr<GroupInfo> group_;
 };
 

@@ -11,7 +11,7 @@
 
 #include "base/background_thread.hpp"
 #include "base/current_call.hpp"
-#include "comm/side_stream.hpp"
+#include "comm/communication_stream.hpp"
 
 namespace accel::comm {
 
@@ -28,14 +28,14 @@ struct DeviceWaiter::Shared {
   std::list<Posted> posted;
   bool closed = false;
   std::optional<c10::DeviceType> streams;
-  std::optional<SideStream> side;  // made with the thread
+  std::optional<CommunicationStream> side;  // made with the thread
   std::thread thread;
 
   void wait(const Posted& one) const {
     const at::ThreadLocalStateGuard settings(one.settings);
     const CurrentCall current(one.function);
     if (!side) return one.wait();
-    const SideStream::Guard stream(*side);
+    const CommunicationStream::Guard stream(*side);
     one.wait();
     stream.synchronize();
   }
@@ -56,7 +56,7 @@ std::shared_ptr<Work> DeviceWaiter::start(const std::function<Wait()>& post) {
   shared_->posted.push_back({{}, work, CurrentCall::function(), at::ThreadLocalState()});
   try {
     std::optional<c10::Event> mark;
-    std::optional<SideStream::Guard> stream;
+    std::optional<CommunicationStream::Guard> stream;
     if (shared_->side) {
       mark.emplace(shared_->side->mark());
       stream.emplace(*shared_->side, *mark);

@@ -1,4 +1,5 @@
-// Waits for what was posted to a device, which calls nobody back, on a thread that begins with the first of it.
+// A thread that waits for asynchronous work on a device, for devices without completion callbacks. Starts with the
+// first work.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -15,25 +16,25 @@ class DeviceWaiter {
  public:
   using Wait = std::function<void()>;
 
-  // What is posted runs beside the computation on devices of the type, where that has streams, and has ended when the
-  // device is done with it.
+  // With a device type that has streams, work runs on a communication stream, and is complete when the device has
+  // completed it.
   explicit DeviceWaiter(std::optional<c10::DeviceType> streams = std::nullopt);
   DeviceWaiter(const DeviceWaiter&) = delete;
   DeviceWaiter& operator=(const DeviceWaiter&) = delete;
   ~DeviceWaiter();
 
-  // Calls `post` now, and what that returns on the thread. What was posted first ends first. The thread has the
-  // settings of this one: gradients, autocast, and what the call is named.
+  // Calls `post` now, and the function that it returns on the thread. Work completes in the order of posting. The
+  // thread has the caller's thread state: grad mode, autocast, and the name of the current call.
   std::shared_ptr<Work> start(const std::function<Wait()>& post);
 
-  // Waits for the end of all, but not on the thread itself.
+  // Waits until all work is complete; returns at once on the thread itself.
   void join();
 
  private:
   struct Shared;
   static void run(const std::shared_ptr<Shared>& shared);
 
-  // The thread may be the one that lets go of the communicator, and outlives this then.
+  // Shared with the thread, which may release the communicator last and then outlives this object.
   const std::shared_ptr<Shared> shared_;
 };
 

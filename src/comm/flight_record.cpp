@@ -30,7 +30,7 @@ const char* state_name(FlightEntry::State state) {
   return "";
 }
 
-// Nanoseconds since 1970 of what the fast clock showed.
+// Converts a time of the fast clock to nanoseconds since 1970.
 using ToUnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
 Json describe(const FlightEntry& entry, const ToUnixTime& to_unix) {
@@ -53,7 +53,7 @@ constexpr uint64_t ending(uint64_t number, FlightEntry::State state) {
   return number << 2 | static_cast<uint64_t>(state);
 }
 
-// Whether the group is of no use after it.
+// Whether the group has failed with it.
 bool ends_group(const std::exception& error) {
   if (const auto* failure = dynamic_cast<const CollectiveError*>(&error)) return !group_survives(failure->failure());
   return dynamic_cast<const c10::DistError*>(&error) != nullptr;
@@ -63,7 +63,7 @@ bool ends_group(const std::exception& error) {
 
 std::string FlightEntry::title() const { return text(call_name(call, operation), " #", sequence); }
 
-// Two writers meet in a slot only when kOperations begin while one of them writes its entry.
+// Two writers share a slot only if kOperations begin while one of them writes its entry.
 uint64_t FlightRecord::begin(const char* operation, uint64_t sequence, const at::Tensor& tensor) {
   constexpr auto kRelease = std::memory_order_release;
   const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
@@ -150,7 +150,7 @@ void FlightRecord::fail(uint64_t number, const std::exception& error) {
     log(LogLevel::kError, "rank ", rank_, " of ", size_, ": ", error.what(), "; ", summary());
     if (folder_) write_out();
   } catch (const std::exception&) {
-    // No memory to tell it; who waits for the operation hears of the error itself.
+    // No memory for the message; the wait for the operation still reports the error.
   }
 }
 

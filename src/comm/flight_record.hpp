@@ -1,5 +1,5 @@
-// The latest operations of this rank, for the question of who hangs where. Kept always, so an entry is written without
-// a lock, an allocation or a call of the system.
+// Flight recorder: the latest operations of this rank, to find out which rank hangs where. It always records, so an
+// entry is written without a lock, an allocation or a system call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace accel::comm {
 struct FlightEntry {
   enum class State : uint8_t { kRunning, kDone, kFailed };
 
-  const char* call = nullptr;       // the function of the C API, null for a call of the engine's own
+  const char* call = nullptr;       // the function of the C API; null for calls of the engine itself
   const char* operation = nullptr;  // "all_reduce"
   uint64_t sequence = 0;            // as in the transport's messages
   int64_t bytes = 0;
@@ -29,7 +29,7 @@ struct FlightEntry {
   State state = State::kRunning;
   c10::approx_time_t begun = 0, ended = 0;
 
-  std::string title() const;  // "reduce #12": the call where there is one, else the operation
+  std::string title() const;  // "reduce #12": the call if there is one, otherwise the operation
 };
 
 class FlightRecord {
@@ -39,13 +39,13 @@ class FlightRecord {
   FlightRecord(int rank, int size) : rank_(rank), size_(size) {}
 
   // Any thread may call any of these at any time. `operation` is a string literal; `tensor` may be undefined. Returns
-  // the number that the others take.
+  // the number of the entry, for the other functions.
   uint64_t begin(const char* operation, uint64_t sequence, const at::Tensor& tensor);
   void end(uint64_t number, FlightEntry::State state);
-  // An error that ends the group also goes to the log, and the record into the folder that $ACCEL_FLIGHT_RECORD names.
+  // An error that ends the group is also logged, and the record is written to the folder $ACCEL_FLIGHT_RECORD.
   void fail(uint64_t number, const std::exception& error);
   void fail(uint64_t number, const std::exception_ptr& error);
-  // Nothing when others have taken its place, or take it just now.
+  // Nothing if the entry is overwritten, or being overwritten.
   std::optional<FlightEntry> find(uint64_t number) const;
   // The latest entry before this one that succeeded.
   std::optional<FlightEntry> latest_done(uint64_t before) const;
@@ -56,9 +56,9 @@ class FlightRecord {
   std::string summary() const;
 
  private:
-  // [Note: a slot of the flight record] Its entry is whole when `number` is the same before and after the reading: a
-  // writer takes the number away first and puts the new one last. All loads acquire and all stores release, which
-  // makes that order hold and costs nothing on x86.
+  // [Note: a slot of the flight record] A sequence lock: the entry is consistent if `number` is the same before and
+  // after reading it, as a writer clears the number first and sets the new one last. All loads acquire and all stores
+  // release, which guarantees that order and costs nothing on x86.
   struct Slot {
     std::atomic<uint64_t> number{kNone};
     std::atomic<const char*> call{nullptr}, operation{nullptr};
@@ -66,11 +66,11 @@ class FlightRecord {
     std::atomic<int64_t> bytes{0};
     std::atomic<c10::ScalarType> dtype{c10::ScalarType::Undefined};
     std::atomic<c10::approx_time_t> begun{0}, ended{0};
-    std::atomic<uint64_t> end{kNone};  // the entry's number with its state, once that is not running
+    std::atomic<uint64_t> end{kNone};  // the entry's number with its final state
   };
   static constexpr uint64_t kNone = ~uint64_t{0};
 
-  // The entries that are whole, from the oldest on, at most `count` of them.
+  // The consistent entries, the oldest first, at most `count`.
   std::vector<FlightEntry> latest(uint64_t count) const;
   void write_out();
 
@@ -78,7 +78,7 @@ class FlightRecord {
   const std::optional<std::string> folder_ = environment_text("ACCEL_FLIGHT_RECORD");
   const c10::ApproximateClockToUnixTimeConverter clock_;
   std::atomic<uint64_t> count_{0};
-  std::atomic<bool> written_{false};  // the first failure tells most
+  std::atomic<bool> written_{false};  // only the first failure is written
   std::array<Slot, kOperations> slots_;
 };
 

@@ -38,15 +38,15 @@ Ranks parse(const std::string& line) {
 
 std::string presence_key(int64_t rank) { return text("present/", rank); }
 
-// Those of `ranks` that do not come any more are not waited for.
-void drop_lost(const RendezvousEndpoints* places, Ranks& ranks) {
-  const auto has_left = [&](int64_t rank) { return places != nullptr && places->has_left(rank); };
+// Removes the ranks that have left.
+void drop_lost(const RendezvousEndpoints* endpoints, Ranks& ranks) {
+  const auto has_left = [&](int64_t rank) { return endpoints != nullptr && endpoints->has_left(rank); };
   ranks.erase(std::remove_if(ranks.begin(), ranks.end(), has_left), ranks.end());
 }
 
-// Says that this rank is there and waits for the others. Those of `ranks` that came.
-Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& deadline,
-           const RendezvousEndpoints* places = nullptr) {
+// Announces this rank and waits for the others. Returns those of `ranks` that came.
+Ranks wait_for_members(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& deadline,
+                       const RendezvousEndpoints* endpoints = nullptr) {
   constexpr auto kRound = std::chrono::milliseconds(50);
   store.set(presence_key(own), "1");
   const auto is_there = [&](int64_t rank) { return store.check({presence_key(rank)}); };
@@ -54,13 +54,13 @@ Ranks meet(c10d::Store& store, const Ranks& ranks, int64_t own, const Deadline& 
   for (bool last = false; !last;) {
     last = deadline.passed();
     missing.erase(std::remove_if(missing.begin(), missing.end(), is_there), missing.end());
-    drop_lost(places, missing);
+    drop_lost(endpoints, missing);
     if (missing.empty()) break;
     std::vector<std::string> keys;
     std::transform(missing.begin(), missing.end(), std::back_inserter(keys), presence_key);
     try {
       store.wait(keys, std::clamp(deadline.left(), std::chrono::milliseconds(1), kRound));
-    } catch (const std::exception&) {  // not yet; or the store is gone: then the next question throws
+    } catch (const std::exception&) {  // not yet; or the store is gone, and then the next check throws
     }
   }
   Ranks present;
@@ -88,15 +88,16 @@ void check_ranks(const Communicator& parent, const Ranks& ranks) {
           join(ranks), "] and this is rank ", parent.rank(), "; only members of a group make it");
 }
 
-std::shared_ptr<Communicator> meet_survivors(const Communicator& parent, const Deadline& deadline) {
+std::shared_ptr<Communicator> regroup_survivors(const Communicator& parent, const Deadline& deadline) {
   const std::string name = "shrink/";
-  const RendezvousEndpoints* const places = parent.group().rendezvous_endpoints.get();
-  const auto shared = places != nullptr ? places->meet(deadline, parent.group().timeout) : parent.group().store;
+  const RendezvousEndpoints* const endpoints = parent.group().rendezvous_endpoints.get();
+  const auto shared =
+      endpoints != nullptr ? endpoints->find_store(deadline, parent.group().timeout) : parent.group().store;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, shared);
   Ranks everybody(parent.size());
   std::iota(everybody.begin(), everybody.end(), 0);
-  // The first view counts, for all.
-  const std::string view = join(meet(*store, everybody, parent.rank(), deadline, places));
+  // The first list of members is used by all.
+  const std::string view = join(wait_for_members(*store, everybody, parent.rank(), deadline, endpoints));
   const auto members = store->compareSet("members", {}, std::vector<uint8_t>(view.begin(), view.end()));
   const Ranks ranks = parse(std::string(members.begin(), members.end()));
   require(std::find(ranks.begin(), ranks.end(), parent.rank()) != ranks.end(), Status::kCancelled, "ranks ",
@@ -113,7 +114,7 @@ std::shared_ptr<Communicator> create_group(Communicator& parent, const std::vect
   const std::string members = join(ranks);
   const std::string name = text("group/", members, "/", parent.group().groups_made[members]++, "/");
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, parent.group().store);
-  const Ranks present = meet(*store, ranks, parent.rank(), Deadline(parent.group().timeout));
+  const Ranks present = wait_for_members(*store, ranks, parent.rank(), Deadline(parent.group().timeout));
   Ranks missing;
   for (const int64_t rank : ranks)
     if (std::find(present.begin(), present.end(), rank) == present.end()) missing.push_back(rank);
@@ -140,10 +141,10 @@ std::shared_ptr<Communicator> shrink_group(Communicator& parent, std::chrono::mi
   const Deadline deadline(wait);
   while (true) {
     try {
-      return meet_survivors(parent, deadline);
+      return regroup_survivors(parent, deadline);
     } catch (const Error& error) {
       if (error.status() != Status::kPeerLost) throw;
-      // The rank that served the store was lost on the way.
+      // The rank that served the store was lost meanwhile.
       require(!deadline.passed(), Status::kPeerLost, "the ranks did not agree within ", wait.count(),
               " ms: those that served a store for it were lost; try again, or start the job again");
       std::this_thread::sleep_for(kStorePause);

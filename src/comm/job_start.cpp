@@ -39,7 +39,7 @@ JobStart::JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, co
                    const Server& served)
     : store_(std::move(store)), rank_(rank), size_(size), deadline_(deadline), served_(served) {}
 
-// The last one to arrive tells all, so that they wait for one key.
+// The last rank to arrive sets a key that all wait for.
 void JobStart::arrive(const Address& address) {
   const std::string record = text(rank_, " ", address.port, " ", address.host);
   store_->set(arrival_key(store_->add("arrivals", 1)), std::vector<uint8_t>(record.begin(), record.end()));
@@ -83,7 +83,7 @@ void JobStart::watch_arrivals() {
   }
 }
 
-// A refusal may come from a firewall; on this host it cannot.
+// A refusal may come from a firewall, except on this host.
 int JobStart::ended_rank() const {
   for (const auto& [rank, link] : watched_) {
     const LinkState state = link.connection.is_open() ? link_state(link.connection) : LinkState::kUnknown;
@@ -98,7 +98,7 @@ void JobStart::check() {
   check_server();
   limit_store();
   if (rank_ == 0) watch_arrivals();
-  // Looked for before the failure, which a rank tells before it ends.
+  // Checked before the reported failure, because a rank reports before it ends.
   const int ended = ended_rank();
   if (!store_->check({kFailure})) {
     if (ended < 0) return;
@@ -137,11 +137,11 @@ void JobStart::tell(const std::exception& error) noexcept {
   try {
     store_->setTimeout(kLastAnswer);
     fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));
-    // The store may end with this process, and those who have not arrived yet must hear of it too.
+    // The store may end with this process, and ranks that arrive later must get the failure too.
     for (const Deadline limit{kLastAnswer}; rank_ == 0 && store_->add(kHeard, 0) < size_ - 1 && !limit.passed();)
       std::this_thread::sleep_for(kPause);
   } catch (const std::exception&) {
-    // The store is gone, or there is no memory: the others see the end of this rank, or of the store.
+    // The store is gone, or there is no memory: the others detect the end of this rank or of the store.
   }
 }
 
@@ -152,7 +152,7 @@ void JobStart::end() {
   store_->setTimeout(deadline_.total());
 }
 
-// A server that is stopped must not hold this rank much longer than the deadline.
+// A stopped server must not delay this rank much beyond the deadline.
 void JobStart::limit_store() { store_->setTimeout(std::max(deadline_.left(), kLastAnswer)); }
 
 std::string JobStart::missing_ranks() {

@@ -1,4 +1,4 @@
-// What the ranks of a job know of each other while it starts, so that none waits for one that will not come.
+// Start of a job: detects ranks that fail or end before all have joined, so that no rank waits for them.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -21,12 +21,13 @@
 
 namespace accel::comm {
 
-// Rank 0 holds a connection to the listening socket of each rank that has come, and the others hold one to that of
-// rank 0: the kernel ends it when the process ends. A rank whose start fails says so in the store. Both end the start
-// of all ranks.
+// Rank 0 keeps a connection to the listening socket of each rank that has joined, and the others keep one to that of
+// rank 0, which the kernel closes when the process ends. A rank whose start fails reports it in the store. Both end the
+// start of all ranks.
 class JobStart {
  public:
-  // Where this process serves the store: its server, and the clients that it had no memory for before this start.
+  // If this process serves the store: its server, and the number of clients that it had no memory for before this
+  // start.
   struct Server {
     const StoreServer* server = nullptr;
     int64_t unserved = 0;
@@ -34,31 +35,31 @@ class JobStart {
 
   JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline, const Server& served);
 
-  // This rank is there, and listens at `address`.
+  // Announces this rank, which listens at `address`.
   void arrive(const Address& address);
-  // All ranks have arrived; where they listen.
+  // Tells all ranks that everybody has joined, and their addresses.
   std::vector<Address> wait_for_all();
   std::string missing_ranks();
 
-  // Throws a CollectiveError when the start of the job cannot succeed any more.
+  // Throws a CollectiveError if the start of the job cannot succeed any more.
   void check();
-  // Says so to all ranks; what was said first counts.
+  // Reports a failure to all ranks; the first report counts.
   void fail(CollectiveFailure failure, const std::string& reason);
-  // The same of this rank's own failure, which is being caught: throws it on, or the lack of memory that it comes of.
+  // The same for the exception that is being handled on this rank: rethrows it, or the lack of memory that caused it.
   [[noreturn]] void give_up(const std::exception& error);
-  // From now on a rank may end: the job has started.
+  // The job has started: from now on a rank may end.
   void end();
   bool is_over() const { return over_.load(); }
   const Deadline& deadline() const { return deadline_; }
 
  private:
-  // Throws std::bad_alloc when this process could not serve the store to a rank: what that one lost comes of it.
+  // Throws std::bad_alloc if this process had no memory to serve a rank, whose failure is a consequence.
   void check_server() const;
   void tell(const std::exception& error) noexcept;
   void limit_store();
   void watch(int rank, const Address& address);
   void watch_arrivals();
-  int ended_rank() const;  // below 0 when there is none
+  int ended_rank() const;  // below 0: none
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_, size_;
@@ -74,7 +75,7 @@ class JobStart {
   std::map<int, Link> watched_;  // by rank
 };
 
-// The store as the backends get it. While the job starts, what waits in it ends when check() says so.
+// The store for the backends. While the job starts, its waits end as soon as check() throws.
 class StartingStore final : public c10d::PrefixStore {
  public:
   StartingStore(std::string prefix, c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<JobStart> start)

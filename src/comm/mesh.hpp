@@ -1,5 +1,5 @@
-// The ranks of a job as a grid whose axes are kinds of parallelism. The model is PyTorch's DeviceMesh
-// (torch.distributed.device_mesh).
+// Device mesh: the ranks of a job as a grid whose axes are kinds of parallelism, as PyTorch's
+// torch.distributed.device_mesh.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct MeshAxis {
 // "replica,expert" with a size for each.
 std::vector<MeshAxis> mesh_axes(const std::string& names, const std::vector<int64_t>& sizes);
 
-// The grid is row-major: ranks that are neighbours along the last axis have consecutive numbers. Axes are named by a
-// text, "shard", or several of them, "replicate,shard", which are then flattened to one in the order of the mesh.
+// The grid is row-major: neighbours along the last axis have consecutive ranks. Axes are given as text: "shard", or
+// several, "replicate,shard", which are flattened into one in the order of the mesh.
 class Mesh {
  public:
   // The sizes multiply to the number of ranks.
@@ -30,8 +30,8 @@ class Mesh {
   int64_t size(const std::string& axes) const;
   int64_t coordinate(const std::string& axes) const { return coordinate(axes, ranks_->rank()); }
   int64_t coordinate(const std::string& axes, int64_t rank) const;
-  // The ranks that differ from this one in these axes only, by coordinate. The first call with these axes forms the
-  // group, in which its members must take part together; later ones return the same.
+  // The group of the ranks that differ from this one only in these axes, ordered by coordinate. The first call with
+  // these axes is collective among its members; later ones return the same group.
   const std::shared_ptr<Communicator>& group(const std::string& axes);
 
   std::string describe() const;  // "replicate 2, tensor 4; this rank is at 0, 3"

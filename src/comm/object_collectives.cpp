@@ -15,7 +15,7 @@
 namespace accel::comm {
 namespace {
 
-// What each rank tells the others first: how much it has, and that itself where it fits.
+// The first message of each rank: its size, and its content if that is small.
 struct Announcement {
   static constexpr size_t kRoom = 496;
 

@@ -14,7 +14,7 @@
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
-// Every value is a tag and what the tag calls for. Counts and sizes have 8 bytes.
+// Every value is a tag and its content. Counts and sizes have 8 bytes.
 namespace accel::comm {
 namespace {
 
@@ -161,7 +161,7 @@ class Reader {
 
   std::string_view get_text() { return take(get<uint64_t>()); }
 
-  // Of things that have a byte at least.
+  // A count of items of at least one byte.
   uint64_t get_count() {
     const auto count = get<uint64_t>();
     check(count <= rest_.size());

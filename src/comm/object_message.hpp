@@ -1,5 +1,5 @@
-// How a value travels to other ranks: as data, so that to read it never runs anything. Ranks of one job have one
-// version of the library and one byte order; no file has this form.
+// Serialisation of values that are sent to other ranks. It is pure data: decoding never runs code. Not a file format:
+// all ranks of a job have the same version of the library and byte order.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,7 +11,7 @@ namespace accel::comm {
 
 // Numbers, strings, lists, maps, and dense tensors of any device.
 std::string encode_object(const c10::IValue& value);
-// Tensors come back on the CPU, tuples as lists, devices as text. What is no such message is CORRUPT.
+// Tensors are decoded on the CPU, tuples as lists, devices as text. An invalid message is CORRUPT.
 c10::IValue decode_object(std::string_view message);
 
 }  // namespace accel::comm

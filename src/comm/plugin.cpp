@@ -20,8 +20,8 @@
 namespace accel::comm {
 namespace {
 
-// What the libraries below read from the environment when they are loaded, and can be told in no other way. What the
-// user has set stays.
+// Variables that the plugin's libraries read when they are loaded, and that cannot be set otherwise. Variables of the
+// user are not replaced.
 struct LoadSettings {
   std::string_view plugin;
   std::vector<EnvironmentDefaults::Variable> variables;
@@ -30,7 +30,7 @@ struct LoadSettings {
 
 std::vector<LoadSettings> load_settings() {
   return {
-      // UCX must not catch the host's signals nor patch its mmap. What it reads later is in comm/ucx/worker.cpp.
+      // UCX must neither catch the application's signals nor patch mmap. Its later settings are in comm/ucx/worker.cpp.
       {"ucx",
        {{"UCX_HANDLE_ERRORS", "none"},
         {"UCX_MEM_EVENTS", "n"},
@@ -39,7 +39,7 @@ std::vector<LoadSettings> load_settings() {
         {"UCX_LOG_LEVEL", "fatal"},
         {"UCX_DEBUG_SIGNO", "0"}},  // else SIGHUP prints and no longer ends the program
        false},
-      // A time-out has to fail the work, and must not end the process.
+      // A time-out must fail the work, not end the process.
       {"nccl",
        {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
         {"TORCH_NCCL_ENABLE_MONITORING", "0"}},    // the monitor of its watchdog ends the process
@@ -47,8 +47,8 @@ std::vector<LoadSettings> load_settings() {
   };
 }
 
-// Where this code lives: the shared library, or the program that links the static one. The kernel knows the whole path;
-// the dynamic linker only what it was called by, which means another place once the program has changed its folder.
+// The file of this code: the shared library, or the program that links the static one. From the kernel, which has the
+// absolute path; the dynamic linker may have one relative to a former working directory.
 std::string own_folder() {
   const auto address = reinterpret_cast<uintptr_t>(&own_folder);
   std::ifstream mappings("/proc/self/maps");

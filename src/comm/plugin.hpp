@@ -1,4 +1,5 @@
-// Backend plugins: found beside the library and loaded at the first use by several processes.
+// Loader of backend plugins, which are beside the library and loaded when the first group of several processes is
+// created.
 #pragma once
 
 #include <optional>
@@ -8,12 +9,12 @@
 
 namespace accel::comm {
 
-// The file of plugin `name` ("ucx", "nccl"): in $ACCEL_PLUGIN_PATH, beside the library or in its folder accel/, or
-// where it was installed. Nothing when there is none.
+// The file of plugin `name` ("ucx", "nccl"): in $ACCEL_PLUGIN_PATH, beside the library, in its folder accel/, or in the
+// installation folder. Nothing if not found.
 std::optional<std::string> plugin_path(const std::string& name);
 
-// Loads it; it is never unloaded. The first time, the environment has variables for the libraries below meanwhile, for
-// which other threads may read it.
+// Loads it; it is never unloaded. While it is loaded the first time, the environment has additional variables for the
+// libraries that it needs, which other threads may see.
 CreateBackend load_plugin(const std::string& name);
 
 }  // namespace accel::comm

@@ -1,5 +1,5 @@
-// The order in which a group's calls are posted, which all ranks must agree on. A call of several rounds keeps its turn
-// until it has posted the last of them; what is called meanwhile is posted after that.
+// Posting order of a group's calls, which must be the same on all ranks. A call of several rounds keeps its turn until
+// its last round is posted; calls made meanwhile are posted after it.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@ class PostingOrder {
 
   // Runs `post` now, or on the thread that ends the turn of the call before it.
   void post(Post post);
-  // By the call that has kept its turn.
+  // Called by the call that has kept its turn.
   void end_turn();
-  // For a call that is posted without a turn of its own, and blocks until then.
+  // Blocks until it is the turn of a call that needs no turn of its own.
   void wait_for_turn() const;
 
  private:

@@ -25,7 +25,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
-// How many more this process may open; nothing where that cannot be known.
+// The number of file descriptors that can still be opened; nothing if unknown.
 std::optional<int> free_descriptors() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<int> free_descriptors() {
   return std::max(most - used, 0);
 }
 
-// How many of `wanted` threads can run at once.
+// The number of threads, up to `wanted`, that can be started.
 int startable_threads(int wanted) {
   std::promise<void> enough;
   const std::shared_future<void> end = enough.get_future().share();
@@ -50,7 +50,7 @@ int startable_threads(int wanted) {
   } catch (const std::bad_alloc&) {
     no_memory = std::current_exception();
   } catch (const std::exception&) {
-    // No more of them.
+    // The limit is reached.
   }
   enough.set_value();
   for (std::thread& thread : threads) thread.join();
@@ -60,11 +60,12 @@ int startable_threads(int wanted) {
 
 }  // namespace
 
-// Seen: the server has four for itself and three for each rank, two that the rank made and one that tells of its end.
+// Measured: the server has four for itself and three for each rank, two connections of the rank and one that watches
+// it.
 ProcessResources resources_of_server(int ranks) { return {6 + 3 * ranks, 1}; }
 
-// Seen: 18, and one for each other rank of the host. Connections to other hosts are made when they are needed. UCX and
-// the group have a thread each.
+// Measured: 18, and one for each other rank of the host. Connections to other hosts are made when they are needed. UCX
+// and the group have a thread each.
 ProcessResources resources_of_rank(int ranks) { return {26 + std::min(ranks, kMostOnHost), 2}; }
 
 void require_resources(const ProcessResources& needed, int rank, const char* purpose) {

@@ -1,4 +1,4 @@
-// File descriptors and threads, asked for before a library that ends the process when it gets none.
+// Checks that file descriptors and threads are available before calling a library that ends the process without them.
 #pragma once
 
 namespace accel::comm {
@@ -8,11 +8,11 @@ struct ProcessResources {
   int threads = 0;
 };
 
-// To serve the store of a job, and to be one of its ranks.
+// Needed to serve the store of a job, and to be one of its ranks.
 ProcessResources resources_of_server(int ranks);
 ProcessResources resources_of_rank(int ranks);
 
-// Throws with what there is when that is less; `rank` and `purpose` stand in the message.
+// Throws if less is available; the message has `rank` and `purpose`.
 void require_resources(const ProcessResources& needed, int rank, const char* purpose);
 
 }  // namespace accel::comm

@@ -1,5 +1,5 @@
-// A backend as c10d's own classes see it: the gradient reducer's calls stand in the flight record too, and are posted
-// in their turn.
+// Backend wrapper for c10d's own classes: records the calls of the gradient reducer in the flight record, and posts
+// them in order.
 #pragma once
 
 #include <memory>

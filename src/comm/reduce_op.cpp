@@ -14,24 +14,24 @@ c10d::ReduceOp scaled_sum(double factor) {
 
 }  // namespace
 
-c10d::ReduceOp reduce_op(Reduction reduction, int ranks, double scale) {
-  if (scale != 1.0) return scaled_sum(reduction == Reduction::kMean ? scale / ranks : scale);
+c10d::ReduceOp reduce_op(ReduceOp reduction, int ranks, double scale) {
+  if (scale != 1.0) return scaled_sum(reduction == ReduceOp::kMean ? scale / ranks : scale);
   switch (reduction) {
-    case Reduction::kSum:
+    case ReduceOp::kSum:
       return c10d::ReduceOp::SUM;
-    case Reduction::kMean:
+    case ReduceOp::kMean:
       return c10d::ReduceOp::AVG;
-    case Reduction::kMin:
+    case ReduceOp::kMin:
       return c10d::ReduceOp::MIN;
-    case Reduction::kMax:
+    case ReduceOp::kMax:
       return c10d::ReduceOp::MAX;
-    case Reduction::kProduct:
+    case ReduceOp::kProduct:
       return c10d::ReduceOp::PRODUCT;
-    case Reduction::kAnd:
+    case ReduceOp::kAnd:
       return c10d::ReduceOp::BAND;
-    case Reduction::kOr:
+    case ReduceOp::kOr:
       return c10d::ReduceOp::BOR;
-    case Reduction::kXor:
+    case ReduceOp::kXor:
       return c10d::ReduceOp::BXOR;
   }
   fail(Status::kInvalidArgument, "reduction is ", static_cast<int32_t>(reduction), "; expected one of ACCEL_REDUCE_*");

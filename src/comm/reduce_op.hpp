@@ -1,4 +1,4 @@
-// Reductions as c10d's backends know them.
+// Conversion of reductions to c10d's ReduceOp.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -7,7 +7,7 @@
 
 namespace accel::comm {
 
-// Of `ranks` ranks, times `scale` in the same pass: 1 for what is no sum or mean.
-c10d::ReduceOp reduce_op(Reduction reduction, int ranks, double scale = 1.0);
+// Among `ranks` ranks; multiplied by `scale` in the same pass, which must be 1 unless it is a sum or mean.
+c10d::ReduceOp reduce_op(ReduceOp reduction, int ranks, double scale = 1.0);
 
 }  // namespace accel::comm

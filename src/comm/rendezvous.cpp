@@ -24,7 +24,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr auto kConnectPause = Milliseconds(2);
 
-// What this process knows of an address: its server, and how many groups each rank has joined there.
+// The state of an address in this process: its server, and the number of groups that each rank has joined there.
 struct KnownAddress {
   std::unique_ptr<StoreServer> server;
   std::map<int, int64_t> joined;
@@ -61,13 +61,13 @@ Entry enter(const RendezvousOptions& options, const std::string& host) {
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
 
-// A rank that was started with other settings ends the start of all: the right one would be missing.
+// A rank with other settings ends the start of all, because the right one would be missing.
 [[noreturn]] void refuse(JobStart& start, Status status, const std::string& who, const std::string& what_to_do) {
   start.fail(CollectiveFailure::kAborted, text("turned away: ", who, "; ", what_to_do));
   fail(status, who, "; ", what_to_do);
 }
 
-// Rank 0 says which job this is; the others compare.
+// Rank 0 publishes the identity of the job; the others compare.
 void sign_in(c10d::Store& store, JobStart& start, const RendezvousOptions& options) {
   const std::string size = std::to_string(options.size);
   const std::string rank = text("rank ", options.rank, " of ", options.size);
@@ -98,7 +98,7 @@ std::vector<Address> wait_for_all(JobStart& start, const RendezvousOptions& opti
        " MASTER_PORT=", options.port);
 }
 
-Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
+RendezvousResult join_job(const RendezvousOptions& options, const Deadline& deadline) {
   const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
   const auto [former_groups, served] = enter(options, host);
   const InterruptionFlag interruption;
@@ -120,10 +120,10 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
     ProcessResources needed = resources_of_rank(options.size);
     if (options.serve && options.rank == 0) needed.descriptors += resources_of_server(options.size).descriptors;
     require_resources(needed, options.rank, "to start");
-    const auto places = std::make_shared<RendezvousEndpoints>(options);
-    start->arrive(places->own_address());
-    places->learn(wait_for_all(*start, options));
-    return {store, places, start};
+    const auto endpoints = std::make_shared<RendezvousEndpoints>(options);
+    start->arrive(endpoints->own_address());
+    endpoints->learn(wait_for_all(*start, options));
+    return {store, endpoints, start};
   } catch (const std::exception& error) {
     start->give_up(error);
   }
@@ -131,9 +131,9 @@ Meeting meet(const RendezvousOptions& options, const Deadline& deadline) {
 
 }  // namespace
 
-Meeting rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
+RendezvousResult rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
   try {
-    return meet(options, deadline);
+    return join_job(options, deadline);
   } catch (const Error& error) {
     if (error.status() != Status::kPeerLost) throw;
     fail(Status::kPeerLost, "rank ", options.rank, " lost the store of rank 0 at ", options.host, ":", options.port,

@@ -1,4 +1,4 @@
-// How the ranks of a job meet: a key-value store that rank 0 serves.
+// Rendezvous of the ranks of a job, through a key-value store that rank 0 serves.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -23,24 +23,24 @@ struct RendezvousOptions {
   int port = 0;
   int rank = 0;
   int size = 1;
-  bool serve = true;    // rank 0 serves the store; false when a launcher's agent already does
-  int64_t attempt = 0;  // of a job that is started again with the same address
-  std::string token;    // the same in all ranks of a job, and in no other job; may be empty
+  bool serve = true;    // rank 0 serves the store; false if a launcher's agent already does
+  int64_t attempt = 0;  // number of restarts of the job with the same address
+  std::string token;    // identifies the job; may be empty
 };
 
-// What ranks have once they have met. It is the start of the job until start->end().
-struct Meeting {
+// The job is starting until start->end().
+struct RendezvousResult {
   c10::intrusive_ptr<c10d::Store> store;
-  std::shared_ptr<RendezvousEndpoints> places;
+  std::shared_ptr<RendezvousEndpoints> endpoints;
   std::shared_ptr<JobStart> start;
 };
 
-// Returns when all ranks are there. A rank that is there twice is turned away with an error, and the group forms
-// without it; one that belongs to another job or was told of another number of ranks ends the start of all. The token
-// keeps jobs apart, by mistake or chance; it is no secret, because the store speaks plain text. The store has its own
-// name space: several groups of one process may use one address. [Note: one store server per address] The server that
-// rank 0 starts lives until the process ends: a rank that is already in the next group of the same address must not
-// meet the former group's server on its way out.
-Meeting rendezvous(const RendezvousOptions& options, const Deadline& deadline);
+// Returns when all ranks have joined. A process with a rank that has joined already gets an error, and the group forms
+// without it; one of another job or with another number of ranks ends the start of all. The token only tells jobs
+// apart; it is not a secret, because the store's protocol is plain text. The store has a prefix of its own: several
+// groups of one process may use one address. [Note: one store server per address] The server that rank 0 starts lives
+// until the process ends: a rank that already joins the next group of the same address must not reach the former
+// group's server while that shuts down.
+RendezvousResult rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

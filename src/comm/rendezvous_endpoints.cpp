@@ -13,7 +13,7 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// Who lives answers within this time, also on a busy machine.
+// A live process answers within this time, even on a busy machine.
 constexpr auto kAnswerTime = Milliseconds(2000);
 constexpr auto kProbeTime = Milliseconds(100);
 
@@ -32,7 +32,7 @@ RendezvousEndpoints::RendezvousEndpoints(const RendezvousOptions& options)
 
 void RendezvousEndpoints::learn(std::vector<Address> ranks) {
   ranks_ = std::move(ranks);
-  // No other job has its first rank there, so a rank that is in several jobs does not mix them up.
+  // No other job has its first rank there, so this distinguishes the jobs of a rank.
   name_ = text("accel/", token_, "/", ranks_[0].host, " ", ranks_[0].port, "/");
 }
 
@@ -49,7 +49,7 @@ bool RendezvousEndpoints::has_left(int64_t rank) const {
   return connect_to(ranks_[static_cast<size_t>(rank)], kProbeTime).refused;
 }
 
-c10::intrusive_ptr<c10d::Store> RendezvousEndpoints::meet(const Deadline& deadline, Milliseconds timeout) const {
+c10::intrusive_ptr<c10d::Store> RendezvousEndpoints::find_store(const Deadline& deadline, Milliseconds timeout) const {
   const auto limit = std::max(deadline.left(), kAnswerTime);
   const auto reach = [&](const Address& address, const std::string& who) -> c10::intrusive_ptr<c10d::Store> {
     const Connection connection = connect_to(address, limit);

@@ -1,4 +1,4 @@
-// Where the ranks of a job meet again when some of them are lost.
+// Endpoints for the recovery rendezvous of a job's ranks after some of them are lost.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -18,32 +18,32 @@
 
 namespace accel::comm {
 
-// Every rank listens on a socket of its own for as long as it belongs to the job. Who cannot connect to it any more
-// knows that the rank is gone; and when the process that served the job's store is gone, the first rank that is left
-// serves another one there.
+// Every rank listens on a socket while it belongs to the job. A refused connection to it means that the rank is gone.
+// If the process that served the job's store is gone, the lowest remaining rank serves a new one on its socket.
 class RendezvousEndpoints {
  public:
   // Opens this rank's socket.
   explicit RendezvousEndpoints(const RendezvousOptions& options);
   const Address& own_address() const { return ranks_[static_cast<size_t>(rank_)]; }
-  // Where those of all ranks are.
+  // Sets the addresses of all ranks.
   void learn(std::vector<Address> ranks);
-  // Those of a part of the ranks, who are numbered as they stand there. `name` tells parts of the same ranks apart.
+  // The endpoints of a subgroup, whose ranks are numbered in the given order. `name` distinguishes subgroups of the
+  // same ranks.
   RendezvousEndpoints(const RendezvousEndpoints& whole, const std::vector<int64_t>& ranks, const std::string& name);
 
-  // Whether the rank's process has ended, or left the job. False for one that is only silent.
+  // Whether the rank's process has ended or left the job. False if it only does not answer.
   bool has_left(int64_t rank) const;
 
-  // One store for all ranks that ask: the job's, or that of the first rank that has not left; its operations end within
-  // `timeout`. A rank that neither answers nor has left is an Error(Status::kTimeout) by the deadline: on the other
-  // side of a broken link there may be ranks that meet it.
-  c10::intrusive_ptr<c10d::Store> meet(const Deadline& deadline, std::chrono::milliseconds timeout) const;
+  // The same store for all ranks that call this: the job's, or that of the lowest rank that has not left. Its
+  // operations end within `timeout`. Error(Status::kTimeout) if a rank neither answers nor has left by the deadline:
+  // ranks on the other side of a broken link might use it.
+  c10::intrusive_ptr<c10d::Store> find_store(const Deadline& deadline, std::chrono::milliseconds timeout) const;
 
  private:
   struct Own {
     std::mutex mutex;
     FileDescriptor listener;
-    std::unique_ptr<StoreServer> server;  // once this rank serves
+    std::unique_ptr<StoreServer> server;  // once this rank serves a store
   };
 
   std::shared_ptr<Own> own_;

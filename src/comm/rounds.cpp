@@ -7,7 +7,7 @@
 namespace accel::comm {
 namespace {
 
-// A call that was started, which keeps its turn until its last round is posted.
+// An asynchronous call, which keeps its turn until its last round is posted.
 struct StartedCall : std::enable_shared_from_this<StartedCall> {
   StartedCall(std::shared_ptr<Communicator> communicator, Round first)
       : communicator(std::move(communicator)), round(std::move(first)) {}

@@ -24,7 +24,7 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
   return line;
 }
 
-// Two ranks may have as many bytes in other shapes, so the message begins with a number that stands for the shapes.
+// Messages of equal size may have different shapes, so each begins with a fingerprint of the shapes.
 uint64_t fingerprint(const std::vector<at::Tensor>& tensors) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   const auto add = [&hash](int64_t number) {
@@ -45,7 +45,7 @@ size_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// One after the other, from `place` on.
+// Copies them one after the other, from `place` on.
 void pack(const std::vector<at::Tensor>& tensors, char* place) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.nbytes() != 0) std::memcpy(place, tensor.const_data_ptr(), tensor.nbytes());
@@ -61,7 +61,7 @@ void unpack(const char* place, const std::vector<at::Tensor>& tensors) {
   }
 }
 
-// The fingerprint, and the tensors where they are sent along, of all ranks.
+// The fingerprints of all ranks, with the tensors if they are in the same message.
 struct Exchange {
   Exchange(const Communicator& communicator, const std::vector<at::Tensor>& tensors, bool sent_along)
       : tensors(tensors), rank(communicator.rank()), size(communicator.size()) {
@@ -76,8 +76,8 @@ struct Exchange {
 
   const char* row(int of) const { return static_cast<const char*>(all.const_data_ptr()) + of * all.size(1); }
 
-  // An error on all ranks when the fingerprints differ. `error` is that of the round, in which other collectives may
-  // have failed for the same reason.
+  // Throws on all ranks if the fingerprints differ. `error` is that of the round, whose other collectives may have
+  // failed for the same reason.
   void check(const std::exception_ptr& error) const {
     constexpr size_t kBytes = sizeof(uint64_t);
     const bool arrived = std::memcmp(row(rank), own.const_data_ptr(), kBytes) == 0;
@@ -93,7 +93,7 @@ struct Exchange {
       if (arrived || failure.failure() != CollectiveFailure::kMismatch) throw;
       throw CollectiveError(
           failure.failure(), failure.rank(),
-          text(failure.what(), "; the small tensors of rank ", rank, " travel in one message: ", describe(tensors)));
+          text(failure.what(), "; the small tensors of rank ", rank, " are sent in one message: ", describe(tensors)));
     }
   }
 

@@ -33,7 +33,7 @@ AddressList look_up(const Address& address, int kind) {
   return AddressList(error == 0 ? found : nullptr);
 }
 
-// Closed where this host does not know that family of addresses.
+// Closed if this host does not support the address family.
 FileDescriptor open_socket(const addrinfo& entry) {
   FileDescriptor opened(socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC, entry.ai_protocol));
   require(opened.is_open() || errno == EAFNOSUPPORT, Status::kIo, "no socket: ", std::strerror(errno),
@@ -41,7 +41,7 @@ FileDescriptor open_socket(const addrinfo& entry) {
   return opened;
 }
 
-// A host that cannot be reached does not even refuse.
+// An unreachable host does not even refuse.
 void limit_connect(const FileDescriptor& connection, Deadline::Milliseconds limit) {
   const auto count = std::max(limit, Deadline::Milliseconds(1)).count();
   timeval time{};
@@ -50,8 +50,7 @@ void limit_connect(const FileDescriptor& connection, Deadline::Milliseconds limi
   setsockopt(connection.number(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
-// While nobody listens at a port of this host, the kernel may choose it as the one to connect from: then the two ends
-// of the connection are the same.
+// If nothing listens at a local port, the kernel may choose it as the source port, and the socket connects to itself.
 bool is_connected_to_itself(const FileDescriptor& connection) {
   sockaddr_storage own{}, other{};
   socklen_t own_length = sizeof own, other_length = sizeof other;
@@ -105,7 +104,7 @@ FileDescriptor begin_connection(const Address& address) {
   if (!list) return {};
   list->ai_socktype |= SOCK_NONBLOCK;
   FileDescriptor connection = open_socket(*list);
-  // What comes of it shows in link_state().
+  // link_state() reports the result.
   if (connection.is_open()) static_cast<void>(connect(connection.number(), list->ai_addr, list->ai_addrlen));
   return connection;
 }

@@ -1,4 +1,4 @@
-// The TCP connections of the ranks' meetings. Nothing here waits longer than it is told.
+// TCP sockets for the rendezvous. Every wait has a limit.
 #pragma once
 
 #include <string>
@@ -15,31 +15,30 @@ struct Address {
   bool operator<(const Address& other) const { return std::tie(host, port) < std::tie(other.host, other.port); }
 };
 
-// "localhost" and what else stays in this host.
+// "localhost" and other loopback addresses.
 bool is_loopback(const std::string& host);
 
-// A store speaks plain text and asks for no password: for `host` on loopback it can only be reached from here. Port 0
-// is a free one.
+// The store has no password: for a loopback `host` it listens on loopback only. Port 0 chooses a free one.
 FileDescriptor listen_on(const std::string& host, int port);
 int port_of(const FileDescriptor& listener);
 
 struct Connection {
-  FileDescriptor socket;  // closed when there is none
-  bool refused = false;   // there is a host, and nobody on it who listens
+  FileDescriptor socket;  // closed if there is none
+  bool refused = false;   // the host answers, but nothing listens there
 };
 Connection connect_to(const Address& address, Deadline::Milliseconds limit);
 
-// One that is only watched, and that nobody needs to accept: it tells when the process ends that listens there.
+// A connection that is only watched and never accepted: it breaks when the listening process ends.
 FileDescriptor begin_connection(const Address& address);
 enum class LinkState {
   kOpen,     // or not made yet
-  kRefused,  // nobody listens, or a firewall says so
+  kRefused,  // nothing listens, or a firewall refuses
   kEnded,
-  kUnknown,  // the network lost it, or never had a way
+  kUnknown,  // the network lost it, or has no route
 };
 LinkState link_state(const FileDescriptor& connection);
 
-// Of this host, as those see it who are on the way to `other`; empty when there is no way.
+// The address of this host on the route to `other`; empty if there is no route.
 std::string own_host_towards(const Address& other);
 
 }  // namespace accel::comm

@@ -20,14 +20,14 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 using c10d::detail::QueryType;
 
-// The server itself ends a wait; its answer needs a moment to come back, a long one when all cores are busy.
+// The server ends a wait; its answer may take a moment, longer if all cores are busy.
 constexpr auto kWayBack = Milliseconds(1000);
 constexpr auto kLongestSleep = Milliseconds(50);  // until an interruption is seen
 constexpr uint64_t kLongestValue = 1 << 28;       // a longer one was not written by a rank
 
 }  // namespace
 
-// Numbers stand in the order of the host's bytes; keys and values follow their length.
+// Numbers are in host byte order; keys and values follow their length.
 class StoreClient::Request {
  public:
   explicit Request(QueryType type) { add(type); }
@@ -89,7 +89,7 @@ class StoreClient::Exchange {
     return bytes;
   }
 
-  // Whether there is something to receive by then.
+  // Whether there is something to receive before the deadline.
   bool is_answered(const Deadline& deadline) const {
     pollfd state{connection_.number(), POLLIN, 0};
     while (true) {
@@ -120,7 +120,7 @@ class StoreClient::Exchange {
     }
   }
 
-  // After a call that did nothing.
+  // After a failed or incomplete call.
   void wait_until(short event) const {
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lost();
     require(!deadline_.passed(), Status::kTimeout, "the store of rank 0 at ", address_.host, ":", address_.port,

@@ -1,6 +1,6 @@
-// A client of LibTorch's store over TCP whose operations all end in time. LibTorch's own waits for an answer without a
-// limit, and a server that is stopped, or behind a broken link, gives none; and it asks the name servers for the name
-// of each address that it connects to, which takes seconds where none answers.
+// Store client: speaks the protocol of LibTorch's TCPStore, with a time limit on all operations. LibTorch's client
+// waits without a limit for a server that is stopped or behind a broken link, and asks DNS for the name of each address
+// that it connects to, which takes seconds if no name server answers.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -16,11 +16,11 @@
 
 namespace accel::comm {
 
-// An operation without an answer within the store's timeout is an Error(Status::kTimeout), one whose server is gone an
-// Error(Status::kPeerLost), one that accel_interrupt() ends an Error(Status::kCancelled). The next one connects again.
+// Operations throw Error(Status::kTimeout) without an answer within the store's timeout, Error(Status::kPeerLost) if
+// the server is gone, and Error(Status::kCancelled) if accel_interrupt() ends them. The next operation connects again.
 class StoreClient final : public c10d::Store {
  public:
-  // Somebody must listen at that address.
+  // A server must listen at that address.
   StoreClient(Address address, std::chrono::milliseconds timeout);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
@@ -43,13 +43,13 @@ class StoreClient final : public c10d::Store {
   class Request;
   class Exchange;
 
-  // Sends what `request` asks for and returns what `answer` reads of the exchange.
+  // Sends the request and returns what `answer` reads.
   template <typename Answer>
   auto ask(std::chrono::milliseconds limit, const Request& request, const Answer& answer);
 
   const Address address_;
   std::timed_mutex mutex_;
-  FileDescriptor connection_;  // closed when the last operation did not end as it should
+  FileDescriptor connection_;  // closed if the last operation failed
 };
 
 }  // namespace accel::comm

@@ -128,11 +128,11 @@ class StoreServer::Loop {
     return epoll_ctl(events_.number(), operation, descriptor.number(), &event) == 0;
   }
 
-  // Who cannot be served finds the connection closed.
+  // The connection of a client that cannot be served is closed.
   void accept_client() try {
     FileDescriptor socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
-      // Without a descriptor for it the client goes on waiting, and this loop must not turn for that.
+      // Without a file descriptor the client stays in the queue, and this loop must not spin for it.
       if (errno == EMFILE || errno == ENFILE) usleep(1000);
       return;
     }
@@ -182,7 +182,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // All parts of a request are read before anything is done: it may be incomplete.
+  // A request may be incomplete: all its parts are read before it is executed.
   void answer(Client& client, RequestReader& request) {
     const auto type = request.number<QueryType>();
     if (client.is_known == (type == QueryType::VALIDATE)) throw Nonsense();
@@ -305,7 +305,7 @@ class StoreServer::Loop {
     client.output += text;
   }
 
-  // Hands on what the network takes; the rest follows when it takes more. A client that is gone shows when it is read.
+  // Sends what the socket accepts; the rest follows later. A disconnected client is detected when it is read.
   void flush(Client& client) const {
     if (client.output.empty()) return;
     const ssize_t sent = send(client.socket.number(), client.output.data(), client.output.size(), MSG_NOSIGNAL);

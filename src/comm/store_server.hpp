@@ -1,6 +1,6 @@
-// The server of the key-value store in which the ranks of a job meet. It speaks the protocol of LibTorch's store over
-// TCP, so that StoreClient can use that one as well, where a launcher of LibTorch serves it. LibTorch's server asks the
-// name servers for the name of each client, and nobody else is served until they answer.
+// Server of the key-value store for the rendezvous. It speaks the protocol of LibTorch's TCPStore, so that StoreClient
+// also works with a store that torchrun serves. LibTorch's own server asks DNS for the name of each client, and serves
+// no other client until the name server answers.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace accel::comm {
 
 class StoreServer {
  public:
-  // Serves who connects there, for as long as it lives.
+  // Serves the clients that connect to the listener, during its lifetime.
   explicit StoreServer(FileDescriptor listener);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  // How many clients have found their connection closed because there was no memory to serve them.
+  // The number of clients whose connection was closed for lack of memory.
   int64_t clients_without_memory() const;
 
  private:

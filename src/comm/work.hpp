@@ -1,4 +1,4 @@
-// What a call that was started will have given: its result or its error, and who wants to hear of it.
+// Work: the handle of an asynchronous call, with its result or error, and callbacks.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -21,18 +21,18 @@ class Work {
   void complete(c10::IValue result, const std::exception_ptr& error) noexcept;
 
   bool ended() const;
-  // False when the time was over first.
+  // False if the time was over first.
   bool wait(std::chrono::milliseconds timeout) const;
-  void wait() const;  // ends by the call's own deadline
-  // What it threw; null when it succeeded or goes on.
+  void wait() const;  // ends by the call's deadline at the latest
+  // Its error; null if it succeeded or is still running.
   std::exception_ptr error() const;
-  // Of a call that has ended; throws its error.
+  // Of a completed call; throws its error.
   c10::IValue result() const;
 
-  // What the engine does next: on the thread on which the call ends, or at once when it has. Must not throw.
+  // A continuation of the engine: runs on the thread on which the call completes, or at once if it has. Must not throw.
   void on_end(Callback continuation);
 
-  // The program's callbacks run on the thread that delivers them, after the end, in the order in which they were added.
+  // Callbacks of the application run on the thread that delivers them, after completion, in the order of being added.
   // One that throws stops the delivery; the others stay.
   void add_callback(Callback callback);
   bool has_callbacks() const;
@@ -47,7 +47,7 @@ class Work {
   std::vector<Callback> continuations_, callbacks_;
 };
 
-// Ends when all have, with the error of the first in the list that failed.
+// Completes when all have, with the error of the first in the list that failed.
 std::shared_ptr<Work> when_all(std::vector<std::shared_ptr<Work>> works);
 
 }  // namespace accel::comm

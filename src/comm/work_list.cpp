@@ -10,7 +10,7 @@ void WorkList::add(const std::shared_ptr<Work>& work) {
   work->on_end([list = weak_from_this()](const std::exception_ptr&) {
     const auto self = list.lock();
     if (!self) return;
-    // A thread that found the work open holds the mutex until it waits.
+    // A thread that saw the work open holds the mutex until it waits.
     { const std::lock_guard<std::mutex> lock(self->mutex_); }
     self->changed_.notify_all();
   });

@@ -1,4 +1,4 @@
-// The works of a state that the program started: those under way, and those with callbacks that nobody has run.
+// The open works of a state: calls that are running, and callbacks that have not run yet.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@ namespace accel::comm {
 
 class WorkList : public std::enable_shared_from_this<WorkList> {
  public:
-  // Once when it was started, and again when it gets a callback.
+  // Called when a work is started, and again when it gets a callback.
   void add(const std::shared_ptr<Work>& work);
   void add_again(const std::shared_ptr<Work>& work);
 
-  // Runs the callbacks of what has ended. Waits for one up to `longest` while something is under way. Whether something
-  // still is.
+  // Runs the callbacks of completed works. While works are running, waits up to `longest` for one. Returns whether some
+  // are still running.
   bool progress(std::chrono::microseconds longest);
 
  private:

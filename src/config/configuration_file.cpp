@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kVariable = "ACCELERATE_CONFIG_FILE";
 
-// "accel_ddp_options_t" is "ddp"; the state's fields stand at the top.
+// "accel_ddp_options_t" is "ddp"; fields of the state are at the top level.
 std::string_view section_of(const OptionTable& table) {
   if (&table == &option_tables::state_options) return "";
   std::string_view name = table.name;
@@ -62,7 +62,7 @@ class Parser {
     const auto& scalar = event_.data.scalar;
     return {reinterpret_cast<const char*>(scalar.value), scalar.length};
   }
-  // A plain "null", "~" or nothing: the field is not given.
+  // A plain "null", "~" or nothing: the field is unset.
   bool is_null() const {
     const std::string written = scalar();
     return event_.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&

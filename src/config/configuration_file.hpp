@@ -1,11 +1,11 @@
-// The configuration file: YAML or JSON, values of options between those of the environment and the defaults.
+// Configuration file: YAML or JSON with values of options, which come after the environment and before the defaults.
 //
 //   mixed_precision: bf16        # fields of accel_state_options_t
 //   timeout_ms: 60000
 //   ddp:                         # fields of accel_ddp_options_t
 //     bucket_cap_mb: 50
 //
-// A section is named as the struct is, without "accel_" and "_options_t". Errors name the file and the line.
+// A section has the name of the struct without "accel_" and "_options_t". Errors name the file and the line.
 #pragma once
 
 #include <map>
@@ -23,14 +23,14 @@ class ConfigurationFile {
     std::string place;  // "job.yaml:3"
   };
 
-  // Throws kNotFound or kIo for a file that cannot be read, kInvalidArgument for one that is no mapping of this form,
-  // or that has a name twice or one that no struct has.
+  // Throws kNotFound or kIo if the file cannot be read; kInvalidArgument if it has another form, a duplicate name or an
+  // unknown one.
   explicit ConfigurationFile(const std::string& path);
 
-  // What the file says of a field; null: nothing.
+  // The value of a field in the file; null: none.
   const Entry* find(const OptionTable& table, std::string_view field) const;
 
-  // The one that ACCELERATE_CONFIG_FILE names, read once; null where the variable is not set.
+  // The file that ACCELERATE_CONFIG_FILE names, read once; null if the variable is not set.
   static const ConfigurationFile* of_environment();
 
  private:

@@ -1,12 +1,12 @@
-// What structs of options point to and nobody owns.
+// Storage for texts and structs that options structs point to.
 #pragma once
 
 #include <string>
 
 namespace accel {
 
-// For as long as the process lives, one copy of each content. Their amount is bounded by what programs and
-// configuration files say.
+// Kept until the process ends, one copy of each content. The total is bounded by the different values that applications
+// and configuration files use.
 const char* kept_bytes(std::string bytes);
 
 }  // namespace accel

@@ -65,7 +65,7 @@ class Writer {
     const auto integer = value.integer();
     if (!integer) refuse(field, value, expected);
     if (field.size == sizeof(int64_t)) return put(field, *integer);
-    // One that 32 bits do not hold is out of every interval of such a field, so its error is that of the interval.
+    // A number beyond 32 bits is outside of every interval of such a field, so the check of intervals reports it.
     put(field, static_cast<int32_t>(std::clamp<int64_t>(*integer, kUnsetInt32 + 1, INT32_MAX)));
   }
 

@@ -1,4 +1,4 @@
-// Options structs from JSON, for languages that have no layouts.
+// Options structs from JSON, for languages without struct layouts.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace accel {
 
-// Writes a struct of at most `size` bytes: the fields that the object names, all others unset. Texts, and structs that
-// a field points to, are kept for as long as the process lives, one of each content.
+// Writes a struct of at most `size` bytes: the fields of the JSON object, all others unset. Texts, and structs that a
+// field points to, are kept until the process ends, one copy of each content.
 void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size);
 
 }  // namespace accel

@@ -34,7 +34,7 @@ std::string choices_text(const OptionField& field) {
   return known;
 }
 
-// Of a field that this version does not know: unset of any type, or nothing.
+// For a field that this version does not know: the unset value of any type, or 0.
 bool says_nothing(const char* bytes, size_t size) {
   const auto is = [bytes](size_t place, auto value) {
     decltype(value) found;
@@ -108,7 +108,7 @@ std::optional<double> option_value(const OptionField& field, const void* options
 
 namespace {
 
-// What is expected; empty where the field can have any value.
+// The expected values; empty if the field can have any value.
 std::string expectation(const OptionField& field, double value) {
   switch (field.kind) {
     case OptionKind::kFlag:
@@ -148,7 +148,7 @@ void check_option(const OptionField& field, const void* options, const char* nam
   const bool is_number = field.kind == OptionKind::kNumber;
   const double value = is_number ? number_option(field, options) : static_cast<double>(integer_option(field, options));
   if (expectation(field, value).empty()) return;
-  // Where a variable could have said it as well.
+  // If there is also a variable for it.
   check_value(field, value, text(name, ".", field.name), is_number ? text(value) : text(integer_option(field, options)),
               field.variable == nullptr ? "" : "call");
 }

@@ -1,4 +1,4 @@
-// Values of options as texts: of environment variables and of the command line.
+// Values of options as text: from environment variables and the command line.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ std::string expected_text(const OptionField& field);
 // "no, fp16"
 std::string choice_names(const OptionField& field, const char* separator);
 
-// Else an error: "NAME is 'VALUE'", the source unless it is empty, and what was expected.
+// Throws otherwise: "NAME is 'VALUE'", the source unless it is empty, and what was expected.
 void check_option_text(const OptionField& field, const std::string& value, std::string_view name,
                        std::string_view source);
 
-// Of texts that were checked. Flags and choices are integers.
+// Parses checked text. Flags and choices are integers.
 int64_t parse_integer_option(const OptionField& field, const std::string& value);
 double parse_number_option(const std::string& value);
 
-// "bf16" of a choice, "yes" of a flag, which are numbers there.
+// "bf16" for a choice, "yes" for a flag, which are stored as numbers.
 std::string integer_option_text(const OptionField& field, int64_t value);
 
 }  // namespace accel

@@ -1,5 +1,5 @@
-// How an option gets its value: explicit call > environment > configuration file > default. The one place for all
-// structs, those of the header and the engine's of settings (config/generated/settings.hpp).
+// Precedence of option values: explicit call > environment > configuration file > default. For all structs, those of
+// the header and the engine's settings (config/generated/settings.hpp).
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace accel {
 
-// What a variable or the configuration file says of a field.
+// A value from a variable or the configuration file.
 struct OptionText {
   std::string text;
   std::string source;  // "ACCELERATE_USE_CPU", "job.yaml:3"
 };
 
-// One that the field cannot have is an error that names the source. `file` may be null.
+// An invalid value is an error that names the source. `file` may be null.
 std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
                                            const ConfigurationFile* file);
 
-// Gives the fields of a struct of the header values that no call gave. Texts stay for as long as the process lives.
+// Sets the fields of a struct of the header that the call left unset. Texts are kept until the process ends.
 void resolve_options(const OptionTable& table, void* options);
 
 namespace precedence {
@@ -79,7 +79,7 @@ void check(const OptionField& field, const std::optional<T>& value, const std::s
 
 }  // namespace precedence
 
-// A field of a struct of the header's layout, where it is given.
+// A field of a struct of the header, if it is set.
 template <typename T>
 void read_option(const OptionField& field, const void* options, Setting<T>& setting) {
   if (is_unset(field, options)) return;
@@ -92,7 +92,7 @@ void read_option(const OptionField& field, const void* options, Setting<T>& sett
     setting = static_cast<Plain>(integer_option(field, options));
 }
 
-// Settings that no call gave.
+// Sets the settings that the call left unset.
 template <typename Settings>
 void resolve_settings(Settings& settings) {
   const ConfigurationFile* const file = ConfigurationFile::of_environment();
@@ -107,8 +107,7 @@ void resolve_settings(Settings& settings) {
       settings);
 }
 
-// Numbers that a program of C++ set are as the table wants them; those of the header's structs were checked when they
-// were read.
+// Checks numbers that C++ code set; those of the header's structs were checked when they were read.
 template <typename Settings>
 void check_settings(const Settings& settings) {
   Settings::for_each(
@@ -116,7 +115,7 @@ void check_settings(const Settings& settings) {
       settings);
 }
 
-// "name = value (source)", a line each.
+// "name = value (source)", one per line.
 template <typename Settings>
 std::string describe_settings(const Settings& settings) {
   std::string lines;

@@ -1,4 +1,4 @@
-// The names of the kinds of mixed precision.
+// Names of the mixed precisions.
 #pragma once
 
 #include "config/generated/settings.hpp"

@@ -69,7 +69,7 @@ void resolve_process_place(StateSettings& settings) {
     return check_place(settings);
   }
   fill(settings.process_index, {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"}, 0);
-  // Without word of hosts there is one: the local numbers are the global ones.
+  // Without information on hosts there is one: local numbers equal the global ones.
   fill(settings.local_process_index,
        given_place ? Names{}
                    : Names{"LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK"},

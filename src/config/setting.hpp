@@ -1,5 +1,4 @@
-// A value with where it came from, so that it can be explained: explicit call > environment > file > default, see
-// config/precedence.hpp.
+// Setting: a value with its source (call, environment, file or default), for explanations; see config/precedence.hpp.
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@ struct Setting {
   Setting() = default;
   Setting(T initial) : value(std::move(initial)) {}  // NOLINT(google-explicit-constructor): a default is a value
 
-  // What the program says.
+  // Set by a call.
   template <typename Given, std::enable_if_t<std::is_assignable_v<T&, Given&&>, int> = 0>
   Setting& operator=(Given&& given) {
     return set(std::forward<Given>(given), "call");
@@ -30,7 +29,7 @@ struct Setting {
   bool is_default() const { return source == "default"; }
 
   operator const T&() const { return value; }  // NOLINT(google-explicit-constructor): a setting is its value
-  // Of one without a default, which was found meanwhile.
+  // For one without a default that was determined later.
   template <typename Optional = T>
   auto operator*() const -> decltype(*std::declval<const Optional&>()) {
     return *value;

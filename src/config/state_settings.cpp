@@ -13,7 +13,7 @@
 namespace accel {
 namespace {
 
-// What the first state of a job decides for all, beside the device.
+// Settings that the first state of a job determines for all, besides the device.
 constexpr std::string_view kOfTheJob[] = {"debug",
                                           "timeout_ms",
                                           "process_index",

@@ -1,13 +1,13 @@
-// The settings of a state, resolved once: see config/precedence.hpp.
+// Settings of a state, resolved by config/precedence.hpp.
 #pragma once
 
 #include "config/generated/settings.hpp"
 
 namespace accel {
 
-// What the program gave, completed.
+// Completes the settings of a call.
 StateSettings resolve_state_settings(StateSettings given);
-// Settings of a training in a job that is there already: what belongs to the job must not be given otherwise.
+// Settings of a further state in the same job: those of the job must not differ.
 StateSettings share_settings(const StateSettings& job, StateSettings given);
 
 }  // namespace accel

@@ -51,7 +51,7 @@ void refuse_unsupported_environment() {
       refuse(flag.variable, *environment_text(flag.variable), flag.asks_for);
   for (const char* const variable : kFsdpVariables)
     if (const auto value = environment_text(variable)) refuse(variable, *value, "FSDP");
-  // Axes of the mesh that there are belong to the state's options.
+  // Supported axes of the mesh are options of the state.
   if (const auto value = environment_text("PARALLELISM_CONFIG_SP_SIZE"); value && *value != "1")
     refuse("PARALLELISM_CONFIG_SP_SIZE", *value, "sequence parallelism");
   if (const auto value = environment_text("ACCELERATE_DYNAMO_BACKEND")) {

@@ -1,10 +1,9 @@
-// What the environment asks for and this version has not.
+// Checks for features of Accelerate that the environment asks for and this version lacks.
 #pragma once
 
 namespace accel {
 
-// Throws UNSUPPORTED for the first variable that asks for a way of training of Accelerate's that does not exist here:
-// it would be ignored without a word.
+// Throws UNSUPPORTED for the first variable of such a feature, which would be ignored silently otherwise.
 void refuse_unsupported_environment();
 
 }  // namespace accel

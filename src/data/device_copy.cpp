@@ -34,7 +34,7 @@ DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
   const c10::impl::VirtualGuardImpl guard(device_.type());
   c10::Event begin(device_.type());
   begin.record(guard.getStream(device_));
-  const comm::SideStream::Guard on_side(*side_, begin);
+  const comm::CommunicationStream::Guard on_side(*side_, begin);
   started.value = tree::send_to_device(value, device_, /*non_blocking=*/true, {});
   started.done.emplace(device_.type());
   started.done->record(guard.getStream(device_));

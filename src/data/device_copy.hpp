@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "comm/side_stream.hpp"
+#include "comm/communication_stream.hpp"
 
 namespace accel::data {
 
@@ -29,7 +29,7 @@ class DeviceCopy {
  private:
   c10::Device device_;
   bool non_blocking_;
-  std::optional<comm::SideStream> side_;
+  std::optional<comm::CommunicationStream> side_;
 };
 
 }  // namespace accel::data

@@ -58,8 +58,8 @@ std::string help_of(const CLI::App& app, const char* arguments) {
   return out.str();
 }
 
-// Every option before the first other argument has the value that it needs: CLI11 would take the next argument for that
-// of `--name=`.
+// Checks that every option before the first other argument has a value: CLI11 would use the next argument for
+// `--name=`.
 void require_values(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (auto argument = arguments.begin(); argument != arguments.end() && is_dashed(*argument); ++argument) {
     const size_t equals = argument->find('=');
@@ -172,7 +172,7 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-// The commands are no subcommands of CLI11, with which `--` would end the one that it stands behind.
+// The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   constexpr char kExpected[] = "expected launch, env, --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);

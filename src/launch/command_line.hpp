@@ -1,4 +1,4 @@
-// The command line of the program `accel`.
+// Command line of the program `accel`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `accel env`: what a bug report should say about the machine.
+// `accel env`: a description of the machine for bug reports.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A small process that ends the ranks, and what they have started, when the launcher dies without having done it:
-// killed by SIGKILL, nobody else could.
+// Guardian: a small process that ends the ranks and their children if the launcher dies without doing so, for example
+// by SIGKILL.
 #pragma once
 
 #include <sys/types.h>
@@ -10,14 +10,14 @@ namespace accel::launch {
 
 class Guardian {
  public:
-  // It must be there before the first rank: the launcher may be killed at any time.
+  // Must be created before the first rank: the launcher may be killed at any time.
   Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
   // Dismisses it: the process groups are left alone.
   ~Guardian();
 
-  // Puts the calling process's group in the guardian's care. Each rank does it before it runs its program.
+  // Registers the calling process's group with the guardian. Each rank does so before it runs its program.
   void protect_own_group() const;
 
  private:

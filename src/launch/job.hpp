@@ -1,4 +1,4 @@
-// The ranks of this machine from their start to the end of the last one.
+// Job: the ranks of this machine, from their start to the end of the last one.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace accel::launch {
 
 class Job {
  public:
-  // Starts the ranks. Error(Status::kNotFound) when there is no such program.
+  // Starts the ranks. Error(Status::kNotFound) if there is no such program.
   explicit Job(const LaunchOptions& options);
 
-  // Waits until all ranks have ended, says on stderr what went wrong, and returns the launcher's exit status.
+  // Waits until all ranks have ended, reports failures on stderr, and returns the launcher's exit status.
   int run();
 
  private:

@@ -1,5 +1,5 @@
 // The options of `accel launch`: the launcher's own, and one for each field of accel_state_options_t that a rank reads
-// from a variable. What include/accel.h says of a field, its table says here.
+// from a variable. Their descriptions are those of include/accel.h.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct LaunchOption {
 // In the order of the help.
 std::vector<LaunchOption> launch_options();
 
-// What no option alone can see.
+// Checks the options against each other.
 void check_together(LaunchOptions& options);
 
 }  // namespace accel::launch

@@ -1,4 +1,4 @@
-// What the command line of `accel launch` asks for.
+// The parsed options of `accel launch`.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct LaunchOptions {
   int machine_rank = 0;
   std::optional<int> main_process_port;  // unset: a free one
   std::optional<int> num_cpu_threads_per_process;
-  Variables variables;               // of the ranks, for options that are handed on to them
+  Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
 
   int local_processes() const { return num_processes / num_machines; }

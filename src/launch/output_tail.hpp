@@ -1,4 +1,4 @@
-// The last part of what a rank wrote, in bounded memory.
+// The last part of the output of a rank, in bounded memory.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ struct Pipe {
   FileDescriptor write_end;
 };
 
-// Neither end lives on in a program that is executed.
+// Both ends are closed on exec.
 inline Pipe make_pipe() {
   int ends[2];
   require(pipe2(ends, O_CLOEXEC) == 0, Status::kIo, "no pipe can be made: ", std::strerror(errno));

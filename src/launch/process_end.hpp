@@ -1,4 +1,4 @@
-// How a process ended, for the user and for the shell.
+// The end of a process: its description and exit status.
 #pragma once
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// The environment variables by which a rank learns its place, and the port at which the ranks meet.
+// Environment variables with the rank and the job, and the port of the rendezvous.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace accel::launch {
 
-// A port of this machine that nobody uses now.
+// A port of this machine that is free now.
 int free_port();
 
-// A new random name for a job. It lets ranks that come to the wrong port be told apart.
+// A new random token for a job, which identifies ranks that connect to a wrong port.
 std::string job_token();
 
 // "NAME=value" for every variable of the process that starts on this machine as `local_rank`: the launcher's own

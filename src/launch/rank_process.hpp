@@ -1,4 +1,4 @@
-// One rank as a process of this machine, in a process group of its own: what it starts can be ended with it.
+// A rank as a process of this machine, in its own process group, so that its children can be ended with it.
 #pragma once
 
 #include <sys/types.h>
@@ -23,23 +23,23 @@ struct RankCommand {
 
 class RankProcess {
  public:
-  // Starts the process. When the program cannot be executed, its errno comes out of the pipe `failures`, which
-  // otherwise gives nothing and ends once all processes that have the pipe run their programs.
+  // Starts the process. If the program cannot be executed, its errno is written to the pipe `failures`, which is closed
+  // otherwise when all processes that have it run their programs.
   RankProcess(const RankCommand& command, const Guardian& guardian, const Pipe& failures);
   RankProcess(RankProcess&& other) noexcept = default;
-  // One that still runs is killed with all that it started.
+  // Kills the process, if it still runs, and its children.
   ~RankProcess();
 
   bool is_running() const { return process_.number > 0 && !end_; }
   const std::optional<ProcessEnd>& end() const { return end_; }
 
-  // For all processes of the group.
+  // To all processes of the group.
   void send(int signal) const;
 
-  // Takes note of the end if there is one. What the rank has started and left behind is ended too.
+  // Checks whether the process has ended, and then ends children that it left behind.
   void collect();
 
-  // The descriptor to poll; negative when there is nothing to read.
+  // The descriptor to poll; negative if there is nothing to read.
   int output() const { return output_.number(); }
   void read_output();
   std::vector<std::string> last_lines(size_t most) const { return tail_.last_lines(most); }

@@ -1,4 +1,4 @@
-// The launcher's signals as something to poll.
+// Signal source: the launcher's signals as a file descriptor to poll.
 #pragma once
 
 #include <csignal>
@@ -10,14 +10,14 @@ namespace accel::launch {
 
 class SignalSource {
  public:
-  // From now on SIGCHLD and the signals that would end or stop the launcher wait here. Those that its starter ignores
-  // (nohup, a shell's background job) stay ignored.
+  // Blocks SIGCHLD and the signals that would end or stop the launcher, and queues them here. Signals that the launcher
+  // inherits as ignored (nohup, background jobs of a shell) stay ignored.
   SignalSource();
 
   int descriptor() const { return descriptor_.number(); }
   std::optional<int> next();
 
-  // As it was before, for the programs to start with.
+  // The former signal mask, for the programs that are started.
   const sigset_t& original_mask() const { return original_mask_; }
 
  private:

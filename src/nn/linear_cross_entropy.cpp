@@ -119,7 +119,7 @@ class NoSecondDerivative final : public Node {
   }
 };
 
-// What the dtype of the products is not.
+// The shape and dtypes of the arguments, which may differ from those of the matmuls.
 struct Originals {
   std::vector<int64_t> input_sizes;
   at::ScalarType input = at::kFloat, weight = at::kFloat, bias = at::kFloat;
@@ -131,7 +131,7 @@ struct Originals {
   }
 };
 
-// For one loss the gradients were made with it and wait here; for a loss of each row they are made from what is saved.
+// For a scalar loss the gradients were computed with it and are stored here; for per-row losses backward computes them.
 class LinearCrossEntropyBackward final : public Node {
  public:
   using Node::Node;
@@ -172,7 +172,7 @@ class LinearCrossEntropyBackward final : public Node {
   Originals originals;
   LinearGradients gradients;
   SavedVariable saved_input, saved_weight, saved_bias;
-  at::ScalarType dtype = at::kFloat;  // of the products
+  at::ScalarType dtype = at::kFloat;  // of the matmuls
 
  private:
   LinearGradients gradients_of_rows(const at::Tensor& loss_gradient) const {
@@ -185,7 +185,7 @@ class LinearCrossEntropyBackward final : public Node {
     return made;
   }
 
-  // Nobody else has them after the last backward, so that they need no second memory.
+  // Used by nobody else after the last backward, so they can be changed in place.
   LinearGradients scaled(const at::Tensor& loss_gradient) {
     LinearGradients made = is_last_ ? std::exchange(gradients, {}) : gradients;
     const bool is_one = is_last_ && loss_gradient.is_cpu() && loss_gradient.item<double>() == 1;

@@ -1,4 +1,4 @@
-// The operator accel::linear_cross_entropy: its arguments checked, with gradients, and under autocast in its dtype.
+// The operator accel::linear_cross_entropy: checks arguments, and adds autograd and autocast to the kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ inline constexpr const char* kLinearCrossEntropySchema =
     "-> Tensor";
 
 // cross_entropy(linear(input, linear_weight, linear_bias), target, ...) of input [..., features] and target [...],
-// where never all scores exist. The loss is float32, or float64 where the input is.
+// without storing all scores. The loss is float32, or float64 if the input is.
 at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& target,
                                 const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
                                 std::string_view reduction, int64_t ignore_index, double label_smoothing,

@@ -26,7 +26,7 @@ std::pair<std::string_view, std::string_view> split_path(std::string_view path) 
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-// Rises whenever any module gets, loses or exchanges a part.
+// Incremented whenever a member of any module is added, removed or replaced.
 std::atomic<uint64_t> structure_version{0};
 void count_change() { structure_version.fetch_add(1, std::memory_order_release); }
 
@@ -291,7 +291,7 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
     const at::Tensor data = moved(tensor.detach());
     const at::Tensor grad = tensor.grad().defined() ? moved(tensor.grad()) : at::Tensor();
     if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
-    // The gradient must fit its tensor at every moment.
+    // The gradient must match its tensor at every moment.
     tensor.mutable_grad().reset();
     tensor.set_data(data);
     tensor.mutable_grad() = grad;

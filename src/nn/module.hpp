@@ -1,5 +1,5 @@
-// A node of a model: parameters, buffers, children, and one entry for running it, call(), where everything that works
-// on models (sharding, offload, autocast, profiling) hangs its hooks.
+// Module: parameters, buffers, children, and call(), which runs the hooks (sharding, offload, autocast, profiling) and
+// the forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,26 +24,26 @@ using NamedInputs = std::vector<std::pair<std::string, c10::IValue>>;
 using NamedTensor = std::pair<std::string, at::Tensor>;
 using NamedTensors = std::vector<NamedTensor>;
 
-// Nothing returned: the values stay as they are.
+// Returning nothing leaves the values unchanged.
 using PreHook = std::function<std::optional<Inputs>(Module& module, const Inputs& inputs)>;
 using PostHook =
     std::function<std::optional<c10::IValue>(Module& module, const Inputs& inputs, const c10::IValue& output)>;
 
-// The gradients of a module's inputs, or of its one output, with the structure of these; undefined where there is none.
+// The gradients of a module's inputs, or of its output, in the same structure; undefined if there is none.
 using BackwardHook = std::function<std::optional<Inputs>(Module& module, const Inputs& gradients)>;
 
-// Which hook is around which: one of an earlier class runs before the later ones ahead of the forward, and after them
-// behind it. Within a class hooks run in the order of their addition.
+// The order of hooks: an earlier class runs first before the forward and last after it. Within a class hooks run in the
+// order in which they were added.
 enum class HookOrder {
-  kPlacement,  // brings parameters here: sharding, offload
+  kPlacement,  // places parameters: sharding, offload
   kPrecision,  // autocast
   kProgram,
 };
 
-// What load_state_dict() left alone when it was not strict.
+// The names that load_state_dict() ignored because it was not strict.
 struct LoadReport {
-  std::vector<std::string> missing;     // names of the module that were not given
-  std::vector<std::string> unexpected;  // given names that the module lacks
+  std::vector<std::string> missing;     // names of the module that the state dict lacks
+  std::vector<std::string> unexpected;  // names that the module lacks
 };
 
 class Module : public std::enable_shared_from_this<Module> {
@@ -53,31 +53,31 @@ class Module : public std::enable_shared_from_this<Module> {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // The name of its class, for messages and maps.
+  // The name of its class, for messages.
   const std::string& kind() const { return kind_; }
   bool is_training() const { return training_; }
 
   // Pre-hooks, forward, post-hooks.
   c10::IValue call(const Inputs& inputs);
-  // With inputs by name behind those by place. Hooks and forward see all of them by place.
+  // With positional inputs, then named ones. Hooks and forward get all of them by position.
   c10::IValue call(Inputs inputs, const NamedInputs& named);
-  // The same for what takes one tensor and gives one.
+  // The same for one tensor to one tensor.
   at::Tensor call(const at::Tensor& input);
 
-  // The number removes the hook again.
+  // Returns a number for remove_hook().
   int64_t add_pre_hook(PreHook hook, HookOrder order = HookOrder::kProgram);
   int64_t add_post_hook(PostHook hook, HookOrder order = HookOrder::kProgram);
-  // In the backward of a call: before it, with the gradients of the output, and after it, with those of the inputs.
-  // What it returns takes their place. When no input needs a gradient the second one runs before the parameters get
+  // Hooks of the backward of a call: before it, with the gradients of the output, and after it, with those of the
+  // inputs. A returned value replaces them. If no input needs a gradient, the second runs before the parameters get
   // theirs.
   int64_t add_backward_pre_hook(BackwardHook hook);
   int64_t add_backward_hook(BackwardHook hook);
-  // False when there is none with this number.
+  // False if there is none with this number.
   bool remove_hook(int64_t id);
-  // Whether forward, without its hooks, runs outside of autograd.
+  // Whether the forward, without hooks, runs without autograd.
   void set_no_grad(bool no_grad);
 
-  // The names of the inputs, by place; empty: they have none.
+  // The names of the inputs, by position; empty: none.
   virtual std::vector<std::string> input_names() const { return {"input"}; }
 
   // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter()
@@ -85,37 +85,37 @@ class Module : public std::enable_shared_from_this<Module> {
   size_t add_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
   size_t add_buffer(std::string name, at::Tensor tensor, bool persistent = true);
   void add_child(std::string name, ModulePtr child);
-  // Another tensor in the place of a parameter, which is trained if the tensor requires a gradient, or of a buffer.
+  // Replaces a parameter, which is trained if the tensor requires a gradient, or a buffer.
   void replace_tensor(const std::string& name, at::Tensor tensor);
   void replace_child(const std::string& name, ModulePtr child);
-  // Takes away what has this name: a parameter, buffer or child.
+  // Removes the parameter, buffer or child with this name.
   void remove(const std::string& name);
-  // `path` becomes the very parameter that stands at `source_path`.
+  // Ties weights: `path` becomes the same parameter as `source_path`.
   void tie(std::string_view path, std::string_view source_path);
 
-  // What hangs directly below.
+  // Direct members.
   const at::Tensor& parameter(size_t index) const { return parameters_[index].second; }
   const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
   const std::vector<std::pair<std::string, ModulePtr>>& children() const { return children_; }
 
-  // The whole tree. Parents come before children; each tensor and each module once, under its first name.
+  // The whole tree, parents before children; each tensor and each module once, under its first name.
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
-  // Children before their parents, the module itself last. A module that has several parents comes under each.
+  // Children before their parents, the module itself last. A module with several parents appears under each.
   std::vector<std::pair<std::string, const Module*>> children_bottom_up() const;
   std::vector<at::Tensor> parameters() const;  // without building the names
   int64_t num_parameters() const;              // elements
 
-  // "layers.0.mlp"; "" is the module itself. An error names the part of the path that is missing.
+  // "layers.0.mlp"; "" is the module itself. An error names the missing part of the path.
   ModulePtr find(std::string_view path);
   // A parameter or buffer, "layers.0.weight".
   at::Tensor find_tensor(std::string_view path) const;
 
   // Parameters and persistent buffers; tied ones under each of their names. The tensors share memory with the module.
   NamedTensors state_dict() const;
-  // Copies values in. Everything is checked before anything is changed. A tied tensor is not missing when it comes
-  // under another of its names.
+  // Copies the values. Everything is checked before anything is changed. A tied tensor is not missing if it is under
+  // another of its names.
   LoadReport load_state_dict(const NamedTensors& entries, bool strict = true);
 
   void train(bool training = true);
@@ -125,15 +125,15 @@ class Module : public std::enable_shared_from_this<Module> {
  protected:
   virtual c10::IValue forward(const Inputs& inputs);
 
-  // What stands for an input that was not given, before one that was given by name.
+  // The default of a missing input before a named one.
   virtual c10::IValue absent_input(size_t) const { return {}; }
 
-  // For modules that keep a second record of these things; a parameter or a buffer.
+  // For modules that also store a parameter or a buffer elsewhere.
   virtual void training_changed() {}
   virtual void parameter_replaced(const std::string&, const at::Tensor&) {}
-  // Whether children may be exchanged and names taken away: not where forward knows its parts by other ways.
+  // Whether children may be replaced and members removed: not if forward refers to its parts in other ways.
   virtual bool has_free_parts() const { return false; }
-  // Throws when hooks on this module could not be honoured.
+  // Throws if hooks on this module would have no effect.
   virtual void check_hookable() const {}
 
   // The input of a module that takes exactly one tensor.
@@ -170,7 +170,7 @@ class Module : public std::enable_shared_from_this<Module> {
   bool reaches(const Module& goal) const;
   const Module& walk(std::string_view path) const;
   ParameterPlace parameter_place(std::string_view path);
-  // What the state dict holds, shared modules and tied tensors repeated.
+  // The content of the state dict, with repeated shared modules and tied tensors.
   void collect_state(const std::string& prefix, NamedTensors& entries) const;
 
   std::string kind_;

@@ -1,4 +1,4 @@
-// Running a module: the hooks around its forward and its backward.
+// Calls of modules: runs the hooks around the forward and the backward.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
@@ -15,7 +15,7 @@
 namespace accel::nn {
 namespace {
 
-// The place behind a hook that ran at `index`: it may have removed itself, and added others.
+// The index after a hook that ran at `index`: it may have removed itself and added others.
 template <typename Entries, typename Hook>
 size_t next_hook(const Entries& entries, size_t index, const Hook& hook) {
   const auto found =
@@ -32,7 +32,7 @@ bool remove_by_id(Entries& entries, int64_t id) {
   return true;
 }
 
-// The tensors in some values that need gradients, and such values with others in their place.
+// The tensors in some values that require gradients, and values with these replaced.
 std::vector<at::Tensor> differentiable(const Inputs& values) {
   std::vector<at::Tensor> found;
   for (const c10::IValue& value : values)
@@ -56,7 +56,7 @@ Inputs gradients_like(const Inputs& values, const std::vector<at::Tensor>& gradi
   return exchange(values, gradients, [](const at::Tensor&) { return at::Tensor(); });
 }
 
-// The gradients among what a hook returned, in the places where `like` has tensors that need them.
+// The gradients that a hook returned, for the tensors in `like` that require them.
 std::vector<at::Tensor> gradients_of(const Inputs& like, const Inputs& returned, const std::string& kind) {
   const auto leaves = [](const Inputs& values) {
     std::vector<c10::IValue> found;
@@ -77,7 +77,7 @@ std::vector<at::Tensor> gradients_of(const Inputs& like, const Inputs& returned,
   return gradients;
 }
 
-// The same structure, whose tensors tell whether they need gradients and hold nothing: a graph keeps it.
+// The same structure with empty tensors that only have requires_grad, to be kept by the graph.
 Inputs detached_like(const Inputs& values) {
   Inputs like;
   for (const c10::IValue& value : values)
@@ -96,7 +96,7 @@ c10::IValue Module::forward(const Inputs&) {
 }
 
 c10::IValue Module::call(const Inputs& inputs) {
-  // Indices, and a share of each hook: hooks may add and remove hooks.
+  // By index, and with a reference to each hook, because hooks may add and remove hooks.
   Inputs replaced;
   const Inputs* current = &inputs;
   for (size_t i = 0; i < pre_hooks_.size();) {
@@ -158,7 +158,7 @@ Inputs Module::run_backward_hooks(const std::vector<Registered<BackwardHook>>& h
   return gradients;
 }
 
-// The graph holds the module, which does not hold the graph.
+// The graph owns the module, not the other way round.
 Inputs Module::watch_inputs(Inputs inputs) {
   const std::vector<at::Tensor> tensors = differentiable(inputs);
   if (tensors.empty()) return inputs;

@@ -1,9 +1,9 @@
-// Operators of our own, for LibTorch's dispatcher.
+// Registration of the library's own operators in LibTorch's dispatcher.
 #pragma once
 
 namespace accel::nn {
 
-// At the first call. From then on "accel::linear_cross_entropy" is found like LibTorch's own.
+// Registers them at the first call; then "accel::linear_cross_entropy" is found like LibTorch's operators.
 void register_operators();
 
 }  // namespace accel::nn

@@ -1,4 +1,4 @@
-// Values in and out of a module, by name.
+// State dicts of modules.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 

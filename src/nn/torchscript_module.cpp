@@ -15,7 +15,7 @@
 namespace accel::nn {
 namespace {
 
-// Values as a script's signature wants them: our lists and maps carry no element type, its do.
+// Converts values to the types of a script's signature, whose lists and maps have element types.
 c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
   if (const auto optional = type->cast<c10::OptionalType>())
     return value.isNone() ? value : fit(value, optional->getElementType());
@@ -115,7 +115,7 @@ ModulePtr wrap(const torch::jit::Module& script, bool is_root, Nodes& nodes) {
   return module;
 }
 
-// The file format keeps tied parameters as two tensors over one memory; training needs one tensor.
+// The file format stores tied parameters as two tensors with the same memory; training needs one tensor.
 void restore_ties(Module& root) {
   NamedTensors first_names;
   for (const auto& [name, tensor] : root.named_parameters()) {
@@ -138,7 +138,7 @@ std::string first_line(std::string message) {
   return message.substr(0, message.find('\n'));
 }
 
-// LibTorch has a class for lack of memory on devices, and this text for that on the host.
+// LibTorch has an exception class for lack of device memory, but only this text for host memory.
 bool is_out_of_memory(const c10::Error& error) {
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          std::string_view(error.what_without_backtrace()).find("DefaultCPUAllocator: ") != std::string_view::npos;

@@ -1,4 +1,4 @@
-// Models that Python saved with torch.jit.
+// TorchScript modules: models that were saved with torch.jit.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace accel::nn {
 
-// Its parameters, buffers and submodules appear as ours, on the CPU. Calls run the saved forward.
+// Loads it on the CPU, with its parameters, buffers and submodules. Calls run the saved forward.
 ModulePtr load_torchscript(const std::string& path);
 
 }  // namespace accel::nn

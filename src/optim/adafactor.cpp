@@ -1,5 +1,5 @@
-// Adafactor (Shazeer, Stern, 2018) as torch.optim has it: of the squares of a matrix's gradient only the means of rows
-// and columns are kept. AdaLomo (Lv et al., 2023) makes such updates during backward.
+// Adafactor (Shazeer, Stern, 2018) as in torch.optim: stores the second moment of a matrix as the means of its rows and
+// columns. AdaLomo (Lv et al., 2023) computes such updates during backward.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -21,7 +21,7 @@ double root_mean_square(const at::Tensor& tensor) {
   return at::linalg_vector_norm(tensor).item<double>() / std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-// The mean of the squares over a dimension, which stays with the size 1.
+// The mean of the squares over a dimension, which is kept with size 1.
 at::Tensor mean_square(const at::Tensor& tensor, int64_t dim) {
   return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(tensor.size(dim));
 }
@@ -48,9 +48,9 @@ class AdafactorRule final : public UpdateRule {
     static constexpr Constant kConstants[] = {{"foreach", Constant::Value::kNone}};
     return kConstants;
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
-  bool needs(size_t slot, const ParameterGroup&, const at::Tensor& parameter) const override {
-    return (parameter.dim() > 1) == (slot != kVariance);
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool needs(size_t entry, const ParameterGroup&, const at::Tensor& parameter) const override {
+    return (parameter.dim() > 1) == (entry != kVariance);
   }
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
@@ -59,7 +59,7 @@ class AdafactorRule final : public UpdateRule {
 
  private:
   enum : size_t { kBeta2Decay, kEps1, kEps2, kD, kMaximize };  // settings
-  enum : size_t { kRowVar, kColVar, kVariance };               // slots
+  enum : size_t { kRowVar, kColVar, kVariance };               // entries
 
   void update_one(const ParameterGroup& group, const Update& update) const {
     const auto& values = group.values;
@@ -74,23 +74,23 @@ class AdafactorRule final : public UpdateRule {
 
     at::Tensor step;
     if (gradient.dim() > 1) {
-      const at::Tensor& rows = update.slot(kRowVar).lerp_(mean_square(gradient, -1), share);
-      const at::Tensor& columns = update.slot(kColVar).lerp_(mean_square(gradient, -2), share);
+      const at::Tensor& rows = update.state_tensor(kRowVar).lerp_(mean_square(gradient, -1), share);
+      const at::Tensor& columns = update.state_tensor(kColVar).lerp_(mean_square(gradient, -2), share);
       step = at::matmul(rows, columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
     } else {
-      step = update.slot(kVariance).lerp_(gradient * gradient, share).clone();
+      step = update.state_tensor(kVariance).lerp_(gradient * gradient, share).clone();
     }
     step.clamp_min_(eps1 * eps1).rsqrt_().mul_(gradient);
     parameter.add_(step, -length / std::max(1.0, root_mean_square(step) / values[kD]));
   }
 
-  // Matrices that are worth it. All others are left to LibTorch.
+  // Only matrices that are large enough; others use LibTorch.
   static bool has_kernels(const at::Tensor& parameter) {
     return parameter.dim() == 2 && parameter.numel() >= 4096 && parameter.is_cpu() &&
            parameter.scalar_type() == at::kFloat && parameter.is_contiguous();
   }
 
-  // The same in three passes over memory: means, the length of the step, the step.
+  // The same in three passes over memory: means, norm of the step, step.
   static void update_matrix(const ParameterGroup& group, const Update& update, double eps1, double share, double rate) {
     kernels::FactoredMatrix matrix;
     matrix.gradient = update.gradient.const_data_ptr<float>();
@@ -104,8 +104,8 @@ class AdafactorRule final : public UpdateRule {
         kernels::mean_squares(matrix, row_means.mutable_data_ptr<float>(), column_means.mutable_data_ptr<float>());
     const double length = std::max(group.values[kEps2], std::sqrt(squares / count)) * rate;
 
-    const at::Tensor& rows = update.slot(kRowVar).lerp_(row_means, share);
-    const at::Tensor& columns = update.slot(kColVar).lerp_(column_means, share);
+    const at::Tensor& rows = update.state_tensor(kRowVar).lerp_(row_means, share);
+    const at::Tensor& columns = update.state_tensor(kColVar).lerp_(column_means, share);
     const at::Tensor of_rows = (rows / rows.mean().clamp_min_(eps1)).rsqrt_();
     const at::Tensor of_columns = columns.rsqrt();
     matrix.rows = of_rows.const_data_ptr<float>();
@@ -117,8 +117,9 @@ class AdafactorRule final : public UpdateRule {
                        static_cast<float>(sign * length / std::max(1.0, step / group.values[kD])));
   }
 
-  std::vector<Slot> slots_ = {
-      {"row_var", Slot::Kind::kRows}, {"col_var", Slot::Kind::kColumns}, {"variance", Slot::Kind::kLike}};
+  std::vector<StateEntry> state_entries_ = {{"row_var", StateEntry::Kind::kRows},
+                                            {"col_var", StateEntry::Kind::kColumns},
+                                            {"variance", StateEntry::Kind::kLikeParameter}};
 };
 
 // Each update has at most a given root mean square, times that of its parameter. Computed in float32 for half
@@ -136,9 +137,9 @@ class AdaLomoRule final : public UpdateRule {
     require(group.values[kClipThreshold] > 0, Status::kInvalidArgument,
             "clip_threshold is 0; expected the most that the root mean square of an update may be, above 0");
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
-  bool needs(size_t slot, const ParameterGroup&, const at::Tensor& parameter) const override {
-    return (parameter.dim() > 1) == (slot != kSquares);
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool needs(size_t entry, const ParameterGroup&, const at::Tensor& parameter) const override {
+    return (parameter.dim() > 1) == (entry != kSquares);
   }
   bool updates_in_backward() const override { return true; }
 
@@ -148,7 +149,7 @@ class AdaLomoRule final : public UpdateRule {
 
  private:
   enum : size_t { kDecayRate, kEps1, kEps2, kClipThreshold };  // settings
-  enum : size_t { kRows, kColumns, kSquares };                 // slots
+  enum : size_t { kRows, kColumns, kSquares };                 // entries
 
   static at::Tensor wide(const at::Tensor& tensor) {
     return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
@@ -162,11 +163,11 @@ class AdaLomoRule final : public UpdateRule {
     const at::Tensor squares = gradient.square().add_(values[kEps1]);
     at::Tensor step;
     if (gradient.dim() > 1) {
-      const at::Tensor& rows = update.slot(kRows).lerp_(squares.mean(-1, /*keepdim=*/true), share);
-      const at::Tensor& columns = update.slot(kColumns).lerp_(squares.mean(-2, /*keepdim=*/true), share);
+      const at::Tensor& rows = update.state_tensor(kRows).lerp_(squares.mean(-1, /*keepdim=*/true), share);
+      const at::Tensor& columns = update.state_tensor(kColumns).lerp_(squares.mean(-2, /*keepdim=*/true), share);
       step = (rows / rows.mean(-2, /*keepdim=*/true)).rsqrt_() * columns.rsqrt();
     } else {
-      step = update.slot(kSquares).lerp_(squares, share).rsqrt();
+      step = update.state_tensor(kSquares).lerp_(squares, share).rsqrt();
     }
     step.mul_(gradient);
     const double rate = group.lr * std::max(values[kEps2], root_mean_square(parameter));
@@ -175,14 +176,14 @@ class AdaLomoRule final : public UpdateRule {
     if (!parameter.is_same(update.parameter)) update.parameter.copy_(parameter);
   }
 
-  std::vector<Slot> slots_ = {wide_slot("exp_avg_sq_row", Slot::Kind::kRows),
-                              wide_slot("exp_avg_sq_col", Slot::Kind::kColumns),
-                              wide_slot("exp_avg_sq", Slot::Kind::kLike)};
+  std::vector<StateEntry> state_entries_ = {float32_entry("exp_avg_sq_row", StateEntry::Kind::kRows),
+                                            float32_entry("exp_avg_sq_col", StateEntry::Kind::kColumns),
+                                            float32_entry("exp_avg_sq", StateEntry::Kind::kLikeParameter)};
 
-  static Slot wide_slot(const char* key, Slot::Kind kind) {
-    Slot slot{key, kind};
-    slot.is_wide = true;
-    return slot;
+  static StateEntry float32_entry(const char* key, StateEntry::Kind kind) {
+    StateEntry entry{key, kind};
+    entry.is_float32 = true;
+    return entry;
   }
 };
 

@@ -1,4 +1,4 @@
-// Adam (Kingma, Ba, 2015) and its relatives: AdamW (Loshchilov, Hutter, 2019), AdamW with moments of a byte (Dettmers
+// Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ using kernels::UpdateKernel;
 using Constant = UpdateRule::Constant;
 using Value = UpdateRule::Constant::Value;
 
-// The places of the settings that all of the family begin with.
+// Indices of the settings that all variants begin with.
 enum : size_t { kBeta1, kBeta2, kEps, kMaximize, kOwn };
 
 constexpr Constant kForeachConstants[] = {
@@ -33,16 +33,16 @@ constexpr Constant kForeachConstants[] = {
 class AdamFamily : public ElementwiseRule {
  public:
   c10::ArrayRef<Constant> constants() const override { return kForeachConstants; }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
 
  protected:
   explicit AdamFamily(const OptionTable& options, const std::vector<Setting>& further = {},
-                      std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}})
+                      std::vector<StateEntry> entries = {{"exp_avg"}, {"exp_avg_sq"}})
       : ElementwiseRule(options, {{"beta1", "betas"}, {"beta2", "betas"}, {"eps"}, {"maximize"}}, further),
-        slots_(std::move(slots)) {}
+        state_entries_(std::move(entries)) {}
 
   static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
-  // What is missing of a mean of `step` values that started at 0.
+  // Bias correction of a moving average of `step` values that started at 0.
   static double correction(double beta, double step) { return 1 - std::pow(beta, step); }
   static void set_moments(const ParameterGroup& group, bool decoupled, Scalars scalars) {
     set_decay(group, decoupled, is_set(group, kMaximize), scalars);
@@ -53,13 +53,13 @@ class AdamFamily : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_;
+  std::vector<StateEntry> state_entries_;
 };
 
 class AdamRule : public AdamFamily {
  public:
-  explicit AdamRule(WeightDecay decay, std::vector<Slot> slots = {{"exp_avg"}, {"exp_avg_sq"}, largest()})
-      : AdamFamily(option_tables::adam_options, {{"amsgrad"}}, std::move(slots)),
+  explicit AdamRule(WeightDecay decay, std::vector<StateEntry> entries = {{"exp_avg"}, {"exp_avg_sq"}, largest()})
+      : AdamFamily(option_tables::adam_options, {{"amsgrad"}}, std::move(entries)),
         decoupled_(decay == WeightDecay::kDecoupled) {
     if (decoupled_) set_default_weight_decay(0.01);  // one struct is for both
   }
@@ -78,14 +78,14 @@ class AdamRule : public AdamFamily {
     if (decoupled_) return kDecoupled;
     return kInGradient;
   }
-  bool needs(size_t slot, const ParameterGroup& group, const at::Tensor&) const override {
-    return slot < 2 || is_set(group, kAmsgrad);
+  bool needs(size_t entry, const ParameterGroup& group, const at::Tensor&) const override {
+    return entry < 2 || is_set(group, kAmsgrad);
   }
   bool keeps_step_on_device() const override { return true; }
 
  protected:
   enum : size_t { kAmsgrad = kOwn };
-  static Slot largest() { return {"max_exp_avg_sq", Slot::Kind::kLike, 0, /*may_lack=*/true}; }
+  static StateEntry largest() { return {"max_exp_avg_sq", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true}; }
 
   UpdateKernel kernel(const ParameterGroup& group) const override {
     return is_set(group, kAmsgrad) ? UpdateKernel::kAdamAmsgrad : UpdateKernel::kAdam;
@@ -100,9 +100,9 @@ class AdamRule : public AdamFamily {
     for (const Update& update : updates) {
       parameters.push_back(update.parameter);
       gradients.push_back(update.gradient);
-      exp_avgs.push_back(update.slot(0));
-      exp_avg_sqs.push_back(update.slot(1));
-      if (is_set(group, kAmsgrad)) max_exp_avg_sqs.push_back(update.slot(2));
+      exp_avgs.push_back(update.state_tensor(0));
+      exp_avg_sqs.push_back(update.state_tensor(1));
+      if (is_set(group, kAmsgrad)) max_exp_avg_sqs.push_back(update.state_tensor(2));
       steps.push_back(update.state->step);
     }
     const auto with = [&](auto&& fused) {
@@ -124,10 +124,11 @@ class AdamRule : public AdamFamily {
 class AdamW8BitRule final : public AdamRule {
  public:
   AdamW8BitRule()
-      : AdamRule(WeightDecay::kDecoupled,
-                 {{"exp_avg", Slot::Kind::kSignedBytes}, {"exp_avg_sq", Slot::Kind::kUnsignedBytes}, largest()}) {}
-  Slot::Kind kind(size_t slot, const at::Tensor& parameter) const override {
-    return parameter.numel() < kFewest ? Slot::Kind::kLike : slots()[slot].kind;
+      : AdamRule(
+            WeightDecay::kDecoupled,
+            {{"exp_avg", StateEntry::Kind::kSigned8Bit}, {"exp_avg_sq", StateEntry::Kind::kUnsigned8Bit}, largest()}) {}
+  StateEntry::Kind kind(size_t entry, const at::Tensor& parameter) const override {
+    return parameter.numel() < kFewest ? StateEntry::Kind::kLikeParameter : state_entries()[entry].kind;
   }
   void check(const ParameterGroup& group) const override {
     require(!is_set(group, kAmsgrad), Status::kInvalidArgument, "amsgrad is 1; the 8-bit AdamW has none: expected 0");
@@ -146,7 +147,7 @@ class NadamRule final : public AdamFamily {
  public:
   NadamRule()
       : AdamFamily(option_tables::nadam_options, {{"momentum_decay"}, {"decoupled_weight_decay"}},
-                   {{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", Slot::Kind::kNumber, 1}}) {}
+                   {{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", StateEntry::Kind::kNumber, 1}}) {}
 
  protected:
   enum : size_t { kMomentumDecay = kOwn, kDecoupled };
@@ -160,7 +161,7 @@ class NadamRule final : public AdamFamily {
     const double step = update.step();
     const double now = momentum(step);
     const double next = momentum(step + 1);
-    auto& product = *update.slot(2).mutable_data_ptr<float>();
+    auto& product = *update.state_tensor(2).mutable_data_ptr<float>();
     product = static_cast<float>(product * now);
     scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], step));
     scalars[kernels::kShare1] = group.lr * (1 - now) / (1 - product);
@@ -207,8 +208,7 @@ class AdamaxRule final : public AdamFamily {
   }
 };
 
-// The step of AdamW in two halves: its direction, and how far, for which the norms of parameter and direction must be
-// known.
+// LAMB: the direction of AdamW, then a step whose length depends on the norms of parameter and direction.
 class LambRule final : public AdamFamily {
  public:
   LambRule() : AdamFamily(option_tables::lamb_options) {}

@@ -38,7 +38,7 @@ std::vector<at::Tensor> dense_gradients(const std::vector<at::Tensor>& parameter
   return gradients;
 }
 
-// Lists of one device each: foreach kernels take no mixture.
+// One list per device, as foreach kernels require.
 std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& tensors) {
   std::vector<std::vector<at::Tensor>> lists;
   for (const auto& tensor : tensors) {
@@ -50,8 +50,8 @@ std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& te
   return lists;
 }
 
-// Whether the kernels of this library can walk them: a call of LibTorch for each of a thousand gradients would cost
-// more than the work.
+// Whether the kernels of this library support them: a call of LibTorch for each of a thousand gradients would cost more
+// than the work.
 bool have_kernels(const std::vector<at::Tensor>& gradients) {
   return std::all_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) {
     return gradient.is_cpu() && gradient.is_non_overlapping_and_dense() && kernels::has_format(gradient.scalar_type());
@@ -104,8 +104,7 @@ at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, dou
   for (const auto& list : lists)
     for (const auto& norm : at::_foreach_norm(list, norm_type)) norms.push_back(norm.to(device));
   const at::Tensor total = at::linalg_vector_norm(at::stack(norms), norm_type);
-  // Multiplied also when the factor is 1: asking whether it is would wait for
-  // the device. On the CPU there is nothing to wait for.
+  // Multiplies even if the factor is 1: a check would wait for the device. On the CPU there is no wait.
   const at::Tensor factor = (max_norm / (total + kNormEpsilon)).clamp_max(1.0);
   if (device.is_cpu() && factor.item<double>() == 1.0) return total;
   for (const auto& list : lists) at::_foreach_mul_(list, factor.to(list[0].device()));

@@ -1,4 +1,4 @@
-// Clipping of gradients: one pass over all of them that measures, one that changes.
+// Gradient clipping, by norm and by value.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,17 +7,15 @@
 
 namespace accel::optim {
 
-// Scales the gradients so that their joint norm is at most max_norm, and
-// returns the norm before: a scalar tensor on the gradients' device, so that
-// who does not read it does not wait. norm_type is above 0; infinity is the
-// largest element. Parameters without a gradient are left out; without any
-// gradient the norm is 0.
+// Scales the gradients so that their joint norm is at most max_norm. Returns the norm before that as a scalar tensor on
+// the gradients' device, so that callers that do not read it do not wait for the device. norm_type is above 0; infinity
+// is the largest magnitude. Parameters without a gradient are skipped; without any gradient the norm is 0.
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2.0);
 
-// What gradients of a norm are multiplied with: 1 when the norm is within the limit.
+// The factor for gradients of a norm: 1 if the norm is within the limit.
 double clip_factor(double norm, double max_norm);
 
-// Cuts each element to [-clip_value, clip_value].
+// Clamps each element to [-clip_value, clip_value].
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);
 
 }  // namespace accel::optim

@@ -1,4 +1,5 @@
-// Schedulers made of others, which all drive the same optimizer. @accelerate torch's ChainedScheduler, SequentialLR
+// Composed schedulers: schedulers of other schedulers of the same optimizer. @accelerate torch's ChainedScheduler,
+// SequentialLR
 #pragma once
 
 #include "optim/scheduler.hpp"
@@ -8,13 +9,13 @@ namespace accel::optim {
 
 using SchedulerParts = std::vector<std::shared_ptr<SchedulerPart>>;
 
-// The parts of a composed scheduler; throws for one that cannot be a part, or drives another optimizer.
+// The parts of a composed scheduler; throws for one that cannot be a part, or belongs to another optimizer.
 SchedulerParts scheduler_parts(const std::vector<std::shared_ptr<Scheduler>>& schedulers);
 
-// Holds the parts; which of them steps, and when, is what differs.
+// Base class: has the parts; derived classes choose which part steps.
 class ComposedScheduler : public SchedulerPart {
  public:
-  void count_step() override {}  // torch counts in the parts alone
+  void count_step() override {}  // torch counts only in the parts
   const std::shared_ptr<Optimizer>& optimizer() const override { return parts_.front()->optimizer(); }
   const std::vector<double>& last_lrs() const override { return last_lrs_; }
   c10::IValue state_dict() const override;
@@ -30,7 +31,7 @@ class ComposedScheduler : public SchedulerPart {
   void note_rates();
   void reset_rates();  // to the initial ones
 
-  // What there is besides the parts and the rates.
+  // The state besides the parts and the rates.
   virtual void write_state(Map& state) const = 0;
   virtual void read_state(const Map& state) = 0;
 
@@ -39,7 +40,7 @@ class ComposedScheduler : public SchedulerPart {
   std::vector<double> last_lrs_;
 };
 
-// All step together: their factors multiply.
+// All parts step together: their factors multiply.
 class ChainedScheduler final : public ComposedScheduler {
  public:
   explicit ChainedScheduler(SchedulerParts parts);
@@ -52,7 +53,7 @@ class ChainedScheduler final : public ComposedScheduler {
   void read_state(const Map&) override {}
 };
 
-// One after the other: part i + 1 takes over, from the initial rate, at milestones[i].
+// The parts run one after the other: part i + 1 starts from the initial rate at milestones[i].
 class SequentialScheduler final : public ComposedScheduler {
  public:
   SequentialScheduler(SchedulerParts parts, std::vector<int64_t> milestones);

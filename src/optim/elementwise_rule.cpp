@@ -24,11 +24,12 @@ kernels::UpdateArguments ElementwiseRule::make_arguments(const ParameterGroup& g
   arguments.parameter.stochastic_rounding = update.stochastic_rounding;
   arguments.gradient = kernels::span_of(update.gradient);
   size_t next = 0;
-  for (size_t slot = 0; slot < slots().size(); ++slot) {
-    const Slot::Kind kind = this->kind(slot, update.parameter);
-    if (kind != Slot::Kind::kNumber && update.slot(slot).defined() && needs(slot, group, update.parameter)) {
+  for (size_t entry = 0; entry < state_entries().size(); ++entry) {
+    const StateEntry::Kind kind = this->kind(entry, update.parameter);
+    if (kind != StateEntry::Kind::kNumber && update.state_tensor(entry).defined() &&
+        needs(entry, group, update.parameter)) {
       kernels::ElementSpan& state = arguments.states[next++];
-      state = span_of(update.state->slots[slot], kind);
+      state = span_of(update.state->values[entry], kind);
       state.stochastic_rounding = state.scales != nullptr;  // small changes of a moment add up
     }
   }
@@ -44,9 +45,9 @@ kernels::ForeachUpdate ElementwiseRule::make_foreach(const ParameterGroup& group
     lists.parameters.push_back(update.parameter);
     lists.gradients.push_back(update.gradient);
     size_t list = 0;
-    for (size_t slot = 0; slot < slots().size(); ++slot)
-      if (slots()[slot].kind != Slot::Kind::kNumber && needs(slot, group, update.parameter))
-        lists.states[list++].push_back(update.slot(slot));
+    for (size_t entry = 0; entry < state_entries().size(); ++entry)
+      if (state_entries()[entry].kind != StateEntry::Kind::kNumber && needs(entry, group, update.parameter))
+        lists.states[list++].push_back(update.state_tensor(entry));
     double scalars[kernels::kNumScalars] = {1, 0, 1};
     set_scalars(group, update, scalars);
     lists.add_scalars(scalars);

@@ -1,4 +1,4 @@
-// Rules that treat every element alike: an update kernel and its scalars for each step.
+// Elementwise update rules: an update kernel and its scalars for each step.
 #pragma once
 
 #include "kernels/foreach_update.hpp"
@@ -17,9 +17,9 @@ class ElementwiseRule : public UpdateRule {
   using Scalars = double (&)[kernels::kNumScalars];
 
   virtual kernels::UpdateKernel kernel(const ParameterGroup& group) const = 0;
-  // Called once for each parameter and step. What is not set leaves the parameter and the gradient as they are.
+  // Called once for each parameter and step. The initial values leave the parameter and the gradient unchanged.
   virtual void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const = 0;
-  // Anything but the CPU.
+  // For all devices but the CPU.
   virtual void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
 
   // The scalars of weight decay of both kinds, and of the direction.

@@ -1,5 +1,5 @@
-// Rules without two moments: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad (Duchi et
-// al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
+// Update rules of gradient descent: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad
+// (Duchi et al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_sgd.h>
 
@@ -28,7 +28,7 @@ class SgdRule : public ElementwiseRule {
             Status::kInvalidArgument, "nesterov with momentum ", group.values[kMomentum], " and dampening ",
             group.values[kDampening], "; expected a momentum above 0 and no dampening");
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   bool needs(size_t, const ParameterGroup& group, const at::Tensor&) const override {
     return group.values[kMomentum] != 0;
   }
@@ -56,7 +56,7 @@ class SgdRule : public ElementwiseRule {
         if (update.is_first != first) continue;
         parameters.push_back(update.parameter);
         gradients.push_back(update.gradient);
-        if (group.values[kMomentum] != 0) buffers.push_back(update.slot(0));
+        if (group.values[kMomentum] != 0) buffers.push_back(update.state_tensor(0));
       }
       if (parameters.empty()) continue;
       at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, group.values[kMomentum], group.lr,
@@ -65,13 +65,14 @@ class SgdRule : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_ = {{"momentum_buffer", Slot::Kind::kLike, 0, /*may_lack=*/true}};
+  std::vector<StateEntry> state_entries_ = {
+      {"momentum_buffer", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true}};
 };
 
 class LionRule final : public ElementwiseRule {
  public:
   LionRule() : ElementwiseRule(option_tables::lion_options, {{"beta1", "betas"}, {"beta2", "betas"}, {"maximize"}}) {}
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   bool counts_steps() const override { return false; }
 
  protected:
@@ -88,7 +89,7 @@ class LionRule final : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_ = {{"exp_avg"}};
+  std::vector<StateEntry> state_entries_ = {{"exp_avg"}};
 };
 
 class AdagradRule final : public ElementwiseRule {
@@ -101,7 +102,7 @@ class AdagradRule final : public ElementwiseRule {
         {"foreach", Value::kNone}, {"differentiable", Value::kFalse}, {"fused", Value::kNone}};
     return kConstants;
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   double initial(size_t, const ParameterGroup& group) const override { return group.values[kInitial]; }
 
  protected:
@@ -115,7 +116,7 @@ class AdagradRule final : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_ = {{"sum"}};
+  std::vector<StateEntry> state_entries_ = {{"sum"}};
 };
 
 class RmspropRule final : public ElementwiseRule {
@@ -128,9 +129,9 @@ class RmspropRule final : public ElementwiseRule {
         {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
     return kConstants;
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
-  bool needs(size_t slot, const ParameterGroup& group, const at::Tensor&) const override {
-    return slot == 0 || group.values[slot == 1 ? kCentered : kMomentum] != 0;
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool needs(size_t entry, const ParameterGroup& group, const at::Tensor&) const override {
+    return entry == 0 || group.values[entry == 1 ? kCentered : kMomentum] != 0;
   }
 
  protected:
@@ -152,16 +153,17 @@ class RmspropRule final : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_ = {{"square_avg"},
-                              {"grad_avg", Slot::Kind::kLike, 0, /*may_lack=*/true},
-                              {"momentum_buffer", Slot::Kind::kLike, 0, /*may_lack=*/true}};
+  std::vector<StateEntry> state_entries_ = {
+      {"square_avg"},
+      {"grad_avg", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true},
+      {"momentum_buffer", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true}};
 };
 
-// What is updated during backward has one gradient at a time, and no memory for states.
+// LOMO updates during backward, with one gradient at a time, and has no state.
 class LomoRule final : public ElementwiseRule {
  public:
   LomoRule() : ElementwiseRule(option_tables::lomo_options, {{"clip_grad_norm"}, {"clip_grad_value"}}) {}
-  c10::ArrayRef<Slot> slots() const override { return {}; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return {}; }
   bool counts_steps() const override { return false; }
   bool updates_in_backward() const override { return true; }
 

@@ -31,7 +31,7 @@ class Hook final : public autograd::PostAccumulateGradHook {
   GradientFunction function_;
 };
 
-// A parameter has room for one such hook: what was there comes back at the end.
+// A parameter has only one such hook: the former one is restored at the end.
 class HookScope {
  public:
   HookScope(const at::Tensor& parameter, GradientFunction function) : parameter_(parameter) {
@@ -47,7 +47,7 @@ class HookScope {
   std::unique_ptr<autograd::PostAccumulateGradHook> before_;
 };
 
-// Another learning rate for a while.
+// Sets the learning rate temporarily.
 class RateScope {
  public:
   RateScope(ParameterOptimizer& optimizer, double lr) : optimizer_(optimizer) {
@@ -66,7 +66,7 @@ class RateScope {
   std::vector<double> before_;
 };
 
-// Backward in which a function takes each gradient of the optimizers' parameters, or its mean over the ranks.
+// Backward that passes each gradient of the optimizers' parameters, or its mean over the ranks, to a function.
 void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tensor& loss, bool keeps_graph,
               const GradientMean& mean,
               const std::function<void(ParameterOptimizer&, size_t group, size_t parameter)>& take) {
@@ -90,7 +90,7 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
   autograd::backward({loss}, {}, keeps_graph);
 }
 
-// What brings the joint norm of an optimizer's gradients to the limit of its first group that has one.
+// The clipping factor of an optimizer's gradients, for the limit of its first group that has one.
 double factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss, const GradientMean& mean) {
   double limit = std::nan("");
   for (size_t group = optimizer.groups().size(); group-- > 0;)

@@ -25,7 +25,7 @@ std::vector<double> LrScheduler::present_lrs() const {
   return lrs;
 }
 
-// Everything is found out before anything is changed.
+// Everything is computed before anything is changed.
 void LrScheduler::move_to(int64_t step, bool first, std::vector<double> lrs) {
   const auto& groups = optimizer_->groups();
   std::vector<double> base_lrs = base_lrs_;
@@ -100,7 +100,7 @@ void LrScheduler::load_state_dict(const c10::IValue& state_dict) {
   for (size_t i = 0; i < last_lrs_.size(); ++i) optimizer_->set_lr(i, last_lrs_[i]);
 }
 
-// A saved gamma does not replace the program's, as it would in torch: what the program says counts.
+// Unlike in torch, a saved gamma does not replace that of the application.
 void LrScheduler::warn_of_other_settings(const Map& loaded) const {
   Map own = tree::new_map();
   schedule_.describe(last_epoch_, base_lrs_.size(), own);

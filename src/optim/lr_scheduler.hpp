@@ -1,4 +1,4 @@
-// Drives the rates of an optimizer along a schedule, as torch.optim.lr_scheduler's classes do.
+// Learning-rate scheduler: sets the rates of an optimizer by a schedule, as torch.optim.lr_scheduler's classes do.
 #pragma once
 
 #include "optim/schedule.hpp"
@@ -6,7 +6,7 @@
 
 namespace accel::optim {
 
-// Making it is step 0: it sets the rates at once. Groups that the optimizer gets later join at the next step.
+// The constructor is step 0 and sets the rates. Groups that are added to the optimizer later join at the next step.
 class LrScheduler final : public SchedulerPart {
  public:
   LrScheduler(std::shared_ptr<Optimizer> optimizer, Schedule schedule);
@@ -32,7 +32,7 @@ class LrScheduler final : public SchedulerPart {
 
   std::shared_ptr<Optimizer> optimizer_;
   Schedule schedule_;
-  int64_t last_epoch_ = 0;  // torch's word for the step
+  int64_t last_epoch_ = 0;  // torch's name for the step
   int64_t step_count_ = 0;
   std::vector<double> base_lrs_;
   std::vector<double> last_lrs_;

@@ -1,5 +1,4 @@
-// Muon (Jordan et al., 2024) as torch.optim has it: the momentum of a matrix, brought near to the closest orthogonal
-// matrix by a few steps of a polynomial iteration.
+// Muon (Jordan et al., 2024) as in torch.optim: momentum that is orthogonalized by a few Newton-Schulz steps.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
@@ -30,13 +29,13 @@ class MuonRule final : public UpdateRule {
     require(parameter.dim() == 2, Status::kInvalidArgument, "parameter ", index, " of the group has shape ",
             parameter.sizes(), "; Muon updates matrices only: give the others to another optimizer");
   }
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   bool counts_steps() const override { return false; }
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     const auto& values = group.values;
     for (const Update& update : updates) {
-      const at::Tensor& momentum = update.slot(0).lerp_(update.gradient, 1 - values[kMomentum]);
+      const at::Tensor& momentum = update.state_tensor(0).lerp_(update.gradient, 1 - values[kMomentum]);
       const at::Tensor direction =
           values[kNesterov] != 0 ? update.gradient.lerp(momentum, values[kMomentum]) : momentum;
       const double rate = group.lr * rate_factor(group, update.parameter);
@@ -47,7 +46,7 @@ class MuonRule final : public UpdateRule {
   }
 
  private:
-  enum : size_t { kMomentum, kNesterov, kA, kB, kC, kEps, kSteps, kAdjust };
+  enum : size_t { kMomentum, kNesterov, kA, kB, kC, kEps, kNewtonSchulzSteps, kAdjust };
 
   // Newton-Schulz, in bfloat16: x <- a x + (b g + c g g) x with g = x x^T, on the side where g is small.
   static at::Tensor orthogonalized(const ParameterGroup& group, const at::Tensor& matrix) {
@@ -56,7 +55,7 @@ class MuonRule final : public UpdateRule {
     at::Tensor x = matrix.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
     if (is_tall) x = x.t();
     x.div_(at::norm(x).clamp_min_(values[kEps]));  // the iteration wants no singular value above 1
-    for (int step = 0; step < static_cast<int>(values[kSteps]); ++step) {
+    for (int step = 0; step < static_cast<int>(values[kNewtonSchulzSteps]); ++step) {
       const at::Tensor gram = at::mm(x, x.t());
       x = at::addmm(x, at::addmm(gram, gram, gram, values[kB], values[kC]), x, values[kA]);
     }
@@ -70,7 +69,7 @@ class MuonRule final : public UpdateRule {
     return matches_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
   }
 
-  std::vector<Slot> slots_ = {{"momentum_buffer"}};
+  std::vector<StateEntry> state_entries_ = {{"momentum_buffer"}};
 };
 
 }  // namespace

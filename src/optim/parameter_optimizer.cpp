@@ -30,8 +30,8 @@ void check_parameter(const at::Tensor& parameter, size_t index) {
           parameter.sizes(), " has gaps or overlaps in memory; expected a dense one");
 }
 
-// The gradient as kernels need it. Autograd keeps the parameter's layout, but a
-// gradient may also come from the host.
+// The gradient in the layout that kernels need. Autograd uses the parameter's, but a gradient may also be set by the
+// application.
 at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& gradient, size_t index) {
   require(gradient.layout() == at::kStrided, Status::kUnsupported, "parameter ", index,
           " has a sparse gradient; expected a dense one: make the embedding "
@@ -45,7 +45,7 @@ at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& grad
   return copy;
 }
 
-// A call of an operator only where something changes.
+// Calls an operator only if something changes.
 void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }
@@ -96,18 +96,18 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   groups_.push_back(std::move(group));
 }
 
-std::vector<ParameterOptimizer::Entry> ParameterOptimizer::entries_with_gradient(const ParameterGroup& group,
-                                                                                 size_t first_index) const {
+std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameters_with_gradient(
+    const ParameterGroup& group, size_t first_index) const {
   size_t index = first_index;
-  std::vector<Entry> entries;
-  entries.reserve(group.parameters.size());
+  std::vector<ParameterGradient> pairs;
+  pairs.reserve(group.parameters.size());
   for (const auto& parameter : group.parameters) {
     const at::Tensor& gradient = parameter.grad();
     if (gradient.defined() && parameter.requires_grad())
-      entries.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
+      pairs.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
     ++index;
   }
-  return entries;
+  return pairs;
 }
 
 bool ParameterOptimizer::step_by(const Closure& closure) {
@@ -123,24 +123,23 @@ bool ParameterOptimizer::step() {
             "accel_optimizer_train(optimizer, 1) before a step");
   }
   const at::NoGradGuard no_grad;
-  std::vector<std::vector<Entry>> groups;  // all are looked at before any is changed
+  std::vector<std::vector<ParameterGradient>> groups;  // all are looked at before any is changed
   groups.reserve(groups_.size());
   size_t first_index = 0;
   for (const auto& group : groups_) {
-    groups.push_back(entries_with_gradient(group, first_index));
+    groups.push_back(parameters_with_gradient(group, first_index));
     first_index += group.parameters.size();
   }
   for (size_t group = 0; group < groups.size(); ++group) {
-    auto& entries = groups[group];
-    for (size_t begin = 0; begin < entries.size();) {
-      const at::Tensor first = entries[begin].parameter;
-      const auto is_alike = [&](const Entry& entry) {
-        return entry.parameter.device() == first.device() && entry.parameter.scalar_type() == first.scalar_type();
+    auto& pairs = groups[group];
+    for (size_t begin = 0; begin < pairs.size();) {
+      const at::Tensor first = pairs[begin].parameter;
+      const auto is_alike = [&](const ParameterGradient& pair) {
+        return pair.parameter.device() == first.device() && pair.parameter.scalar_type() == first.scalar_type();
       };
-      const auto end =
-          std::stable_partition(entries.begin() + static_cast<std::ptrdiff_t>(begin), entries.end(), is_alike);
-      const size_t count = static_cast<size_t>(end - entries.begin()) - begin;
-      update(groups_[group], {entries.data() + begin, count});
+      const auto end = std::stable_partition(pairs.begin() + static_cast<std::ptrdiff_t>(begin), pairs.end(), is_alike);
+      const size_t count = static_cast<size_t>(end - pairs.begin()) - begin;
+      update(groups_[group], {pairs.data() + begin, count});
       begin += count;
     }
   }
@@ -152,13 +151,13 @@ void ParameterOptimizer::update_one(size_t group, size_t parameter) {
   size_t index = parameter;
   for (size_t i = 0; i < group; ++i) index += groups_[i].parameters.size();
   const at::Tensor& tensor = groups_[group].parameters[parameter];
-  const Entry entry{index, tensor, matching_gradient(tensor, tensor.grad(), index)};
-  update(groups_[group], entry);
+  const ParameterGradient pair{index, tensor, matching_gradient(tensor, tensor.grad(), index)};
+  update(groups_[group], pair);
 }
 
-bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry& entry) {
-  ParameterState& state = states_[entry.index];
-  const at::Tensor& parameter = entry.parameter;
+bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const ParameterGradient& pair) {
+  ParameterState& state = states_[pair.index];
+  const at::Tensor& parameter = pair.parameter;
   const bool in_float32 = computes_in_float32(group, parameter);
   if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
   if (in_float32 && group.precision == UpdatePrecision::kMasterWeights) {
@@ -168,16 +167,17 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Entry&
     state.master.reset();
   }
   bool is_first = false;
-  state.slots.resize(rule_->slots().size());
-  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
-    if (!rule_->needs(slot, group, parameter)) continue;
-    SlotValue& value = state.slots[slot];
+  state.values.resize(rule_->state_entries().size());
+  for (size_t entry = 0; entry < state.values.size(); ++entry) {
+    if (!rule_->needs(entry, group, parameter)) continue;
+    StateValue& value = state.values[entry];
     if (!value.tensor.defined()) {
-      value = new_slot(*rule_, slot, group, parameter);
+      value = new_state_value(*rule_, entry, group, parameter);
       is_first = true;
-    } else if (rule_->kind(slot, parameter) != Slot::Kind::kNumber) {  // the parameter may have moved
-      const bool is_like = rule_->kind(slot, parameter) == Slot::Kind::kLike;
-      const auto dtype = is_like ? slot_dtype(rule_->slots()[slot], group, parameter) : value.tensor.scalar_type();
+    } else if (rule_->kind(entry, parameter) != StateEntry::Kind::kNumber) {  // the parameter may have moved
+      const bool is_like = rule_->kind(entry, parameter) == StateEntry::Kind::kLikeParameter;
+      const auto dtype =
+          is_like ? state_dtype(rule_->state_entries()[entry], group, parameter) : value.tensor.scalar_type();
       bring(value.tensor, parameter.device(), dtype);
     }
   }
@@ -198,40 +198,40 @@ void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
   if (!on_device.empty()) at::_foreach_add_(on_device, 1);
 }
 
-void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Entry> entries) {
+void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   std::vector<Update> updates;
   std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
-  updates.reserve(entries.size());
-  const bool in_float32 = computes_in_float32(group, entries[0].parameter);
+  updates.reserve(pairs.size());
+  const bool in_float32 = computes_in_float32(group, pairs[0].parameter);
   const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
-  const bool rule_rounds = rule_->rounds() && entries[0].parameter.is_cpu();
-  for (const Entry& entry : entries) {
-    Update update{entry.index, entry.parameter, entry.gradient, &states_[entry.index]};
-    update.is_first = prepare_state(group, entry);
+  const bool rule_rounds = rule_->rounds() && pairs[0].parameter.is_cpu();
+  for (const ParameterGradient& pair : pairs) {
+    Update update{pair.index, pair.parameter, pair.gradient, &states_[pair.index]};
+    update.is_first = prepare_state(group, pair);
     if (in_float32) {
       const at::Tensor& master = update.state->master;
       if (master.defined()) update.parameter = master;
       if (rule_rounds) {
-        if (master.defined()) update.rounded = entry.parameter;
+        if (master.defined()) update.rounded = pair.parameter;
         update.stochastic_rounding = stochastic_rounding;
       } else {
-        if (!master.defined()) update.parameter = entry.parameter.to(at::kFloat);
-        update.gradient = entry.gradient.to(at::kFloat);
+        if (!master.defined()) update.parameter = pair.parameter.to(at::kFloat);
+        update.gradient = pair.gradient.to(at::kFloat);
       }
     } else if (rule_rounds) {
-      casts.emplace_back(entry.parameter);
+      casts.emplace_back(pair.parameter);
       update.rounded = casts.back().values();
     }
     updates.push_back(std::move(update));
   }
   count_step(updates);
   rule_->update(group, updates);
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const at::Tensor& parameter = entries[i].parameter;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const at::Tensor& parameter = pairs[i].parameter;
     if (in_float32 && !rule_rounds) {
       if (stochastic_rounding) {
         round_stochastically(updates[i].parameter, parameter,
-                             parameter.is_cpu() ? noise_seed(updates[i].step(), entries[i].index) : 0);
+                             parameter.is_cpu() ? noise_seed(updates[i].step(), pairs[i].index) : 0);
       } else {
         parameter.copy_(updates[i].parameter);
       }
@@ -249,10 +249,10 @@ void ParameterOptimizer::train(bool training) {
     const bool changes = modes && (group.values[modes->mode] != 0) != training;
     for (const auto& parameter : group.parameters) {
       const ParameterState& state = states_[index++];
-      if (!changes || state.slots.empty() || !state.slots[0].tensor.defined()) continue;
+      if (!changes || state.values.empty() || !state.values[0].tensor.defined()) continue;
       const at::Tensor& value = state.master.defined() ? state.master : parameter;
       const auto dtype = at::isReducedFloatingType(value.scalar_type()) ? at::kFloat : value.scalar_type();
-      const at::Tensor goal = state.slots[0].tensor.to(value.device(), dtype);
+      const at::Tensor goal = state.values[0].tensor.to(value.device(), dtype);
       const at::Tensor moved = value.to(dtype).lerp(goal, training ? modes->to_training : modes->to_evaluation);
       if (state.master.defined()) state.master.copy_(moved);
       parameter.copy_(moved);
@@ -285,7 +285,7 @@ int64_t ParameterOptimizer::state_bytes() const {
   for (const ParameterState& state : states_) {
     count(state.step);
     count(state.master);
-    for (const SlotValue& value : state.slots) {
+    for (const StateValue& value : state.values) {
       count(value.tensor);
       count(value.scales);
     }

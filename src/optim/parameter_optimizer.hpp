@@ -1,5 +1,5 @@
-// The optimizer over groups of parameters: groups, gradients, what is kept of each parameter, and the state dict. The
-// rule does the rest.
+// Optimizer of parameter groups: manages groups, gradients, the state of each parameter and the state dict. An update
+// rule computes the updates.
 #pragma once
 
 #include <c10/util/ArrayRef.h>
@@ -14,7 +14,7 @@ namespace accel::optim {
 
 class ParameterOptimizer final : public Optimizer {
  public:
-  // `settings` may name "lr", "weight_decay" and the rule's; those that are missing are the rule's defaults.
+  // `settings` may have "lr", "weight_decay" and the rule's; missing ones have the rule's defaults.
   ParameterOptimizer(std::unique_ptr<const UpdateRule> rule, const GivenSettings& settings);
 
   bool step() override;
@@ -33,23 +33,22 @@ class ParameterOptimizer final : public Optimizer {
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }
-  // Updates one parameter by the gradient that it has, for rules that update in backward. `parameter` counts in the
-  // group.
+  // Updates one parameter with its gradient, for rules that update in backward. `parameter` is the index in the group.
   void update_one(size_t group, size_t parameter);
 
  private:
-  // A parameter whose gradient has the dtype and memory layout of the parameter: kernels may walk both as flat arrays.
-  struct Entry {
+  // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
+  struct ParameterGradient {
     size_t index;
     at::Tensor parameter;
     at::Tensor gradient;
   };
 
-  std::vector<Entry> entries_with_gradient(const ParameterGroup& group, size_t first_index) const;
+  std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) const;
   // Entries of one group that share a device and a dtype.
-  void update(const ParameterGroup& group, c10::ArrayRef<Entry> entries);
-  // Makes or converts what is kept of a parameter as this step needs it. True when a slot is new.
-  bool prepare_state(const ParameterGroup& group, const Entry& entry);
+  void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
+  // Creates or converts the state of a parameter as this step needs it. True if an entry is new.
+  bool prepare_state(const ParameterGroup& group, const ParameterGradient& pair);
   void count_step(c10::ArrayRef<Update> updates) const;
 
   std::unique_ptr<const UpdateRule> rule_;

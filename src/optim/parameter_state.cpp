@@ -25,43 +25,46 @@ constexpr OptionField kPrecisionField{
     nullptr,       kPrecisions, std::size(kPrecisions), false};
 constexpr const char* kMasterKey = "master_param";
 
-bool is_bytes(Slot::Kind kind) { return kind == Slot::Kind::kSignedBytes || kind == Slot::Kind::kUnsignedBytes; }
+bool is_8bit(StateEntry::Kind kind) {
+  return kind == StateEntry::Kind::kSigned8Bit || kind == StateEntry::Kind::kUnsigned8Bit;
+}
 
-std::vector<int64_t> shape_of(Slot::Kind kind, const at::Tensor& parameter) {
-  if (kind == Slot::Kind::kNumber) return {};
+std::vector<int64_t> shape_of(StateEntry::Kind kind, const at::Tensor& parameter) {
+  if (kind == StateEntry::Kind::kNumber) return {};
   std::vector<int64_t> shape = parameter.sizes().vec();
-  if (kind == Slot::Kind::kRows) shape[shape.size() - 1] = 1;
-  if (kind == Slot::Kind::kColumns) shape[shape.size() - 2] = 1;
+  if (kind == StateEntry::Kind::kRows) shape[shape.size() - 1] = 1;
+  if (kind == StateEntry::Kind::kColumns) shape[shape.size() - 2] = 1;
   return shape;
 }
 
-// Memory of a slot, not yet filled.
-at::Tensor empty_slot(Slot::Kind kind, const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter) {
+// Uninitialised memory for an entry.
+at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, const ParameterGroup& group,
+                              const at::Tensor& parameter) {
   const at::Tensor plain = parameter.detach();
-  const auto dtype = slot_dtype(slot, group, parameter);
-  if (kind == Slot::Kind::kNumber) return at::empty({}, at::kFloat);
-  if (kind == Slot::Kind::kLike) return at::empty_like(plain, dtype);
-  if (is_bytes(kind)) return at::empty_like(plain, at::kByte);
+  const auto dtype = state_dtype(entry, group, parameter);
+  if (kind == StateEntry::Kind::kNumber) return at::empty({}, at::kFloat);
+  if (kind == StateEntry::Kind::kLikeParameter) return at::empty_like(plain, dtype);
+  if (is_8bit(kind)) return at::empty_like(plain, at::kByte);
   return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
 }
 
-// A copy of what a state dict has, in the form in which a slot is kept.
-SlotValue read_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter,
-                    const c10::IValue& given, size_t index) {
-  const char* const key = rule.slots()[slot].key.c_str();
-  const Slot::Kind kind = rule.kind(slot, parameter);
+// A copy of the value in a state dict, in the form of the entry.
+StateValue read_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
+                            const at::Tensor& parameter, const c10::IValue& given, size_t index) {
+  const char* const key = rule.state_entries()[entry].key.c_str();
+  const StateEntry::Kind kind = rule.kind(entry, parameter);
   const auto shape = shape_of(kind, parameter);
   require(given.isTensor(), Status::kInvalidArgument, "state of parameter ", index, " has no tensor \"", key,
           "\"; expected one of shape ", c10::IntArrayRef(shape));
   const at::Tensor& source = given.toTensor();
   require(source.sizes() == shape, Status::kShapeMismatch, "\"", key, "\" of parameter ", index, " has shape ",
           source.sizes(), "; expected ", c10::IntArrayRef(shape));
-  if (!is_bytes(kind)) {
-    SlotValue value{empty_slot(kind, rule.slots()[slot], group, parameter), {}};
+  if (!is_8bit(kind)) {
+    StateValue value{empty_state_tensor(kind, rule.state_entries()[entry], group, parameter), {}};
     value.tensor.copy_(source);
     return value;
   }
-  SlotValue value = new_slot(rule, slot, group, parameter);
+  StateValue value = new_state_value(rule, entry, group, parameter);
   at::Tensor numbers = at::empty_like(parameter.detach(), at::kFloat);
   numbers.copy_(source);
   kernels::copy(kernels::span_of(numbers), span_of(value, kind), numbers.numel());
@@ -80,16 +83,16 @@ at::Tensor read_step(const UpdateRule& rule, const Map& state, size_t index, con
 std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& state, const at::Tensor& parameter) {
   Map map = tree::new_map();
   if (state.step.defined()) map.insert("step", state.step);
-  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
-    const SlotValue& value = state.slots[slot];
+  for (size_t entry = 0; entry < state.values.size(); ++entry) {
+    const StateValue& value = state.values[entry];
     if (!value.tensor.defined()) continue;
-    const Slot::Kind kind = rule.kind(slot, parameter);
+    const StateEntry::Kind kind = rule.kind(entry, parameter);
     at::Tensor tensor = value.tensor;
-    if (is_bytes(kind)) {
+    if (is_8bit(kind)) {
       tensor = at::empty_like(value.tensor, at::kFloat);
       kernels::copy(span_of(value, kind), kernels::span_of(tensor), tensor.numel());
     }
-    map.insert(rule.slots()[slot].key, tensor);
+    map.insert(rule.state_entries()[entry].key, tensor);
   }
   if (state.master.defined()) map.insert(kMasterKey, state.master);
   if (map.empty()) return std::nullopt;
@@ -101,12 +104,12 @@ ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, c
   ParameterState state;
   if (map.empty()) return state;
   if (rule.counts_steps() || find(map, "step") != nullptr) state.step = read_step(rule, map, index, parameter);
-  state.slots.resize(rule.slots().size());
-  for (size_t slot = 0; slot < state.slots.size(); ++slot) {
-    const c10::IValue* const given = find(map, rule.slots()[slot].key.c_str());
+  state.values.resize(rule.state_entries().size());
+  for (size_t entry = 0; entry < state.values.size(); ++entry) {
+    const c10::IValue* const given = find(map, rule.state_entries()[entry].key.c_str());
     const bool is_given = given != nullptr && !given->isNone();
-    if (is_given || (rule.needs(slot, group, parameter) && !rule.slots()[slot].may_lack))
-      state.slots[slot] = read_slot(rule, slot, group, parameter, is_given ? *given : c10::IValue(), index);
+    if (is_given || (rule.needs(entry, group, parameter) && !rule.state_entries()[entry].is_optional))
+      state.values[entry] = read_state_value(rule, entry, group, parameter, is_given ? *given : c10::IValue(), index);
   }
   const c10::IValue* const master = find(map, kMasterKey);
   if (master != nullptr && group.precision == UpdatePrecision::kMasterWeights) {
@@ -138,7 +141,7 @@ ParameterGroup read_group(const UpdateRule& rule, const ParameterGroup& group, c
   return read;
 }
 
-// The place of each parameter: its group.
+// The group of each parameter.
 std::vector<size_t> groups_of_parameters(const std::vector<ParameterGroup>& groups) {
   std::vector<size_t> places;
   for (size_t i = 0; i < groups.size(); ++i) places.insert(places.end(), groups[i].parameters.size(), i);
@@ -151,8 +154,8 @@ bool computes_in_float32(const ParameterGroup& group, const at::Tensor& paramete
   return group.precision != UpdatePrecision::kAsStored && at::isReducedFloatingType(parameter.scalar_type());
 }
 
-c10::ScalarType slot_dtype(const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter) {
-  if (slot.is_wide && at::isReducedFloatingType(parameter.scalar_type())) return at::kFloat;
+c10::ScalarType state_dtype(const StateEntry& entry, const ParameterGroup& group, const at::Tensor& parameter) {
+  if (entry.is_float32 && at::isReducedFloatingType(parameter.scalar_type())) return at::kFloat;
   return computes_in_float32(group, parameter) ? at::kFloat : parameter.scalar_type();
 }
 
@@ -161,25 +164,26 @@ at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double 
   return at::full({}, value, at::TensorOptions().dtype(at::kFloat).device(device));
 }
 
-kernels::ElementSpan span_of(const SlotValue& value, Slot::Kind kind) {
-  if (!is_bytes(kind)) return kernels::span_of(value.tensor);
+kernels::ElementSpan span_of(const StateValue& value, StateEntry::Kind kind) {
+  if (!is_8bit(kind)) return kernels::span_of(value.tensor);
   kernels::ElementSpan span;
   span.data = value.tensor.mutable_data_ptr();
   span.scales = value.scales.mutable_data_ptr<float>();
-  span.format = kind == Slot::Kind::kSignedBytes ? kernels::Format::kSigned8Bit : kernels::Format::kUnsigned8Bit;
+  span.format = kind == StateEntry::Kind::kSigned8Bit ? kernels::Format::kSigned8Bit : kernels::Format::kUnsigned8Bit;
   return span;
 }
 
-SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter) {
-  const Slot::Kind kind = rule.kind(slot, parameter);
-  SlotValue value{empty_slot(kind, rule.slots()[slot], group, parameter), {}};
-  if (is_bytes(kind)) {
+StateValue new_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
+                           const at::Tensor& parameter) {
+  const StateEntry::Kind kind = rule.kind(entry, parameter);
+  StateValue value{empty_state_tensor(kind, rule.state_entries()[entry], group, parameter), {}};
+  if (is_8bit(kind)) {
     value.tensor.zero_();
     value.scales = at::zeros({kernels::num_blocks(parameter.numel())}, at::kFloat);
-  } else if (rule.slots()[slot].is_copy) {
+  } else if (rule.state_entries()[entry].is_copy) {
     value.tensor.copy_(parameter);
   } else {
-    value.tensor.fill_(rule.initial(slot, group));
+    value.tensor.fill_(rule.initial(entry, group));
   }
   return value;
 }

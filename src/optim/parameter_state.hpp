@@ -1,5 +1,4 @@
-// What is kept of parameters: how it is made, and its form in state dicts, which torch.optim's classes read and write
-// too.
+// State of parameters: its creation, and its form in state dicts, which is that of torch.optim.
 #pragma once
 
 #include "kernels/element_span.hpp"
@@ -7,18 +6,20 @@
 
 namespace accel::optim {
 
-// Whether a parameter's update is computed in float32 though the parameter is not.
+// Whether a half-precision parameter is updated in float32.
 bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter);
 
-// Of a slot that is like its parameter.
-c10::ScalarType slot_dtype(const Slot& slot, const ParameterGroup& group, const at::Tensor& parameter);
+// The dtype of an entry of kind kLikeParameter.
+c10::ScalarType state_dtype(const StateEntry& entry, const ParameterGroup& group, const at::Tensor& parameter);
 
 at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value);
-// The elements of a slot for the kernels; bytes round to nearest.
-kernels::ElementSpan span_of(const SlotValue& value, Slot::Kind kind);
-SlotValue new_slot(const UpdateRule& rule, size_t slot, const ParameterGroup& group, const at::Tensor& parameter);
+// The elements of an entry for the kernels; 8-bit numbers round to nearest.
+kernels::ElementSpan span_of(const StateValue& value, StateEntry::Kind kind);
+StateValue new_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
+                           const at::Tensor& parameter);
 
-// {"state": {"0": {...}}, "param_groups": [{...}]}. Bytes are written as float32, so that rules can be exchanged.
+// {"state": {"0": {...}}, "param_groups": [{...}]}. 8-bit entries are written as float32, so that other rules can load
+// them.
 c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
                              const std::vector<ParameterState>& states);
 
@@ -26,7 +27,7 @@ struct LoadedState {
   std::vector<ParameterGroup> groups;
   std::vector<ParameterState> states;
 };
-// `groups` says which parameters there are, and has the values of what the state dict lacks.
+// `groups` has the parameters, and the values of settings that the state dict lacks.
 LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
                             const c10::IValue& state_dict);
 

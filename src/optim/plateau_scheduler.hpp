@@ -1,4 +1,4 @@
-// Reduces the rates when a metric does not get better any more, as torch's ReduceLROnPlateau.
+// Plateau scheduler: reduces the rates when a metric has stopped improving, as torch's ReduceLROnPlateau.
 #pragma once
 
 #include "config/generated/settings.hpp"

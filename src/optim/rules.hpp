@@ -1,5 +1,5 @@
-// The kinds of optimizers, and how one is made: `make_optimizer(adam_rule(true), {{"lr", 1e-3}})`. Settings are named
-// in the tables of the sources, as torch.optim names them.
+// Update rules of all optimizers: `make_optimizer(adam_rule(true), {{"lr", 1e-3}})`. Settings have the names of
+// torch.optim.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ namespace accel::optim {
 
 using RulePtr = std::unique_ptr<const UpdateRule>;
 
-// Where the weight decay of Adam enters.
+// Where the weight decay of Adam is applied.
 enum class WeightDecay { kInGradient, kDecoupled };  // Adam, AdamW
 
 // Stochastic gradient descent with momentum.
 RulePtr sgd_rule();
 RulePtr adam_rule(WeightDecay decay);
-// AdamW with moments of a byte an element.
+// AdamW with 8-bit moments.
 RulePtr adamw_8bit_rule();
 RulePtr nadam_rule();
 RulePtr radam_rule();
@@ -36,8 +36,8 @@ RulePtr adalomo_rule();
 RulePtr schedule_free_sgd_rule();
 RulePtr schedule_free_adamw_rule();
 
-// One update of one parameter by the host: its tensors are changed in place.
-struct HostUpdate {
+// Arguments of a user-defined update of one parameter, which changes the tensors in place.
+struct CallbackUpdate {
   at::Tensor parameter;
   at::Tensor gradient;
   std::vector<at::Tensor> states;
@@ -45,7 +45,7 @@ struct HostUpdate {
   double lr;
   double weight_decay;
 };
-RulePtr host_rule(std::vector<std::string> state_names, std::function<void(const HostUpdate&)> update);
+RulePtr callback_rule(std::vector<std::string> state_names, std::function<void(const CallbackUpdate&)> update);
 
 // Without groups.
 inline std::shared_ptr<ParameterOptimizer> make_optimizer(RulePtr rule, const GivenSettings& settings = {}) {

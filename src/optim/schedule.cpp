@@ -1,4 +1,4 @@
-// The schedules of torch.optim.lr_scheduler that multiply what is there.
+// Schedules of torch.optim.lr_scheduler that multiply the current rates.
 #include "optim/schedule.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Rate {
   double present;
 };
 
-// A schedule in which the groups do not know of each other.
+// A schedule that treats groups independently.
 template <typename Rule>
 Schedule::Next each(Rule rule) {
   return [rule](int64_t step, bool first, c10::ArrayRef<double> base_lrs, std::vector<double>& lrs) {
@@ -61,7 +61,7 @@ Schedule multi_step_schedule(std::vector<int64_t> milestones, double gamma) {
     const auto times = std::count(milestones.begin(), milestones.end(), rate.step);
     return times == 0 ? rate.present : rate.present * std::pow(gamma, static_cast<double>(times));
   });
-  // torch keeps its milestones in a Counter, which no map of strings can stand for.
+  // torch stores its milestones in a Counter, which a map of strings cannot represent.
   schedule.describe = [=](int64_t, size_t, Map& state) { state.insert("gamma", gamma); };
   return schedule;
 }
@@ -132,7 +132,7 @@ Schedule cosine_annealing_schedule(int64_t t_max, double eta_min) {
   schedule.next = each([=](const Rate& rate) {
     if (rate.first) return rate.present;
     const auto whole = static_cast<double>(t_max), step = static_cast<double>(rate.step);
-    // One step behind the lowest rate the quotient below would be 0 / 0.
+    // One step after the lowest rate the quotient below would be 0 / 0.
     if ((rate.step - 1 - t_max) % (2 * t_max) == 0)
       return rate.present + (rate.base - eta_min) * (1 - std::cos(kPi / whole)) / 2;
     return (1 + std::cos(kPi * step / whole)) / (1 + std::cos(kPi * (step - 1) / whole)) * (rate.present - eta_min) +

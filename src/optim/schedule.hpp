@@ -1,4 +1,4 @@
-// Schedules: which rate follows which, step by step. They keep nothing; where one stands is known by its LrScheduler.
+// Learning-rate schedules: the rate of each step. They are stateless; the current step is in LrScheduler.
 #pragma once
 
 #include <c10/util/ArrayRef.h>
@@ -17,40 +17,40 @@ namespace accel::optim {
 inline constexpr double kPi = 3.14159265358979323846;
 
 struct Schedule {
-  // The rates of `step` from those before it, in place. `first` is the step with which the schedule begins, usually 0:
-  // what follows multiplies the rates of that one.
+  // Computes the rates of `step` from the previous ones, in place. `first` is the first step of the schedule, usually
+  // 0, whose rates later steps multiply.
   using Next = std::function<void(int64_t step, bool first, c10::ArrayRef<double> base_lrs, std::vector<double>& lrs)>;
 
   Next next;
-  std::function<double(int64_t step)> momentum;  // none: the optimizer's stays
-  // What torch.optim.lr_scheduler writes of it in its state dict.
+  std::function<double(int64_t step)> momentum;  // none: the optimizer's is not changed
+  // Its entries in torch's state dict.
   std::function<void(int64_t step, size_t groups, Map& state)> describe = [](int64_t, size_t, Map&) {};
-  std::vector<std::pair<const char*, double>> group_values;  // what torch's keeps in the groups, and reads there
-  std::optional<int64_t> total_steps;                        // where it ends
+  std::vector<std::pair<const char*, double>> group_values;  // values that torch's schedulers keep in the groups
+  std::optional<int64_t> total_steps;                        // the end of the schedule
   std::optional<double> base_lr;                             // none: the groups' initial rates
-  bool replaces_initial_lr = false;  // base_lr becomes the groups' initial rate, also where they have one
-  bool counts_steps = true;          // torch's warm restarts leave _step_count alone
+  bool replaces_initial_lr = false;                          // base_lr replaces the groups' initial rate
+  bool counts_steps = true;                                  // torch's warm restarts do not count _step_count
 };
 
-// A factor of the initial rate in each step.
+// A factor of the initial rate for each step.
 using LearningRateFactor = std::function<double(int64_t step)>;
 Schedule factor_schedule(LearningRateFactor factor);
-// Each group has its own.
+// One function per group.
 using GroupFactor = std::function<double(int64_t step, int64_t group)>;
 Schedule group_factor_schedule(GroupFactor factor);
 
-// Those begin with a linear rise in warmup_steps steps.
+// These begin with a linear warm-up of warmup_steps steps.
 LearningRateFactor constant_factor(int64_t warmup_steps);
-// Falls linearly to 0 at total_steps.
+// Linear decay to 0 at total_steps.
 LearningRateFactor linear_warmup_factor(int64_t warmup_steps, int64_t total_steps);
-// Falls along half a cosine to min_factor at total_steps, and stays there.
+// Cosine decay to min_factor at total_steps, then constant.
 LearningRateFactor cosine_factor(int64_t warmup_steps, int64_t total_steps, double min_factor);
-// Falls num_cycles times along half a cosine to 0.
+// num_cycles cosine decays to 0, with hard restarts.
 LearningRateFactor hard_restarts_factor(int64_t warmup_steps, int64_t total_steps, int64_t num_cycles);
-// Falls with the inverse square root; without timescale in warmup_steps, or 10000.
+// Inverse square root decay; timescale defaults to warmup_steps, or 10000.
 LearningRateFactor inverse_sqrt_factor(int64_t warmup_steps, std::optional<int64_t> timescale);
 
-// As torch's classes of these names.
+// As the classes of torch with these names.
 Schedule step_schedule(int64_t step_size, double gamma);
 Schedule multi_step_schedule(std::vector<int64_t> milestones, double gamma);
 Schedule constant_schedule(double factor, int64_t total_iters);

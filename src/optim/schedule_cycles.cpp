@@ -1,4 +1,4 @@
-// Schedules between two rates, in closed form, that let the momentum go against the rate.
+// Cyclic and one-cycle schedules, in closed form, with inverse cycles of the momentum.
 #include <array>
 #include <cmath>
 
@@ -13,7 +13,7 @@ struct Pair {
   double lr, momentum;
 };
 
-// A part of a one-cycle schedule, up to its last step, which need not be a whole number.
+// A phase of a one-cycle schedule, up to its last step, which need not be an integer.
 struct Phase {
   double end;
   Pair from, to;
@@ -52,10 +52,10 @@ Pair one_cycle_at(const std::vector<Phase>& phases, AnnealStrategy kind, int64_t
   size_t i = 0;
   for (; i + 1 < phases.size() && step > phases[i].end; ++i) begin = phases[i].end;
   const Phase& phase = phases[i];
-  // A phase of no length has reached its end.
+  // An empty phase is at its end.
   const double progress = phase.end == begin ? 1.0 : (step - begin) / (phase.end - begin);
   const double lr = anneal(kind, phase.from.lr, phase.to.lr, progress);
-  // Behind its last step a straight line would go below zero.
+  // After its last step a linear schedule would be negative.
   return {lr < 0 ? phase.to.lr : lr, anneal(kind, phase.from.momentum, phase.to.momentum, progress)};
 }
 
@@ -102,7 +102,7 @@ Schedule cyclic_schedule(double base_lr, double max_lr, const CyclicSettings& se
           "; expected a finite number above 0");
   check_momentum(settings.cycle_momentum, settings.base_momentum, settings.max_momentum);
   const double total = static_cast<double>(up) + static_cast<double>(down), ratio = static_cast<double>(up) / total;
-  // How high between the two ends, from 0 to 1.
+  // The position between the two rates, from 0 to 1.
   const auto height = [=, mode = settings.mode, gamma = settings.gamma](int64_t step) {
     const double cycle = std::floor(1 + static_cast<double>(step) / total);
     const double x = 1.0 + static_cast<double>(step) / total - cycle;

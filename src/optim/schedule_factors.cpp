@@ -1,4 +1,4 @@
-// Schedules in closed form: a factor of the initial rate.
+// Schedules that multiply the initial rate by a factor, in closed form.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -22,7 +22,7 @@ void check_warmup(int64_t warmup_steps) {
   require(warmup_steps >= 0, Status::kInvalidArgument, "warmup_steps is ", warmup_steps, "; expected at least 0");
 }
 
-// How far step is on its way from begin to end; a way without length counts as one step.
+// The progress of step from begin to end; an empty range counts as one step.
 double fraction(int64_t step, int64_t begin, int64_t end) {
   return static_cast<double>(step - begin) / static_cast<double>(std::max<int64_t>(1, end - begin));
 }

@@ -18,7 +18,7 @@ using kernels::UpdateKernel;
 
 class ScheduleFreeRule : public ElementwiseRule {
  public:
-  c10::ArrayRef<Slot> slots() const override { return slots_; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   void check(const ParameterGroup& group) const override {
     require(group.values[kBeta1] > 0, Status::kInvalidArgument, settings()[kBeta1].name, " is ", group.values[kBeta1],
             "; expected a number in (0, 1): schedule-free training has no average otherwise");
@@ -30,28 +30,28 @@ class ScheduleFreeRule : public ElementwiseRule {
   }
 
  protected:
-  // The places of the settings that both begin with.
+  // Indices of the settings that both begin with.
   enum : size_t { kBeta1, kWarmupSteps, kPower, kLrPower, kMaximize, kMode, kOwn };
 
-  // `first` is the average's share, `further` stand behind what both have.
+  // `first` is the weight of the average; `further` are settings after the common ones.
   ScheduleFreeRule(const OptionTable& options, Setting first, const std::vector<Setting>& further,
-                   const std::vector<Slot>& moments)
+                   const std::vector<StateEntry>& moments)
       : ElementwiseRule(options, {first, {"warmup_steps"}, {"r"}, {"weight_lr_power"}, {"maximize"}, {kTrainMode}},
                         further) {
-    slots_.push_back({"z"});
-    slots_.back().is_copy = true;
-    slots_.insert(slots_.end(), moments.begin(), moments.end());
-    largest_lr_ = slots_.size();
-    slots_.push_back({"lr_max", Slot::Kind::kNumber, 0});
-    slots_.push_back({"weight_sum", Slot::Kind::kNumber, 0});
+    state_entries_.push_back({"z"});
+    state_entries_.back().is_copy = true;
+    state_entries_.insert(state_entries_.end(), moments.begin(), moments.end());
+    largest_lr_ = state_entries_.size();
+    state_entries_.push_back({"lr_max", StateEntry::Kind::kNumber, 0});
+    state_entries_.push_back({"weight_sum", StateEntry::Kind::kNumber, 0});
   }
 
   void set_shares(const ParameterGroup& group, const Update& update, Scalars scalars) const {
     const auto& values = group.values;
     const double step = update.step();
     const double lr = group.lr * (step <= values[kWarmupSteps] ? step / values[kWarmupSteps] : 1);
-    auto& largest_lr = *update.slot(largest_lr_).mutable_data_ptr<float>();
-    auto& weights = *update.slot(largest_lr_ + 1).mutable_data_ptr<float>();
+    auto& largest_lr = *update.state_tensor(largest_lr_).mutable_data_ptr<float>();
+    auto& weights = *update.state_tensor(largest_lr_ + 1).mutable_data_ptr<float>();
     largest_lr = std::max(largest_lr, static_cast<float>(lr));
     const double weight = std::pow(step, values[kPower]) * std::pow(double{largest_lr}, values[kLrPower]);
     const double sum = double{weights} + weight;
@@ -65,7 +65,7 @@ class ScheduleFreeRule : public ElementwiseRule {
   }
 
  private:
-  std::vector<Slot> slots_;
+  std::vector<StateEntry> state_entries_;
   size_t largest_lr_;
 };
 

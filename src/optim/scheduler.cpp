@@ -9,7 +9,7 @@
 namespace accel::optim {
 namespace {
 
-// Something with the same rates that a scheduler can drive in the optimizer's place.
+// An optimizer with the same rates, for a scheduler to change instead of the real one.
 std::shared_ptr<Optimizer> with_rates_of(const Optimizer& optimizer) {
   auto stand_in = make_optimizer(sgd_rule());
   size_t index = 0;

@@ -1,4 +1,4 @@
-// Reading and writing of what the state dicts of schedulers have in common.
+// State dicts of schedulers: common functions to read and write them.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ Map scheduler_state(const c10::IValue& state_dict);
 
 c10::IValue as_list(const std::vector<double>& numbers);
 
-// Entries that must be there; a wrong one is an error that names the key.
+// Required entries; a wrong one is an error that names the key.
 int64_t read_count(const Map& state, const char* key, int64_t least);
 double read_any_number(const Map& state, const char* key);
-// As many rates as there are groups.
+// One rate for each group.
 std::vector<double> read_rates(const Map& state, const char* key, size_t groups);
 
 }  // namespace accel::optim

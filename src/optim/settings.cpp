@@ -30,7 +30,7 @@ bool is_flag(const Setting& setting) { return setting.is_mode() || setting.field
 bool is_choice(const Setting& setting) { return !setting.is_mode() && setting.field->kind == OptionKind::kChoice; }
 
 void check(const Setting& setting, double value) {
-  if (setting.is_mode() || (setting.may_lack() && std::isnan(value))) return;
+  if (setting.is_mode() || (setting.is_optional() && std::isnan(value))) return;
   require(setting.field->kind == OptionKind::kNumber || value == std::floor(value), Status::kInvalidArgument,
           setting.name, " is ", value, "; expected a whole number");
   check_value(*setting.field, value, setting.name, text(value), "");
@@ -40,7 +40,7 @@ c10::IValue write(const Setting& setting, double value) {
   if (is_flag(setting)) return value != 0;
   if (is_choice(setting)) return integer_option_text(*setting.field, static_cast<int64_t>(value));
   if (setting.field->kind == OptionKind::kInteger) return static_cast<int64_t>(value);
-  return setting.may_lack() && std::isnan(value) ? c10::IValue() : c10::IValue(value);
+  return setting.is_optional() && std::isnan(value) ? c10::IValue() : c10::IValue(value);
 }
 
 double read(const char* key, const c10::IValue& value) {
@@ -64,7 +64,7 @@ double read(const Setting& setting, const c10::IValue& value, double otherwise) 
     check_option_text(*setting.field, value.toStringRef(), key, "a parameter group");
     return static_cast<double>(parse_integer_option(*setting.field, value.toStringRef()));
   }
-  if (setting.may_lack() && value.isNone()) return kNone;
+  if (setting.is_optional() && value.isNone()) return kNone;
   return read(key, value);
 }
 
@@ -84,7 +84,7 @@ void require_not_negative(double value, const char* name) {
 
 double Setting::initial() const {
   if (is_mode()) return 1;
-  return may_lack() ? kNone : default_of(*field);
+  return is_optional() ? kNone : default_of(*field);
 }
 
 double default_of(const OptionField& field) {

@@ -1,5 +1,5 @@
-// What one kind of optimizer is: its settings, what it keeps of each parameter, and how it updates. Everything else is
-// ParameterOptimizer's.
+// Update rule: the part of an optimizer that is specific to its kind, which is its settings, its state entries for each
+// parameter, and the computation of updates. ParameterOptimizer does the rest.
 #pragma once
 
 #include <memory>
@@ -11,47 +11,47 @@
 
 namespace accel::optim {
 
-// Something that is kept of each parameter.
-struct Slot {
+// An entry of the optimizer state of each parameter, such as exp_avg.
+struct StateEntry {
   enum class Kind : uint8_t {
-    kLike,           // as the parameter, or float32 where updates are computed so
-    kNumber,         // a float32 number on the CPU
-    kRows,           // as the parameter with a last dimension of 1
-    kColumns,        // as the parameter with a last dimension but one of 1
-    kSignedBytes,    // as the parameter, a byte an element; see kernels/block_quantization.hpp
-    kUnsignedBytes,  // the same without sign
+    kLikeParameter,  // like the parameter, or float32 if updates are computed in float32
+    kNumber,         // a float32 scalar on the CPU
+    kRows,           // like the parameter with a last dimension of 1
+    kColumns,        // like the parameter with a next to last dimension of 1
+    kSigned8Bit,     // like the parameter, 8 bits per element: kernels/block_quantization.hpp
+    kUnsigned8Bit,   // the same without sign
   };
-  std::string key;  // of the state dict
-  Kind kind = Kind::kLike;
+  std::string key;  // in the state dict
+  Kind kind = Kind::kLikeParameter;
   double initial = 0;
-  bool may_lack = false;  // a state dict that lacks it is good: it starts anew
-  bool is_copy = false;   // begins as the parameter, not with `initial`
-  bool is_wide = false;   // float32 for parameters in half precision, however they are updated
+  bool is_optional = false;  // state dicts may lack it
+  bool is_copy = false;      // is initialised with the parameter, not with `initial`
+  bool is_float32 = false;   // float32 for half-precision parameters, whatever the precision of updates
 };
 
-struct SlotValue {
+struct StateValue {
   at::Tensor tensor;
-  at::Tensor scales;  // of bytes, one a block
+  at::Tensor scales;  // of 8-bit entries, one per block
 };
 
-// What is kept of one parameter. Everything is undefined before it is needed.
+// The state of one parameter. Tensors are undefined until they are needed.
 struct ParameterState {
-  at::Tensor step;    // the number of updates: a float32 number, as in torch.optim
-  at::Tensor master;  // the float32 parameter
-  std::vector<SlotValue> slots;
+  at::Tensor step;    // the number of updates: a float32 scalar, as in torch.optim
+  at::Tensor master;  // the float32 master weight
+  std::vector<StateValue> values;
 };
 
 // One parameter in one step.
 struct Update {
-  size_t index;          // of the parameter, counted through all groups
-  at::Tensor parameter;  // what is to be updated: the parameter or its float32 copy
+  size_t index;          // of the parameter, across all groups
+  at::Tensor parameter;  // to be updated: the parameter or its float32 copy
   at::Tensor gradient;   // like the parameter in shape and memory order
   ParameterState* state;
-  bool is_first = false;             // a slot was made for this step
-  at::Tensor rounded = {};           // receives the parameter after the update
+  bool is_first = false;             // an entry was created for this step
+  at::Tensor rounded = {};           // also receives the updated parameter
   bool stochastic_rounding = false;  // the parameter, into bfloat16
-  double step() const;               // this one included; of rules that count
-  at::Tensor& slot(size_t i) const { return state->slots[i].tensor; }
+  double step() const;               // including this one; for rules that count steps
+  at::Tensor& state_tensor(size_t i) const { return state->values[i].tensor; }
 };
 
 class UpdateRule {
@@ -61,7 +61,7 @@ class UpdateRule {
   double default_lr() const { return default_lr_; }
   double default_weight_decay() const { return default_weight_decay_; }
   c10::ArrayRef<Setting> settings() const { return settings_; }
-  // What torch.optim has in its groups beside that: whether a key is false, true or nothing.
+  // Further constant keys of the groups in torch.optim.
   struct Constant {
     const char* key;
     enum class Value : uint8_t { kNone, kFalse, kTrue } value;
@@ -70,21 +70,21 @@ class UpdateRule {
   virtual void check(const ParameterGroup&) const {}
   virtual void check_parameter(const at::Tensor&, size_t) const {}
 
-  virtual c10::ArrayRef<Slot> slots() const = 0;
+  virtual c10::ArrayRef<StateEntry> state_entries() const = 0;
   virtual bool needs(size_t, const ParameterGroup&, const at::Tensor&) const { return true; }
-  virtual Slot::Kind kind(size_t slot, const at::Tensor&) const { return slots()[slot].kind; }
-  virtual double initial(size_t slot, const ParameterGroup&) const { return slots()[slot].initial; }
+  virtual StateEntry::Kind kind(size_t entry, const at::Tensor&) const { return state_entries()[entry].kind; }
+  virtual double initial(size_t entry, const ParameterGroup&) const { return state_entries()[entry].initial; }
   virtual bool counts_steps() const { return true; }
-  // Where the number of steps lies; LibTorch's fused kernels want it beside the parameter.
+  // Whether the step is stored on the device of the parameter, as LibTorch's fused kernels need it.
   virtual bool keeps_step_on_device() const { return false; }
-  // Whether it reads float16 and bfloat16 parameters on the CPU itself and rounds into them. Other rules are given
-  // float32.
+  // Whether it reads and writes float16 and bfloat16 parameters on the CPU itself. Other rules get float32 copies.
   virtual bool rounds() const { return false; }
-  // Whether parameters are updated during backward, so that nothing is left for step().
+  // Whether parameters are updated during backward, and step() does nothing.
   virtual bool updates_in_backward() const { return false; }
 
-  // For parameters that are evaluated at another point than they are trained at: both ways go a share of the way to the
-  // first slot. `mode` is the setting of the range kMode that says where they are.
+  // For rules whose parameters are trained and evaluated at different points (schedule-free): each switch moves the
+  // parameters by a share of the way to the first state entry. `mode` is the index of the setting with the current
+  // mode.
   struct Modes {
     size_t mode;
     double to_evaluation;
@@ -97,7 +97,7 @@ class UpdateRule {
 
  protected:
   UpdateRule() = default;
-  // Settings by their names in a struct of the header, which also has the defaults of lr and weight_decay.
+  // Settings by their names in an options struct, which also has the defaults of lr and weight_decay.
   UpdateRule(const OptionTable& options, std::vector<Setting> names, const std::vector<Setting>& further = {});
   void set_default_weight_decay(double value) { default_weight_decay_ = value; }
 

@@ -23,7 +23,7 @@ void ParallelModel::clip_gradients_by_value(double clip_value) {
 
 namespace {
 
-// No node of a tree: it is also made in passing, for questions about a module that is not prepared.
+// Not a module of the tree: also created temporarily, for modules that are not prepared.
 class SingleProcessModel final : public ParallelModel {
  public:
   explicit SingleProcessModel(nn::ModulePtr module) : ParallelModel("SingleProcessModel", std::move(module)) {}

@@ -1,5 +1,5 @@
-// A model under some kind of parallelism, as everything above parallel/ sees it: prepared models, accumulation,
-// clipping, checkpoints, local SGD and uneven inputs ask these questions, and know none of the kinds.
+// Parallel model: the interface of all kinds of model parallelism. Prepared models, accumulation, clipping,
+// checkpoints, local SGD and uneven inputs use it, and know none of the kinds.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,13 +20,13 @@ namespace accel::parallel {
 
 class UnevenInputs;
 
-// What a rank says before the forward of a model.
+// Announced by a rank before the forward of a model.
 struct ForwardNotice {
   bool records;    // the forward is recorded for a backward
-  bool exchanges;  // and the backward exchanges gradients
+  bool exchanges;  // the backward exchanges gradients
 };
 
-// The program's own exchange: makes of a bucket's gradients, in place, what the optimizer shall see.
+// The application's own communication hook: replaces a bucket's gradients, in place, by those for the optimizer.
 using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
 
 using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
@@ -35,7 +35,7 @@ class ParallelModel : public nn::Module {
  public:
   ParallelModel(std::string kind, nn::ModulePtr module) : Module(std::move(kind)), module_(std::move(module)) {}
 
-  // The model inside.
+  // The wrapped model.
   const nn::ModulePtr& module() const { return module_; }
   std::vector<std::string> input_names() const override { return module_->input_names(); }
 
@@ -43,30 +43,30 @@ class ParallelModel : public nn::Module {
 
   // Whether a backward may involve other ranks.
   virtual bool exchanges_gradients() const = 0;
-  // Whether it does; decided at the forward. Returns the former setting.
+  // Turns the exchange on or off, for later forwards. Returns the former setting.
   virtual bool set_gradient_sync(bool sync) = 0;
-  // The next backward exchanges gradients although the forward was made where it does not.
+  // Makes the next backward exchange gradients although its forward ran with the exchange off.
   virtual void expect_backward() = 0;
-  // The ranks among which gradients are exchanged, instead of all those of the model; null: each rank keeps its own,
-  // also in the backward of a forward that was made before. Returns the former group.
+  // Sets the ranks that exchange gradients, instead of all of the model; null: none, also in the backward of an earlier
+  // forward. Returns the former group.
   virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;
-  // The program exchanges them from the next backward on.
+  // The application exchanges gradients from the next backward on.
   virtual void register_comm_hook(BucketCallback callback) = 0;
-  // Those that this rank has.
+  // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
-  // As optim/clip.hpp, by the norm of the whole model's gradients.
+  // As optim/clip.hpp, with the norm of the whole model's gradients.
   virtual at::Tensor clip_gradients_by_norm(double max_norm, double norm_type);
   virtual void clip_gradients_by_value(double clip_value);
 
-  // What the exchange of gradients remembers on this rank from step to step; none when that is nothing.
+  // This rank's state of the gradient exchange across steps; nothing if there is none.
   virtual c10::IValue reduction_state() const = 0;
   virtual void load_reduction_state(const c10::IValue& saved) = 0;
 
-  // While some ranks may have run out of inputs: whom the forward tells that this one has not; null otherwise.
+  // For uneven inputs: whom the forward tells that this rank still has inputs; null otherwise.
   void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
   bool has_uneven_inputs() const { return uneven_inputs_ != nullptr; }
-  // A rank without inputs takes part in what the others exchange for one forward and its backward, whose buffers are
-  // those of rank `source`.
+  // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
+  // from rank `source`.
   virtual void shadow(const ForwardNotice& others, int source) = 0;
 
  protected:
@@ -79,10 +79,10 @@ class ParallelModel : public nn::Module {
 
 using ParallelModelPtr = std::shared_ptr<ParallelModel>;
 
-// The model as it is, for one process or one that shares nothing.
+// The model without parallelism.
 ParallelModelPtr single_process_model(nn::ModulePtr module);
 
-// The kind that the settings ask for among these ranks; collective when that is one of several ranks.
+// Applies the kind of parallelism of the settings; collective if there are several ranks.
 ParallelModelPtr parallelize(nn::ModulePtr module, const CommunicatorPtr& communicator,
                              const PrepareModelSettings& settings);
 

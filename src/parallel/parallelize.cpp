@@ -1,4 +1,4 @@
-// The one place above the kinds of parallelism that knows them.
+// Chooses the kind of parallelism; the only source above the kinds that knows them.
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 
 namespace accel::parallel {
 

@@ -1,6 +1,5 @@
-// Training on while some ranks have no inputs left: those take part in the collectives of the others until all are
-// done. The idea is that of torch.distributed.algorithms.Join; here every rank also knows what the others are about to
-// do.
+// Uneven inputs: ranks without inputs take part in the collectives of the others until all are done. As
+// torch.distributed.algorithms.Join, but here every rank also knows which forward the others run next.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +14,17 @@ namespace accel::parallel {
 
 class UnevenInputs {
  public:
-  // Of models that exchange gradients. All ranks give them in the order in which they call them.
+  // Models that exchange gradients, on all ranks in the order of their calls.
   UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<ParallelModelPtr> models);
   ~UnevenInputs();
   UnevenInputs(const UnevenInputs&) = delete;
   UnevenInputs& operator=(const UnevenInputs&) = delete;
 
-  // Before a forward: this rank still has inputs. Returns the rank whose buffers count. Only the first model asks.
+  // Before a forward: announces that this rank has inputs. Returns the rank whose buffers are used. Only for the first
+  // model.
   int announce(const ParallelModel& model, const ForwardNotice& notice);
-  // This rank has no inputs left: goes along until no rank has. Then all have the models of one that trained longest;
-  // returns it when some rank stopped before it.
+  // This rank has no inputs left: takes part until no rank has. Then all get the models of one that trained longest;
+  // returns that rank if some rank stopped before it.
   std::optional<int> finish();
 
  private:

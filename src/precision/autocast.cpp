@@ -20,7 +20,7 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const 
 
 AutocastGuard::~AutocastGuard() {
   if (!active_) return;
-  // LibTorch's own cache of casts is only right until the weights change.
+  // LibTorch's own cache of casts is only valid until the weights change.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, former_enabled_);
   at::autocast::set_autocast_cache_enabled(former_cache_);

@@ -1,4 +1,4 @@
-// Autocast as a guard: operators inside choose the precision that LibTorch's lists give them.
+// Autocast guard: operators in its scope run in the precision of LibTorch's autocast lists.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::precision {
 namespace {
 
 thread_local AutocastWeightCache* current_casts = nullptr;
 
-// All that are alive, for optimizers. Never destroyed: models may outlive everything else.
+// All existing caches, for optimizers. Never destroyed: models may outlive everything else.
 struct Registry {
   std::mutex mutex;
   std::vector<AutocastWeightCache*> members;
@@ -29,8 +29,8 @@ Registry& registry() {
   return instance;
 }
 
-// Autocast casts inside of the operators that it wraps, where its own key is switched off. A program's own cast is not
-// answered with kept memory, which it may write to.
+// Autocast casts inside the operators that it wraps, with its own key excluded. Casts of the application itself do not
+// use the cache, because it may write to the result.
 bool is_autocasting(const at::Tensor& tensor) {
   return c10::impl::tls_is_dispatch_key_excluded(
       at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type()));
@@ -46,7 +46,7 @@ at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype, 
   return at::compositeexplicitautograd::_to_copy(self, dtype, layout, device, pinned, non_blocking, format);
 }
 
-// Below autograd, which sees a cast like any other.
+// Below autograd, for which it is an ordinary cast.
 void install() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -94,11 +94,11 @@ at::Tensor AutocastWeightCache::cast(const at::Tensor& weight, c10::ScalarType d
   return values;
 }
 
-void AutocastWeightCache::start_group() {
+void AutocastWeightCache::start_accumulation_window() {
   const std::lock_guard lock(mutex_);
   for (auto cast = casts_.begin(); cast != casts_.end();) {
     const auto weight = cast->second.weight.lock();
-    const bool stays = weight && !tensor::is_exposed(at::Tensor(weight));
+    const bool stays = weight && !tensor::is_externally_aliased(at::Tensor(weight));
     cast = stays ? std::next(cast) : casts_.erase(cast);
   }
 }

@@ -1,10 +1,10 @@
-// The half-precision casts of a model's weights, kept from one forward to the next. Autocast asks for the cast of each
-// weight in each forward; while the weight is the same it is given the kept one, and an optimizer can write the cast
-// in the pass that updates the weight.
+// Autocast weight cache: keeps the half-precision casts of a model's weights from one forward to the next. A forward
+// under autocast reuses the cast of an unchanged weight, and an optimizer can write the cast in the pass that updates
+// the weight.
 //
-// A cast is right while the weight has the memory and the version that it had: whatever LibTorch and this library do to
-// a tensor counts its version up. What the host program does by address (tensor/exposed_memory.hpp) does not, so that
-// casts of such weights are kept within a group of micro-batches only.
+// A cast is valid while the weight has the same memory and version: LibTorch and this library increment a tensor's
+// version with each change. Writes of the application by address (tensor/external_alias.hpp) do not, so casts of such
+// weights are kept within one accumulation window only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ class AutocastWeightCache {
   AutocastWeightCache(const AutocastWeightCache&) = delete;
   AutocastWeightCache& operator=(const AutocastWeightCache&) = delete;
 
-  // While it lives, the autocast regions of this thread use `casts`, or none where that is null.
+  // During its lifetime the autocast regions of this thread use `casts`, or no cache if that is null.
   class Scope {
    public:
     explicit Scope(AutocastWeightCache* casts);
@@ -33,16 +33,15 @@ class AutocastWeightCache {
     AutocastWeightCache* former_;
   };
 
-  // A new group of micro-batches: lets go of casts that may be outdated unseen, and of those of weights that are no
-  // more.
-  void start_group();
-  // How many there are of weights as they are now.
+  // Starts an accumulation window: drops casts that may be outdated, and those of deleted weights.
+  void start_accumulation_window();
+  // The number of valid casts.
   size_t size();
 
-  // The kept cast of `weight`, or one made and kept now. A tensor of its own for each caller, with shared memory.
+  // The cast of `weight`, which is created if there is none. Each caller gets its own tensor, with shared memory.
   at::Tensor cast(const at::Tensor& weight, c10::ScalarType dtype);
 
-  // For CastUpdate. What is taken must be put back; undefined when there is none that only this module holds.
+  // For CastUpdate, which puts it back. Undefined if there is none, or if it is also used elsewhere.
   at::Tensor take(const at::Tensor& weight);
   void put_back(const at::Tensor& weight, at::Tensor values);
 
@@ -60,18 +59,18 @@ class AutocastWeightCache {
   std::unordered_map<const c10::TensorImpl*, Cast> casts_;
 };
 
-// An optimizer's writing of the cast of a weight: taken before the weight changes, kept for the weight as it is
-// afterwards. A cast that something else still reads, such as a graph whose backward is to come, is left alone.
+// The update of a weight's cast by an optimizer: taken before the weight changes, and put back for its new version. A
+// cast that is also used elsewhere, such as by a graph for a later backward, is not written.
 class CastUpdate {
  public:
   explicit CastUpdate(const at::Tensor& weight);
-  // Laid out like the weight; undefined when there is none to write.
+  // In the layout of the weight; undefined if there is none to write.
   const at::Tensor& values() const { return values_; }
-  // Both have been written, and the weight's version counted up.
+  // Called after both are written and the weight's version is incremented.
   void keep(const at::Tensor& weight);
 
  private:
-  AutocastWeightCache* casts_ = nullptr;  // may be gone when the values are kept again
+  AutocastWeightCache* casts_ = nullptr;  // may be gone when the values are put back
   at::Tensor values_;
 };
 

@@ -90,7 +90,7 @@ std::shared_ptr<ScaledGradients> ScaledGradients::create(const std::shared_ptr<G
   return gradients;
 }
 
-// One list for each device and dtype: the kernels take no mixture.
+// One list per device and dtype, as the kernels require.
 std::vector<std::vector<at::Tensor>> ScaledGradients::gradients_by_kernel() const {
   std::vector<std::vector<at::Tensor>> lists;
   size_t index = 0;

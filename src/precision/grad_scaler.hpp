@@ -1,6 +1,6 @@
-// Loss scaling: losses are multiplied before backward so that small gradients do not vanish in float16, gradients are
-// divided before the step, and a step whose gradients overflowed is left out (Micikevicius et al., "Mixed Precision
-// Training", 2018). The scale follows torch.amp.GradScaler.
+// Gradient scaler: dynamic loss scaling for float16. The loss is multiplied before backward so that small gradients do
+// not underflow, gradients are divided before the step, and steps with infinite gradients are skipped (Micikevicius et
+// al., "Mixed Precision Training", 2018). The scale evolves as in torch.amp.GradScaler.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,18 +19,18 @@ namespace accel::precision {
 
 class ScaledGradients;
 
-// The scale. The host knows it, since every step waits for the answer whether gradients overflowed anyway.
+// The scale is a number on the CPU: every step has to wait for the check of overflows anyway.
 class GradScaler final : public tensor::Stateful {
  public:
   explicit GradScaler(const GradScalerSettings& settings);
 
-  // The factor of the next backward, which is counted.
+  // The factor for the next backward, which is counted.
   double scale_for_backward();
   double scale() const { return scale_; }
   int64_t growth_tracker() const { return growth_tracker_; }
   const GradScalerSettings& settings() const { return settings_; }
 
-  // After the step of one optimizer. Gradients of the others that still carry the former scale are brought to the new.
+  // After the step of one optimizer. Gradients of others that have the former scale are multiplied to the new one.
   void update(bool overflowed, const ScaledGradients* stepped);
 
   // The keys of torch.amp.GradScaler.
@@ -47,19 +47,19 @@ class GradScaler final : public tensor::Stateful {
   std::vector<std::weak_ptr<ScaledGradients>> users_;
 };
 
-// The gradients of one optimizer on their way from a scaled backward to the step.
+// The gradients of one optimizer between a scaled backward and the step.
 class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
  public:
   using Parameters = std::function<std::vector<at::Tensor>()>;
 
   static std::shared_ptr<ScaledGradients> create(const std::shared_ptr<GradScaler>& scaler, Parameters parameters);
 
-  // Divides them by the scale; nothing the second time before a step. An error when the optimizer has stepped since
-  // the latest backward: what it finds then is no scaled gradient.
+  // Divides them by the scale, once per step. An error if the optimizer has stepped since the latest backward: its
+  // gradients are not scaled then.
   void unscale();
-  // Whether one of them was infinite or no number; unscales first, and waits for the device.
+  // Whether one of them is infinite or NaN; unscales first, and waits for the device.
   bool overflowed();
-  // After the step, or after it was left out because they overflowed.
+  // After the step, or after it was skipped.
   void finish(bool overflowed);
 
  private:
@@ -73,8 +73,8 @@ class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
 
   std::shared_ptr<GradScaler> scaler_;
   Parameters parameters_;
-  std::vector<at::Tensor> found_;  // a flag for each list of a kernel; not empty once they are unscaled
-  int64_t stepped_at_ = 0;         // how many backwards there had been
+  std::vector<at::Tensor> found_;  // a flag for each foreach call; not empty once they are unscaled
+  int64_t stepped_at_ = 0;         // the number of backwards at the latest step
 };
 
 }  // namespace accel::precision

@@ -11,7 +11,7 @@ namespace {
 c10::Device named_device(const Setting<std::string>& name) {
   const auto device = tensor::find_device(name.value);
   try {
-    if (!device) tensor::refuse_foreign_device(name.value);
+    if (!device) tensor::refuse_unsupported_device(name.value);
   } catch (const Error& error) {
     fail(error.status(), "torch_device is '", name.value, "' (from ", name.source, "): ", error.message());
   }

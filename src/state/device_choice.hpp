@@ -1,4 +1,4 @@
-// Which device a rank computes on.
+// Choice of the device of a rank.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,8 +7,8 @@
 
 namespace accel::state {
 
-// ACCELERATE_TORCH_DEVICE; else a GPU when LibTorch's CUDA library can be loaded and one is there; else, or when the
-// settings ask for it, the CPU. A GPU is chosen by the local rank and made current.
+// ACCELERATE_TORCH_DEVICE if set; otherwise a GPU if there is one and LibTorch's CUDA library can be loaded, unless the
+// settings ask for the CPU; otherwise the CPU. The GPU is chosen by the local rank and made current.
 c10::Device choose_device(const StateSettings& settings);
 
 }  // namespace accel::state

@@ -16,30 +16,30 @@ void GradientState::set_settings(const AccumulationSettings& settings) {
   settings_ = settings;
 }
 
-void go_on(AccumulationGroup& group, bool completes) {
-  if (group.complete) {
-    group.length = 0;
-    group.weight = 0;
-    group.items = -1;
+void advance(AccumulationWindow& window, bool completes) {
+  if (window.complete) {
+    window.length = 0;
+    window.weight = 0;
+    window.items = -1;
   }
-  group.length += 1;
-  group.complete = completes;
+  window.length += 1;
+  window.complete = completes;
 }
 
-void GradientState::begin_micro_batch(const AccumulationGroups& groups) {
-  const AccumulationGroups& counted = groups.empty() ? own_ : groups;
-  const AccumulationGroup& first = *counted.front();
-  for (const auto& group : counted)
-    require(group->micro_batch == first.micro_batch && group->complete == first.complete, Status::kInvalidState,
-            "one model has accumulated ", first.micro_batch, " micro-batches and another ", group->micro_batch,
+void GradientState::begin_micro_batch(const AccumulationWindows& windows) {
+  const AccumulationWindows& counted = windows.empty() ? own_ : windows;
+  const AccumulationWindow& first = *counted.front();
+  for (const auto& window : counted)
+    require(window->micro_batch == first.micro_batch && window->complete == first.complete, Status::kInvalidState,
+            "one model has accumulated ", first.micro_batch, " micro-batches and another ", window->micro_batch,
             "; expected models of one micro-batch to be at the same place: accumulate them always together, or always "
             "apart");
   const bool ends = settings_.sync_with_dataloader && end_of_dataloader();
   const int64_t micro_batch = ends ? 0 : first.micro_batch + 1;
   sync_gradients_ = micro_batch % settings_.num_steps == 0;
-  for (const auto& group : counted) {
-    group->micro_batch = micro_batch;
-    go_on(*group, sync_gradients_);
+  for (const auto& window : counted) {
+    window->micro_batch = micro_batch;
+    advance(*window, sync_gradients_);
   }
 }
 

@@ -1,4 +1,4 @@
-// Gradient accumulation as it stands: which micro-batch of a group this is, and which loader feeds the loop.
+// Gradient state: the progress of gradient accumulation, and the active loader.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ class DataLoader;
 
 namespace accel::state {
 
-// What a loader says of the batch in hand. The loader owns it; the gradient state only watches.
+// The progress of a loader. Owned by the loader; the gradient state refers to it.
 struct LoaderProgress {
   struct Rows {
-    int64_t rows = 0;   // -1: that rank has no batch at this time
-    int64_t valid = 0;  // the first ones, which are no repetitions
+    int64_t rows = 0;   // -1: the rank has no batch now
+    int64_t valid = 0;  // without repeated rows, which come last
   };
   bool end_of_dataloader = false;
-  int64_t remainder = -1;   // rows of the last global batch that are no repetition; 0: all; -1: unknown
+  int64_t remainder = -1;   // rows of the last global batch without repeated ones; 0: all; -1: unknown
   int64_t rows = 0;         // of this rank's batch
-  std::vector<Rows> ranks;  // of each rank's; empty: as many as here everywhere, and all of them valid
+  std::vector<Rows> ranks;  // of each rank; empty: as on this rank, and all valid
 };
 
 // @accelerate GradientAccumulationPlugin
@@ -29,51 +29,51 @@ struct AccumulationSettings {
   bool adjust_scheduler = false;
   bool sync_with_dataloader = true;
   bool sync_each_batch = false;
-  bool true_divisor = false;  // a short last group is divided by its own length, not by num_steps
+  bool true_divisor = false;  // a short last window is divided by its own length, not by num_steps
 };
 
-// The micro-batches whose gradients go into one step, and the next such group, and so on. Each prepared model has its
-// own, so that models may be trained by turns.
-struct AccumulationGroup {
-  int64_t micro_batch = 0;  // counted over groups, until the end of a loader
-  int64_t length = 0;       // micro-batches of the group so far
-  bool complete = true;     // whether the latest micro-batch ended its group
-  // Gradients of the group are those of the losses, times this; 0: there are none.
+// Accumulation window: the micro-batches whose gradients are accumulated for one optimizer step. Each prepared model
+// has its own, so that models can be trained alternately.
+struct AccumulationWindow {
+  int64_t micro_batch = 0;  // counted across windows, until the end of a loader
+  int64_t length = 0;       // micro-batches in the window so far
+  bool complete = true;     // whether the latest micro-batch ended the window
+  // The factor of the losses in the accumulated gradients; 0: there are none.
   double weight = 0;
-  int64_t items = -1;  // that accel_backward_sum() has counted in the group; -1: losses are means
+  int64_t items = -1;  // counted by accel_backward_sum() in the window; -1: losses are means
 };
-using AccumulationGroups = std::vector<std::shared_ptr<AccumulationGroup>>;
+using AccumulationWindows = std::vector<std::shared_ptr<AccumulationWindow>>;
 
-// Used by one thread, the one that runs the training loop.
+// Not thread-safe: used by the thread of the training loop.
 class GradientState {
  public:
   explicit GradientState(const AccumulationSettings& settings)
-      : settings_(settings), own_{std::make_shared<AccumulationGroup>()} {}
+      : settings_(settings), own_{std::make_shared<AccumulationWindow>()} {}
 
   const AccumulationSettings& settings() const { return settings_; }
   void set_num_steps(int64_t steps);
   void set_settings(const AccumulationSettings& settings);
 
-  // The start of a micro-batch of some models, which must be at the same place of their groups: counts it, and decides
-  // whether gradients are exchanged in it. Without models the state counts for itself.
-  void begin_micro_batch(const AccumulationGroups& groups = {});
+  // Starts a micro-batch of some models, whose windows must have the same progress: counts it, and decides whether
+  // gradients are exchanged in it. Without models the state's own window counts.
+  void begin_micro_batch(const AccumulationWindows& windows = {});
   bool sync_gradients() const { return sync_gradients_; }
   void set_sync_gradients(bool sync) { sync_gradients_ = sync; }
 
-  // Micro-batches that no model counts.
-  const AccumulationGroups& own() const { return own_; }
-  void restart() { *own_[0] = AccumulationGroup(); }
+  // The window for micro-batches without models.
+  const AccumulationWindows& own() const { return own_; }
+  void restart() { *own_[0] = AccumulationWindow(); }
 
-  // Loaders nest: the innermost running one is active. A loader that is gone, or broke off, drops out by itself.
+  // Loaders nest: the innermost running one is active. Deleted and aborted loaders are dropped.
   void begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
                     const std::weak_ptr<data::DataLoader>& loader = {});
   void end_loader(const std::shared_ptr<const LoaderProgress>& progress);
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
   int64_t remainder() const;  // -1 without an active loader
-  // Of the loader that is active; null without one.
+  // Of the active loader; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
-  // The loader of the innermost loop, or of the `depth`-th around it; null where there are not so many.
+  // The loader of the innermost loop, or of the `depth`-th loop around it; null if there is none.
   std::shared_ptr<data::DataLoader> active_loader(int64_t depth) const;
 
  private:
@@ -83,12 +83,12 @@ class GradientState {
   };
 
   AccumulationSettings settings_;
-  AccumulationGroups own_;
+  AccumulationWindows own_;
   bool sync_gradients_ = true;
   std::vector<RunningLoader> loaders_;  // the outermost first
 };
 
-// The next micro-batch of a group, or the first one of a new group.
-void go_on(AccumulationGroup& group, bool completes);
+// Counts the next micro-batch, which begins a new window if the former one is complete.
+void advance(AccumulationWindow& window, bool completes);
 
 }  // namespace accel::state

@@ -1,4 +1,4 @@
-// The main process does something before the others, which find it done. @accelerate main_process_first
+// Main process first: the main process runs a section before the others. @accelerate main_process_first
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace accel::state {
 
-// The others wait at its beginning for the main process, which comes to the barrier at its end.
+// The other processes wait at the beginning for the main process, which enters the barrier at its end.
 class MainProcessFirst {
  public:
   MainProcessFirst(std::shared_ptr<comm::Communicator> communicator, bool is_main)

@@ -58,7 +58,7 @@ void use_deterministic_algorithms() { at::globalContext().setDeterministicAlgori
 
 void check_rng_types(const std::string& types, c10::Device device, bool has_generator) {
   for (const std::string& type : split_text(types)) {
-    if (type != "mps") tensor::refuse_foreign_device(type);  // Accelerate has no generators of that name
+    if (type != "mps") tensor::refuse_unsupported_device(type);  // Accelerate has no generators of that name
     require(type == "torch" || type == "cuda" || type == "generator", Status::kInvalidArgument, "rng_types has '", type,
             "'; expected torch, cuda or generator, joined by commas");
     require(type != "cuda" || device.is_cuda(), Status::kUnsupported, "rng_types has 'cuda' and the state's device is ",

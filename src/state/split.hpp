@@ -1,4 +1,4 @@
-// Sharing of work between the ranks. @accelerate PartialState.split_between_processes
+// Splits work between the ranks. @accelerate PartialState.split_between_processes
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -8,11 +8,11 @@
 
 namespace accel::state {
 
-// Rank `rank`'s share [begin, end) of `length` things: the first `length % size` ranks get one more.
+// The share [begin, end) of rank `rank` in `length` items: the first `length % size` ranks get one more.
 std::pair<int64_t, int64_t> split_range(int64_t length, int rank, int size);
 
-// The share of a list, of the rows of a tensor, or of each member of a map of such: a copy, also where one rank gets
-// all. With padding, short shares repeat the last element of the whole input.
+// The share of a list, of the rows of a tensor, or of each member of a map of these: always a copy. With padding, short
+// shares repeat the last element of the whole input.
 c10::IValue split_between_processes(const c10::IValue& inputs, int rank, int size, bool apply_padding);
 
 }  // namespace accel::state

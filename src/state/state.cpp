@@ -46,8 +46,8 @@ void check_precision(Precision precision, c10::Device device) {
           "mixed_precision is fp8, which this version cannot compute in; use bf16");
 }
 
-// Several ranks on one host must share its cores. The first state of a process decides, unless the user did; LibTorch
-// refuses to change its mind later.
+// Divides the cores among the ranks of a host. By the first state of a process, unless the user has set it, because
+// LibTorch does not allow later changes.
 void share_cores(int64_t local_processes, std::optional<int64_t> num_threads) {
   if (num_threads) return kernels::set_num_threads(*num_threads);
   static std::once_flag once;
@@ -55,7 +55,7 @@ void share_cores(int64_t local_processes, std::optional<int64_t> num_threads) {
     if (local_processes <= 1) return;
     const int64_t cores = usable_processors();
     if (const auto given = environment_text("OMP_NUM_THREADS")) {
-      // OpenMP reads this when it is loaded, so that only who starts the process can set it.
+      // OpenMP reads this when it is loaded, so that it must be set before the process starts.
       const bool spins = !environment_text("OMP_WAIT_POLICY") && !environment_text("GOMP_SPINCOUNT");
       if (spins && at::get_num_threads() > 1 && at::get_num_threads() * local_processes > cores)
         log(LogLevel::kWarning, "OMP_NUM_THREADS is ", *given, " for each of ", local_processes, " processes on ",
@@ -71,7 +71,7 @@ void share_cores(int64_t local_processes, std::optional<int64_t> num_threads) {
   });
 }
 
-// Asked for by the user; once for a process, whose states on other threads are ranks of their own.
+// If the user asks for it; once per process, because states on other threads are ranks of their own.
 void bind_processors(const StateSettings& settings) {
   if (!settings.cpu_affinity.value) return;
   static std::once_flag once;
@@ -84,8 +84,8 @@ void bind_processors(const StateSettings& settings) {
   });
 }
 
-// c10d reports a lost store with a stack trace on standard error. Our errors say it, and a library does not print; who
-// wants the trace sets TORCH_CPP_LOG_LEVEL.
+// c10d prints a stack trace for a lost store on standard error. Our errors report it, and a library must not print; set
+// TORCH_CPP_LOG_LEVEL for the trace.
 void quiet_torch_log() {
   constexpr int kFatal = 3;
   if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
@@ -115,20 +115,20 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   options.serve = !launcher.agent_store || settings.main_process_port.source == "call";
   options.attempt = launcher.restart_count;
   options.token = launcher.job_token;
-  const comm::Meeting meeting = comm::rendezvous(options, Deadline(timeout));
+  const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator = std::make_shared<comm::BackendCommunicator>(meeting.store, options.rank, options.size, timeout,
+    communicator = std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout,
                                                                backend_names(device));
   } catch (const std::exception& error) {
-    meeting.start->give_up(error);
+    rendezvous.start->give_up(error);
   }
-  meeting.start->end();
-  communicator->group().rendezvous_endpoints = meeting.places;
+  rendezvous.start->end();
+  communicator->group().rendezvous_endpoints = rendezvous.endpoints;
   return communicator;
 }
 
-// The members of a group that share a host are those whose hosts began with the same rank of the parent.
+// Members of a group share a host if their hosts have the same first rank in the parent.
 void place_on_host(StateSettings& settings, comm::Communicator& group, int64_t first_of_host) {
   const auto integers = at::TensorOptions().dtype(at::kLong).device(group.device());
   at::Tensor hosts = at::empty({group.size()}, integers);
@@ -139,7 +139,7 @@ void place_on_host(StateSettings& settings, comm::Communicator& group, int64_t f
   settings.local_num_processes.value = std::count(host, host + group.size(), first_of_host);
 }
 
-// What the settings ask of the CPU; installed in this process when it is the first time.
+// Applies the settings for the CPU; the first call installs the overrides in this process.
 kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   kernels::ComputePolicy policy;
   policy.use_tuned_kernels = settings.cpu_kernels != CpuKernels::kDefault;
@@ -163,7 +163,7 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
   return policy;
 }
 
-// What bf16 costs on a processor that computes it otherwise; empty where it has instructions for it.
+// The cost of emulated bf16; empty if the processor has instructions for it.
 std::string cost_of_bfloat16(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
   const bool is_emulated =
       settings.mixed_precision == Precision::kBf16 && device.is_cpu() && bfloat16_support() == Bfloat16Support::kNone;
@@ -216,7 +216,7 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
   settings_.process_index.value = communicator_->rank();
   settings_.num_processes.value = communicator_->size();
   place_on_host(settings_, *communicator_, parent.process_index() - parent.local_process_index());
-  // The parent's mesh is one of all its ranks. Here all are replicas.
+  // The parent's mesh is of its own ranks. Here all ranks are replicas.
   for (auto* const size : {&settings_.pipeline_parallel_size, &settings_.data_parallel_shard_size,
                            &settings_.context_parallel_size, &settings_.tensor_parallel_size})
     size->value = 1;
@@ -277,7 +277,7 @@ DistributedType State::distributed_type() const {
 bool State::check_trigger() {
   at::Tensor flag =
       at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator_->device()));
-  communicator_->all_reduce(flag, comm::Reduction::kMax);
+  communicator_->all_reduce(flag, comm::ReduceOp::kMax);
   const bool raised = flag.item<int32_t>() != 0;
   if (raised) trigger_ = false;
   return raised;

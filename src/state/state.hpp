@@ -1,4 +1,4 @@
-// A process's seat in the job: its rank, its device, its settings and its way to the other ranks.
+// State of a process in the job (PartialState of Accelerate): its rank, device, settings and communicator.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,9 +21,9 @@ enum class DistributedType : int32_t { kNo = 0, kMultiCpu = 1, kMultiGpu = 2 };
 class State {
  public:
   explicit State(const StateSettings& given);
-  // The seat in a part of the parent's job, with its settings and device.
+  // A state in a subgroup of the parent's job, with its settings and device.
   State(const State& parent, std::shared_ptr<comm::Communicator> group);
-  // The same seat for another training. The job's settings stay; those of accumulation are replaced for both.
+  // A second state in the same job. The job's settings stay; those of accumulation are replaced for both.
   State(const State& parent, const StateSettings& given);
 
   const StateSettings& settings() const { return settings_; }
@@ -40,26 +40,26 @@ class State {
   bool fork_launched() const { return launcher_.fork_launched; }
   Precision mixed_precision() const { return settings_.mixed_precision; }
 
-  // How calls of this state compute on the CPU.
+  // The kernels and memory that calls of this state use on the CPU.
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
 
   const std::shared_ptr<comm::Communicator>& communicator() const { return communicator_; }
-  // The ranks by kind of parallelism: pipeline, replicate, shard, context, tensor, from the slowest-varying axis on, so
-  // that those that communicate most are neighbours.
+  // The device mesh: axes pipeline, replicate, shard, context, tensor. The last axes vary fastest, so that ranks that
+  // communicate most are neighbours.
   const std::shared_ptr<comm::Mesh>& mesh() const { return mesh_; }
-  // The ranks that together read the data once.
+  // The ranks that share out the data.
   const std::shared_ptr<comm::Communicator>& data_parallel() const { return data_parallel_; }
-  // The coordinate of each rank among those that together read the data once.
+  // The coordinate of each rank among those that share out the data.
   std::vector<int64_t> data_parallel_indices() const;
   // The ranks whose gradients of the same parameters are averaged.
   const std::shared_ptr<comm::Communicator>& gradient_group() const { return gradient_group_; }
-  // Ranks with different numbers compute with different random streams: those that share the tensors of a layer have
-  // the same one, as what they hold in common has to stay the same.
+  // The random stream of this rank. Ranks that share the tensors of a layer have the same one, because their common
+  // values must stay equal.
   int64_t random_stream() const;
   const std::shared_ptr<StepTimes>& step_times() const { return communicator_->step_times(); }
   const std::shared_ptr<GradientState>& gradient_state() const { return gradient_state_; }
 
-  // A flag that any rank may raise and all ranks look at together; looking lowers it.
+  // A flag that any rank may set and all ranks check collectively; the check resets it.
   void set_trigger() { trigger_ = true; }
   bool check_trigger();
 

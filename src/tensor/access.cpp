@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -43,7 +43,7 @@ int64_t single_integer(const at::Tensor& tensor) {
 void* data_pointer(const at::Tensor& tensor) {
   require(!tensor.is_meta() && tensor.has_storage(), Status::kInvalidState, "a tensor of layout ", tensor.layout(),
           " on device ", tensor.device(), " has no memory of its own; expected a strided tensor on cpu or cuda");
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return tensor.mutable_data_ptr();
 }
 

@@ -1,4 +1,4 @@
-// Reading and changing of single tensors, with the checks whose failures LibTorch words for its own developers.
+// Access to single tensors, with checks that have errors for users of the library.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,25 +10,26 @@
 
 namespace accel::tensor {
 
-// The one element of a tensor. Throws kShapeMismatch, kTypeMismatch for what the result cannot hold.
+// The value of a tensor with one element. Throws kShapeMismatch, or kTypeMismatch if the result cannot represent it.
 double single_number(const at::Tensor& tensor);
 int64_t single_integer(const at::Tensor& tensor);
 
 // The first element; kInvalidState for a tensor without memory.
 void* data_pointer(const at::Tensor& tensor);
 
-// For what writes by address: tells autograd, which may have saved the tensor, and all who keep something made of it.
+// To be called after writing by address: increments the tensor's version, for autograd and for caches of derived
+// values.
 void count_write(const at::Tensor& tensor);
 
-// The same memory when nothing changes.
+// Shares the memory if nothing changes.
 at::Tensor convert(const at::Tensor& tensor, std::optional<c10::ScalarType> dtype, c10::Device device,
                    bool non_blocking);
 
-// Copies elements with conversion and broadcasting.
+// Copies elements, with conversion and broadcasting.
 void copy_elements(const at::Tensor& target, const at::Tensor& source);
 
 void set_requires_grad(const at::Tensor& tensor, bool requires_grad);
-// An undefined gradient takes away what is there.
+// An undefined gradient removes the current one.
 void set_grad(const at::Tensor& tensor, const at::Tensor& gradient);
 
 }  // namespace accel::tensor

@@ -1,5 +1,4 @@
-// One argument of an operator as a caller gave it: a borrowed view, so that nothing is copied before the schema has its
-// say.
+// An operator argument as passed by the caller: a borrowed view, so that nothing is copied before the schema is known.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +14,7 @@ class Argument {
  public:
   enum class Kind : uint8_t { kNone, kBool, kInteger, kNumber, kString, kTensor, kList, kMap, kDtype, kDevice };
 
-  // A list stays where it is: its items are looked at one by one.
+  // Lists are not copied: their items are accessed one by one.
   using ItemFunction = Argument (*)(const void* list, size_t index);
 
   Argument() : kind_(Kind::kNone), integer_(0) {}
@@ -48,7 +47,7 @@ class Argument {
     argument.item_ = item;
     return argument;
   }
-  // No operator takes one; it is here to be named in the error.
+  // No operator takes one; only for the error message.
   static Argument map() { return Argument(Kind::kMap, 0); }
 
   Kind kind() const { return kind_; }

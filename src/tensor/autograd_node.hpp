@@ -1,4 +1,4 @@
-// Nodes of our own in LibTorch's autograd graph.
+// Custom nodes in LibTorch's autograd graph.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>

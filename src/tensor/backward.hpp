@@ -1,4 +1,4 @@
-// Back-propagation from one tensor, and how.
+// Backward from one tensor, and its options.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +10,22 @@
 namespace accel::tensor {
 
 struct BackwardOptions {
-  std::optional<bool> retain_graph;               // as create_graph
-  bool create_graph = false;                      // the gradients have a history too
-  std::optional<std::vector<at::Tensor>> inputs;  // the only leaves that get gradients
-  at::Tensor gradient;                            // of the tensor; undefined: 1, for one element
+  std::optional<bool> retain_graph;               // default: create_graph
+  bool create_graph = false;                      // gradients are differentiable too
+  std::optional<std::vector<at::Tensor>> inputs;  // only these leaves get gradients
+  at::Tensor gradient;                            // of the tensor; undefined: 1, for a tensor with one element
 };
 
-// Refuses what a backward cannot begin from: kShapeMismatch for the shape, kInvalidArgument for inputs.
+// Throws if a backward cannot start from the tensor: kShapeMismatch for the shape, kInvalidArgument for inputs.
 void check_backward(const at::Tensor& tensor, const BackwardOptions& options);
 
-// Back-propagates from a checked tensor. `seed` takes the place of the options' gradient where it is defined.
+// Runs backward from a checked tensor. `seed`, if defined, replaces the options' gradient.
 void backward(const at::Tensor& tensor, const BackwardOptions& options, const at::Tensor& seed = {});
 
-// Makes of gradients those that go on in their place; undefined ones are none.
+// Maps gradients to those that replace them; an undefined one means none.
 using GradientFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& gradients)>;
 
-// The same tensors, whose gradients pass through a function in each backward, all at once. Each needs a gradient.
+// The same tensors, with a hook that gets all their gradients at once in each backward. Each must require a gradient.
 std::vector<at::Tensor> watch_gradients(const std::vector<at::Tensor>& tensors, GradientFunction function);
 
 }  // namespace accel::tensor

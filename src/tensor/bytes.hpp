@@ -1,4 +1,4 @@
-// Bytes as a value, which LibTorch has no kind for.
+// Bytes as a value, a kind that LibTorch lacks.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,7 +12,7 @@ struct Bytes final : torch::CustomClassHolder {
   Bytes(std::string data, std::string type) : data(std::move(data)), type(std::move(type)) {}
 
   const std::string data;
-  const std::string type;  // who can read them, for example "python/pickle"; empty for bytes as such
+  const std::string type;  // their format, for example "python/pickle"; empty for plain bytes
 };
 
 inline c10::IValue bytes_value(std::string data, std::string type) {

@@ -26,18 +26,18 @@ constexpr DeviceName kDevices[] = {
 };
 
 // Kinds of Accelerate's that are only known by name, from kMeta + 1 on.
-struct ForeignKind {
+struct UnsupportedKind {
   const char* name;
   const char* maker;
 };
-constexpr ForeignKind kForeignKinds[] = {
+constexpr UnsupportedKind kUnsupportedKinds[] = {
     {"mps", "Apple"},  {"mlu", "Cambricon"}, {"sdaa", "Tecorigin"}, {"musa", "Moore Threads"}, {"npu", "Huawei"},
     {"hpu", "Habana"}, {"xpu", "Intel"},     {"neuron", "AWS"},     {"xla", "Google"},
 };
-constexpr int32_t kFirstForeign = static_cast<int32_t>(DeviceKind::kMeta) + 1;
-static_assert(kFirstForeign + std::size(kForeignKinds) - 1 == static_cast<size_t>(DeviceKind::kLastKnown));
+constexpr int32_t kFirstUnsupported = static_cast<int32_t>(DeviceKind::kMeta) + 1;
+static_assert(kFirstUnsupported + std::size(kUnsupportedKinds) - 1 == static_cast<size_t>(DeviceKind::kLastKnown));
 
-[[noreturn]] void refuse(const ForeignKind& kind) {
+[[noreturn]] void refuse(const UnsupportedKind& kind) {
   fail(Status::kUnsupported, "devices of the kind ", kind.name, " (", kind.maker,
        ") are not driven by this version, whose LibTorch has no kernels for them; expected cpu or cuda");
 }
@@ -49,7 +49,7 @@ bool index_fits(c10::DeviceType type, int64_t index) {
   return index >= -1 && index <= (type == c10::DeviceType::CUDA ? kLargestIndex : 0);
 }
 
-// Loading the CUDA half takes a second: only with a driver.
+// Loading LibTorch's CUDA library takes a second: only with a driver.
 bool has_nvidia_driver() { return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0; }
 
 int64_t cuda_device_count() {
@@ -67,8 +67,9 @@ c10::Device device_from_numbers(DeviceNumbers numbers) {
             device.name, " is out of range; expected -1 for the current device or a number from 0");
     return c10::Device(device.type, static_cast<c10::DeviceIndex>(numbers.index));
   }
-  const int64_t foreign = int64_t{numbers.kind} - kFirstForeign;
-  if (foreign >= 0 && foreign < static_cast<int64_t>(std::size(kForeignKinds))) refuse(kForeignKinds[foreign]);
+  const int64_t unsupported = int64_t{numbers.kind} - kFirstUnsupported;
+  if (unsupported >= 0 && unsupported < static_cast<int64_t>(std::size(kUnsupportedKinds)))
+    refuse(kUnsupportedKinds[unsupported]);
   fail(Status::kInvalidArgument, "device type ", numbers.kind, " is not known; expected 0 (cpu), 1 (cuda) or 2 (meta)");
 }
 
@@ -94,14 +95,14 @@ std::optional<c10::Device> find_device(std::string_view text) {
   return std::nullopt;
 }
 
-void refuse_foreign_device(std::string_view text) {
-  for (const ForeignKind& foreign : kForeignKinds)
-    if (text.substr(0, text.find(':')) == foreign.name) refuse(foreign);
+void refuse_unsupported_device(std::string_view text) {
+  for (const UnsupportedKind& unsupported : kUnsupportedKinds)
+    if (text.substr(0, text.find(':')) == unsupported.name) refuse(unsupported);
 }
 
 c10::Device parse_device(std::string_view text) {
   const std::optional<c10::Device> device = find_device(text);
-  if (!device) refuse_foreign_device(text);
+  if (!device) refuse_unsupported_device(text);
   require(device.has_value(), Status::kInvalidArgument, "device '", text,
           "' is not known; expected cpu, cuda, cuda:N or meta");
   return *device;

@@ -1,4 +1,4 @@
-// Devices: the numbers of the C API, LibTorch's devices and their names.
+// Devices: conversion between the numbers of the C API, LibTorch's devices and names.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,26 +12,26 @@ namespace accel::tensor {
 // Pinned; the numbers of accel.h.
 enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2, kLastKnown = 11 };
 
-// As accel.h says it: index -1 is the current device of its kind.
+// As in accel.h: index -1 is the current device of its kind.
 struct DeviceNumbers {
   int32_t kind;
   int32_t index;
 };
 
-// kInvalidArgument for numbers that are no device, kUnsupported for kinds that this version does not drive.
+// kInvalidArgument for numbers that are not a device, kUnsupported for kinds that this version does not support.
 c10::Device device_from_numbers(DeviceNumbers numbers);
 // kUnsupported for a device of LibTorch that has no number here.
 DeviceNumbers device_numbers(c10::Device device);
 // "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
 std::optional<c10::Device> find_device(std::string_view text);
-// Throws kUnsupported for the kinds that Accelerate names and this version does not drive: "mps", "xpu:0".
-void refuse_foreign_device(std::string_view text);
+// Throws kUnsupported for kinds of Accelerate that this version does not support: "mps", "xpu:0".
+void refuse_unsupported_device(std::string_view text);
 // As find_device(), with these errors, and kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
 
-// How many can be used now; loads the CUDA half of LibTorch when there is a driver. 0 for a kind that is not known.
+// The number of usable devices; loads LibTorch's CUDA library if there is a driver. 0 for an unknown kind.
 int64_t device_count(DeviceKind kind);
-// Loads the CUDA half of LibTorch for a CUDA device; kUnsupported when there is no such device here.
+// Loads LibTorch's CUDA library for a CUDA device; kUnsupported if there is no such device.
 void require_device(c10::Device device);
 
 }  // namespace accel::tensor

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
@@ -43,7 +43,7 @@ c10::ScalarType dtype_of(const DLDataType& dtype) {
   }
 }
 
-// LibTorch's own conversion leaves out byte_offset, so the tensor is made here.
+// LibTorch's own conversion ignores byte_offset.
 at::Tensor from_dl_tensor(const DLTensor& tensor, std::shared_ptr<void> owner) {
   require(tensor.ndim >= 0, Status::kInvalidArgument, "the DLPack tensor has ", tensor.ndim,
           " dimensions; expected 0 or more");
@@ -73,7 +73,7 @@ void check_lendable(const at::Tensor& tensor) {
 
 at::Tensor from_dlpack(DLManagedTensorVersioned* managed) {
   std::shared_ptr<void> owner = take(managed);
-  // What follows the version and the deleter may look different in another one.
+  // Fields after the version and the deleter may differ in another version.
   require(managed->version.major == DLPACK_MAJOR_VERSION, Status::kUnsupported, "the DLPack tensor has version ",
           managed->version.major, ".", managed->version.minor, "; expected ", DLPACK_MAJOR_VERSION, ".x");
   return from_dl_tensor(managed->dl_tensor, std::move(owner));
@@ -83,13 +83,13 @@ at::Tensor from_dlpack(DLManagedTensor* managed) { return from_dl_tensor(managed
 
 DLManagedTensorVersioned* to_dlpack_versioned(const at::Tensor& tensor) {
   check_lendable(tensor);
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return at::toDLPackVersioned(tensor);
 }
 
 DLManagedTensor* to_dlpack(const at::Tensor& tensor) {
   check_lendable(tensor);
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return at::toDLPack(tensor);
 }
 

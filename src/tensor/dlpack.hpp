@@ -1,4 +1,4 @@
-// DLPack, the way in which array libraries lend each other memory.
+// DLPack: exchange of tensors between array libraries without a copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,12 +8,12 @@ struct DLManagedTensorVersioned;
 
 namespace accel::tensor {
 
-// Take the tensor over: its deleter runs with the last use of the memory, at once when these throw. kUnsupported for a
-// version, device or dtype that is not known.
+// Take ownership of the tensor: its deleter runs after the last use of the memory, or at once if these throw.
+// kUnsupported for an unknown version, device or dtype.
 at::Tensor from_dlpack(DLManagedTensorVersioned* managed);
 at::Tensor from_dlpack(DLManagedTensor* managed);
 
-// Lend the tensor; the result is freed by its own deleter.
+// Export the tensor; the result is freed by its own deleter.
 DLManagedTensorVersioned* to_dlpack_versioned(const at::Tensor& tensor);
 DLManagedTensor* to_dlpack(const at::Tensor& tensor);
 

@@ -1,5 +1,4 @@
-// The one table of element types: the numbers of the C API, LibTorch's types, names, and the names of safetensors
-// files.
+// Table of dtypes: the numbers of the C API, LibTorch's types, names, and the names in safetensors files.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,10 +16,10 @@ struct Dtype {
   size_t size;                         // bytes of one element
   const char* name;                    // "float32"
   const char* safetensors;             // "F32"; null for what the format lacks
-  std::array<const char*, 3> aliases;  // "fp32", "float"; null where there are fewer
+  std::array<const char*, 3> aliases;  // "fp32", "float"; unused ones are null
 };
 
-// In the order of the numbers, which begin with 1.
+// In the order of the numbers, from 1.
 inline constexpr std::array<Dtype, 21> kDtypes = {{
     {1, c10::ScalarType::Byte, 1, "uint8", "U8", {"u8", "byte", nullptr}},
     {2, c10::ScalarType::Char, 1, "int8", "I8", {"i8", "char", nullptr}},
@@ -45,7 +44,7 @@ inline constexpr std::array<Dtype, 21> kDtypes = {{
     {21, c10::ScalarType::UInt64, 8, "uint64", "U64", {"u64", nullptr, nullptr}},
 }};
 
-// Null when there is none.
+// Null if there is none.
 const Dtype* find_dtype(int32_t number);
 const Dtype* find_dtype(c10::ScalarType type);
 const Dtype* find_dtype(std::string_view name);  // long and short names
@@ -55,9 +54,9 @@ const Dtype* find_safetensors_dtype(std::string_view name);
 c10::ScalarType dtype_from_number(int32_t number);
 int32_t dtype_number(c10::ScalarType type);
 c10::ScalarType dtype_from_name(std::string_view name);
-// Bytes of an element in estimates of sizes: also of "fp8", "int4", "int2" and of bits, which "bool" is then.
+// Bytes per element for estimates of sizes, also for "fp8", "int4" and "int2"; "bool" counts as one bit.
 // @accelerate dtype_byte_size
 double dtype_byte_size(std::string_view name);
-const char* dtype_name(c10::ScalarType type);  // LibTorch's own name for a type that the table lacks
+const char* dtype_name(c10::ScalarType type);  // LibTorch's name for types that the table lacks
 
 }  // namespace accel::tensor

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -28,7 +28,7 @@ at::TensorOptions checked_options(c10::IntArrayRef shape, c10::ScalarType dtype,
   return at::TensorOptions().dtype(dtype).device(device);
 }
 
-// The memory that the strides reach must be countable too; LibTorch has no negative strides.
+// The extent of the strides must not overflow either; LibTorch has no negative strides.
 void check_strides(c10::IntArrayRef shape, c10::IntArrayRef strides, size_t element_size) {
   int64_t last = 0;
   bool overflows = false;
@@ -111,7 +111,7 @@ at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides,
     check_strides(shape, given, element_size);
     tensor = at::from_blob(data, shape, given, release, options, device);
   }
-  mark_exposed(tensor);
+  mark_externally_aliased(tensor);
   return tensor;
 }
 

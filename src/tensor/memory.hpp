@@ -1,4 +1,4 @@
-// Tensors over memory, and the checks of shapes that LibTorch leaves to its callers.
+// Tensors from memory, with the checks of shapes that LibTorch does not make.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,10 @@
 
 namespace accel::tensor {
 
-// Throws kInvalidArgument for a negative size and for more bytes than an address can count.
+// Throws kInvalidArgument for a negative size, or if the number of bytes overflows.
 void check_shape(c10::IntArrayRef shape, c10::ScalarType dtype);
 
-// The shape of a caller's `shape` and `ndim`: not null, not longer than LibTorch allows.
+// The shape from a caller's `shape` and `ndim`: not null, not longer than LibTorch allows.
 c10::IntArrayRef shape_of(const int64_t* sizes, size_t ndim);
 
 at::Tensor empty(c10::IntArrayRef shape, c10::ScalarType dtype, c10::Device device);

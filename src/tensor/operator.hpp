@@ -1,4 +1,5 @@
-// Any operator of LibTorch by its name, called through the boxed dispatcher: autograd, autocast and devices come along.
+// Operator: any operator of LibTorch by its name, called through the boxed dispatcher, with autograd, autocast and
+// devices.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -26,8 +27,8 @@ class Operator {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   size_t num_results() const { return handle_.schema().returns().size(); }
 
-  // The results, one for each of the schema; a tensor that an operator left undefined is None. Arguments by position
-  // come first, in the schema's order; what is missing takes its default.
+  // Returns one result for each of the schema; undefined tensors are None. Positional arguments come first, in the
+  // schema's order; missing ones have their defaults.
   c10::Stack call(const Argument* arguments, size_t num_arguments, const NamedArgument* named, size_t num_named) const;
 
  private:
@@ -41,8 +42,7 @@ class Operator {
   std::string schema_;
 };
 
-// Found once for each name and kept for the life of the process. Throws kNotFound with the overloads, or with near
-// names.
+// Found once per name and kept until the process ends. Throws kNotFound with the overloads, or with similar names.
 const Operator& find_operator(std::string_view name, std::string_view overload);
 
 // The full names that begin with `prefix`, sorted.

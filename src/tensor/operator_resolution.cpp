@@ -26,7 +26,7 @@ struct Overloads {
 // Never destroyed: operators may be called while the process ends.
 struct Resolver {
   std::mutex mutex;
-  // By full name. All overloads of all names are listed at once, for LibTorch can only list all.
+  // By full name. All operators are listed at once, because LibTorch can only list all.
   std::unordered_map<std::string, std::vector<std::string>> listed;
   std::unordered_map<std::string, Overloads> found;  // its nodes stay where they are
 
@@ -58,8 +58,7 @@ bool comes_first(const Operator* one, const Operator* other) {
   return rank(one) < rank(other);
 }
 
-// What the choice depends on: the kinds of the arguments, of a list the kinds that are in it, and of a string what it
-// could name.
+// The key of a choice: the kinds of the arguments, of the items of lists, and what a string could name.
 void add_kind(const Argument& argument, std::string& signature) {
   static constexpr char kLetters[] = "nbifstlmdv";  // in the order of Argument::Kind
   const Argument::Kind kind = argument.kind();
@@ -89,7 +88,7 @@ std::string signature_of(const Argument* arguments, size_t num_arguments, const 
   return signature;
 }
 
-// The number of arguments that would be converted; nothing when the overload does not take them.
+// The number of arguments that would be converted; nothing if the overload does not accept them.
 std::optional<size_t> conversions(const Operator& candidate, const Argument* arguments, size_t num_arguments,
                                   const NamedArgument* named, size_t num_named) {
   const std::vector<Parameter>& parameters = candidate.parameters();

@@ -1,4 +1,4 @@
-// Which of an operator's overloads some arguments are for, as a call in Python would choose.
+// Overload resolution of operators: chooses the overload for given arguments, as a call in Python does.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace accel::tensor {
 
-// `name` is "aten::add", or "add": LibTorch's, else the engine's own. Among the overloads that take the arguments it is
-// the one that converts fewest of them; then one of tensors before one of numbers, and the plain one before others.
-// What only the keyword may set is not taken by position. The choice is remembered by the kinds of the arguments.
-// Throws kNotFound for an unknown name and kTypeMismatch, with the overloads, when none takes the arguments.
+// `name` is "aten::add", or "add": LibTorch's, or else the engine's own. Of the overloads that accept the arguments,
+// chooses the one with the fewest conversions, then one for tensors before one for numbers, then the plain one.
+// Keyword-only parameters are not passed by position. The choice is cached by the kinds of the arguments. Throws
+// kNotFound for an unknown name and kTypeMismatch, with the overloads, if none accepts the arguments.
 const Operator& resolve_operator(std::string_view name, const Argument* arguments, size_t num_arguments,
                                  const NamedArgument* named, size_t num_named);
 

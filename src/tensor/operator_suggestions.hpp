@@ -1,11 +1,11 @@
-// What a caller may have meant by the name of an operator that is not there.
+// Suggestions for the name of an operator that does not exist.
 #pragma once
 
 #include <string_view>
 
 namespace accel::tensor {
 
-// Throws kNotFound: with the overloads when the name is right, with the nearest names otherwise.
+// Throws kNotFound: with the overloads if the name exists, otherwise with the most similar names.
 [[noreturn]] void refuse_operator_name(std::string_view name, std::string_view overload);
 
 }  // namespace accel::tensor

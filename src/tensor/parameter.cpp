@@ -70,7 +70,7 @@ bool push_device(const Argument& given, torch::jit::Stack& stack) {
   return device.has_value();
 }
 
-// The type of a list's items on the stack: symbolic numbers and members of enumerations travel as plain ones.
+// The type of a list's items on the stack: symbolic numbers and enumerations are passed as integers.
 c10::TypePtr stack_type(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::SymIntType:

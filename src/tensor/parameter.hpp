@@ -1,5 +1,5 @@
-// One parameter of an operator: converts a caller's argument to what the schema asks for. The schema's type is read
-// once, when the operator is found; a call only looks at an enumeration.
+// Parameter of an operator: converts an argument to the type of the schema. The schema is read once, when the operator
+// is found; a call only switches on an enumeration.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -14,10 +14,10 @@ namespace accel::tensor {
 
 class Parameter {
  public:
-  explicit Parameter(const c10::Argument& argument);  // of the dispatcher's schema, which stays
+  explicit Parameter(const c10::Argument& argument);  // of the dispatcher's schema, which is never freed
 
   const std::string& name() const { return argument_->name(); }
-  // As the schema writes it: "int[2]? padding".
+  // As in the schema: "int[2]? padding".
   std::string declaration() const;
 
   bool takes_tensor() const { return type_ == Type::kTensor; }  // or a list of them
@@ -27,20 +27,21 @@ class Parameter {
   enum class Fit : uint8_t { kNone, kConverted, kExact };
   Fit fit(const Argument& given) const;
 
-  // Converts and pushes; false for an argument that does not fit.
+  // Converts and pushes the argument; false if it does not fit.
   bool push(const Argument& given, torch::jit::Stack& stack) const;
-  // False when there is no default.
+  // False if there is no default.
   bool push_default(torch::jit::Stack& stack) const;
 
-  // What the parameters take a string for: a dtype 'd', a device 'v', a layout 'y', a memory format 'f', else text 's'.
+  // The meaning of a string for the parameter: dtype 'd', device 'v', layout 'y', memory format 'f', otherwise text
+  // 's'.
   static char meaning_of(const char* string);
 
   static std::string describe(const Argument& given);  // "the integer 3"
-  // What did not fit: "a list whose item 2 is a string ('x')".
+  // The part that does not fit: "a list whose item 2 is a string ('x')".
   std::string describe_misfit(const Argument& given) const;
 
  private:
-  // The types that a caller can fill in; others only take None or their default.
+  // The supported types; others accept only None or their default.
   enum class Type : uint8_t {
     kTensor,
     kScalar,
@@ -66,7 +67,7 @@ class Parameter {
   bool is_list_ = false;
   bool has_optional_items_ = false;
   c10::TypePtr item_type_;  // of a list
-  int32_t list_size_ = 0;   // of "int[2]", where a single value stands for all of them; 0: any size
+  int32_t list_size_ = 0;   // of "int[2]", for which a single value is repeated; 0: any size
 };
 
 }  // namespace accel::tensor

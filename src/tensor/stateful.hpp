@@ -1,4 +1,4 @@
-// What can be saved and taken back as a tree of values.
+// Stateful: an object whose state can be saved and loaded as a tree of values.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,15 +11,15 @@ class Stateful {
  public:
   virtual ~Stateful() = default;
   virtual c10::IValue state_dict() const = 0;
-  // Either takes the whole state or throws and keeps the one it had.
+  // Loads the whole state, or throws without changing anything.
   virtual void load_state_dict(const c10::IValue& state) = 0;
 
-  // Of what each rank has its own, by another number of ranks than saved it: `states` are those of the ranks that did.
-  // The first one's counts where an object knows no better.
+  // For per-rank states, if the number of ranks has changed: `states` are those of the saving ranks. By default loads
+  // the first.
   virtual void load_states_of_ranks(const std::vector<c10::IValue>& states, int /*rank*/) {
     load_state_dict(states.front());
   }
-  // Throws for what that cannot take, before any object changes.
+  // Throws if that is impossible, before any object changes.
   virtual void check_states_of_ranks(const std::vector<c10::IValue>& /*states*/) const {}
 };
 

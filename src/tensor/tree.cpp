@@ -236,7 +236,7 @@ c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function
 }
 
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function) {
-  // The whole tree first: a collective must not begin on a tree that it cannot finish.
+  // Checks the whole tree first: a collective must not begin on a tree that it cannot process.
   for_each_leaf(value, [](const c10::IValue& leaf) {
     if (!is_tensor(leaf)) refuse_leaf(leaf);
   });

@@ -14,7 +14,7 @@
 
 namespace accel::tree {
 
-// Values may come from outside; every function refuses deeper ones, so none of them exhausts the stack.
+// Values may come from outside: all functions refuse deeper ones, which would exhaust the stack.
 constexpr int kDeepest = 200;
 
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
@@ -25,42 +25,43 @@ void for_each_tensor(const c10::IValue& value, const std::function<void(const at
 
 // The same tree with a function applied to each tensor; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
-// The same, but a leaf that is no tensor is a TYPE_MISMATCH.
+// The same, but a leaf that is not a tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
 
-// Joins trees of one structure, tensor by tensor. `items` is a list of them. A single tree comes back as it is.
+// Concatenates trees of one structure, tensor by tensor. `items` is a list of trees. A single tree is returned as it
+// is.
 c10::IValue concatenate(const c10::IValue& items, int64_t dim);
-// Rows [begin, end) as Python counts: negative numbers from the end, too large ones cut.
+// Rows [begin, end) as in Python: negative indices count from the end, too large ones are clipped.
 c10::IValue slice(const c10::IValue& value, int64_t begin, int64_t end);
-// Zeros behind each tensor, up to the next multiple of `divisor` in dimension `dim`.
+// Pads each tensor with zeros at the end, to the next multiple of `divisor` in dimension `dim`.
 c10::IValue pad_to_multiple(const c10::IValue& value, int64_t divisor, int64_t dim);
-// Values under the map keys `skip_keys` stay where they are.
+// Values under the map keys `skip_keys` are not moved.
 c10::IValue send_to_device(const c10::IValue& value, c10::Device device, bool non_blocking,
                            const std::vector<std::string>& skip_keys);
 // float16 and bfloat16 tensors become float32.
 c10::IValue convert_to_fp32(const c10::IValue& value);
 // Tensors become nested lists of numbers: bools and integers exactly, every floating type as a double.
 c10::IValue listify(const c10::IValue& value);
-// Rows of the first leaf; where the way to it is empty, that is an error, as in the reference.
+// The number of rows of the first leaf; an empty container before it is an error, as in the reference.
 int64_t find_batch_size(const c10::IValue& value);
-// Kinds, structure, numbers; tensors by dtype, shape and elements, wherever they live. NaN differs from itself.
+// Compares kinds, structure and values; tensors by dtype, shape and elements, on any device. NaN differs from itself.
 bool equal(const c10::IValue& a, const c10::IValue& b);
 
-// One line. Tensors are listified, tuples become arrays, devices text. What JSON cannot say (infinity, NaN, bytes, keys
-// that are integers) is a TYPE_MISMATCH.
+// One line. Tensors become nested lists, tuples arrays, devices text. Values without JSON (infinity, NaN, bytes,
+// integer keys) are a TYPE_MISMATCH.
 std::string to_json(const c10::IValue& value);
-// `source` says in errors what was parsed. Numbers without fraction and exponent become integers, exactly. Of equal
-// keys the last one counts.
+// `source` names the text in errors. Numbers without fraction and exponent become exact integers. Of equal keys the
+// last one is used.
 c10::IValue from_json(const std::string& json, const std::string& source);
 
 bool is_sequence(const c10::IValue& value);  // a list or tuple
 c10::ArrayRef<c10::IValue> sequence_items(const c10::IValue& sequence);
 c10::List<c10::IValue> new_list();
 c10::IValue new_tuple(std::vector<c10::IValue> items);
-// Of the same kind as a sequence.
+// A sequence of the same kind.
 c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items);
 c10::impl::GenericDict new_map();
-// Keys are strings or integers. TorchScript asks for the type of them.
+// Keys are strings or integers, a type that TorchScript requires.
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
 // "tensor", "list", "int", ... for messages.
 std::string kind_name(const c10::IValue& value);

@@ -436,7 +436,7 @@ build build.ninja: phony
                 process.send_signal(number)
                 out, error = process.communicate(timeout=20)
                 self.assertEqual(process.returncode, 128 + number, out + error)
-                self.assertIn("the next run goes on", error)
+                self.assertIn("the next run continues", error)
                 for pid in (self.build / "pids").read_text().split():
                     self.assertFalse(pathlib.Path("/proc", pid).exists())
                 self.describe(["true", "true", "true"])

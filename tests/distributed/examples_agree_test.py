@@ -12,7 +12,7 @@ import unittest
 
 README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
-PROGRAMS = ["hello", "train", "foreign_module", "checkpoint", "embed"]
+PROGRAMS = ["hello", "train", "custom_module", "checkpoint", "embed"]
 WITH_FOLDER = ["checkpoint", "embed"]
 
 
@@ -54,8 +54,8 @@ class ExamplesAgree(unittest.TestCase):
     def test_train(self):
         self.compare("train")
 
-    def test_foreign_module(self):
-        self.compare("foreign_module")
+    def test_custom_module(self):
+        self.compare("custom_module")
 
     def test_checkpoint(self):
         self.compare("checkpoint")

@@ -19,7 +19,7 @@
 #include "precision/autocast.hpp"
 #include "tensor/access.hpp"
 #include "tensor/dlpack.hpp"
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::precision {
@@ -82,7 +82,7 @@ TEST(AutocastWeightCache, OptimizersWriteThemWithTheWeights) {
       const Model kept, fresh;
       const auto with = optimizer_of(rule, kept), without = optimizer_of(rule, fresh);
       for (int step = 0; step < 5; ++step) {
-        casts.start_group();
+        casts.start_accumulation_window();
         const at::Tensor output = kept.forward(&casts, precision), expected = fresh.forward(nullptr, precision);
         EXPECT_TRUE(output.equal(expected)) << rule.name << " " << step;
         loss_of(output).backward();
@@ -127,7 +127,7 @@ TEST(AutocastWeightCache, OfMemoryThatTheHostKnowsLastAGroup) {
   *address = 100;
   *later = 200;
   *static_cast<float*>(lent->dl_tensor.data) = 300;
-  casts.start_group();
+  casts.start_accumulation_window();
   EXPECT_EQ(casts.size(), 0U);
   expect_current(model, casts);
   lent->deleter(lent);
@@ -136,7 +136,7 @@ TEST(AutocastWeightCache, OfMemoryThatTheHostKnowsLastAGroup) {
   model.bias = tensor::from_blob(own.data(), {48}, nullptr, at::kFloat, c10::DeviceType::CPU, nullptr).requires_grad_();
   expect_current(model, casts);
   own[0] = 50;
-  casts.start_group();
+  casts.start_accumulation_window();
   expect_current(model, casts);
 }
 

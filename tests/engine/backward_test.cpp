@@ -16,7 +16,7 @@
 
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 
 namespace accel::accelerator {
 namespace backward_test {
@@ -88,7 +88,7 @@ TEST(Backward, RefusesWhatItCannotBeginFrom) {
 }
 
 nn::ModulePtr critic() {
-  auto model = std::make_shared<nn::ForeignModule>("Critic");
+  auto model = std::make_shared<nn::CallbackModule>("Critic");
   model->add_parameter("first", at::arange(12, at::kFloat).reshape({4, 3}) * 0.1F - 0.5F);
   model->add_parameter("second", at::arange(4, at::kFloat).reshape({1, 4}) * 0.2F - 0.3F);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {

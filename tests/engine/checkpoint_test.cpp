@@ -230,9 +230,9 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
 }
 
 // Ranks as threads.
-class Meeting {
+class ThreadAllGather {
  public:
-  explicit Meeting(int size) : texts_(static_cast<size_t>(size)) {}
+  explicit ThreadAllGather(int size) : texts_(static_cast<size_t>(size)) {}
   std::vector<std::string> all_gather(int rank, const std::string& text) {
     std::unique_lock<std::mutex> lock(mutex_);
     texts_[static_cast<size_t>(rank)] = text;
@@ -257,14 +257,14 @@ class Meeting {
 
 template <typename Body>
 void on_ranks(int size, Body&& body) {
-  Meeting meeting(size);
+  ThreadAllGather gather(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; rank++)
     threads.emplace_back([&, rank] {
       Ranks ranks;
       ranks.rank = rank;
       ranks.size = size;
-      ranks.all_gather = [&, rank](const std::string& text) { return meeting.all_gather(rank, text); };
+      ranks.all_gather = [&, rank](const std::string& text) { return gather.all_gather(rank, text); };
       body(ranks);
     });
   for (std::thread& thread : threads) thread.join();

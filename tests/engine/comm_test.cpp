@@ -51,7 +51,7 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
     run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
       const int rank = communicator->rank();
       at::Tensor sum = at::arange(10, at::kFloat) + rank;
-      communicator->all_reduce(sum, Reduction::kSum);
+      communicator->all_reduce(sum, ReduceOp::kSum);
       EXPECT_TRUE(at::equal(sum, at::arange(10, at::kFloat) * size + size * (size - 1) / 2));
 
       at::Tensor gathered = at::empty({size, 3}, at::kLong);
@@ -59,7 +59,7 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
       for (int other = 0; other < size; other++) EXPECT_TRUE(gathered[other].eq(other).all().item<bool>());
 
       at::Tensor part = at::empty({2}, at::kFloat);
-      communicator->reduce_scatter(at::arange(2 * size, at::kFloat), Reduction::kMean, part);
+      communicator->reduce_scatter(at::arange(2 * size, at::kFloat), ReduceOp::kMean, part);
       EXPECT_TRUE(at::equal(part, at::arange(2 * rank, 2 * rank + 2, at::kFloat)));
 
       at::Tensor exchanged = at::empty({size}, at::kInt);
@@ -80,9 +80,9 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
 TEST(CommCommunicator, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
   BackendCommunicator alone;
   at::Tensor matrix = at::zeros({4, 4});
-  EXPECT_THROW(alone.all_reduce(matrix.t(), Reduction::kSum), Error);
-  EXPECT_THROW(alone.all_reduce(matrix, Reduction::kAnd), Error);
-  EXPECT_THROW(alone.all_reduce(matrix, static_cast<Reduction>(77)), Error);
+  EXPECT_THROW(alone.all_reduce(matrix.t(), ReduceOp::kSum), Error);
+  EXPECT_THROW(alone.all_reduce(matrix, ReduceOp::kAnd), Error);
+  EXPECT_THROW(alone.all_reduce(matrix, static_cast<ReduceOp>(77)), Error);
   EXPECT_THROW(alone.broadcast(matrix, 1), Error);
   EXPECT_THROW(alone.all_gather(at::zeros({3}), matrix), Error);
   EXPECT_THROW(alone.send(matrix, 0, 0), Error);
@@ -117,13 +117,13 @@ TEST(CommCollectives, RanksThatDisagreeAllHearOfIt) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     at::Tensor tensor = at::zeros({3 + communicator->rank()});
     try {
-      communicator->all_reduce(tensor, Reduction::kSum);
+      communicator->all_reduce(tensor, ReduceOp::kSum);
       ADD_FAILURE() << "different shapes were accepted";
     } catch (const CollectiveError& error) {
       EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
     }
     at::Tensor same = at::ones({3});
-    communicator->all_reduce(same, Reduction::kSum);  // the group is as good as before
+    communicator->all_reduce(same, ReduceOp::kSum);  // the group is as good as before
     EXPECT_TRUE(at::equal(same, at::full({3}, 2.0)));
   });
 }
@@ -145,7 +145,7 @@ TEST(CommCollectives, TreesKeepTheirStructure) {
 TEST(CommCollectives, IntegersCanBeAveraged) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const c10::IValue mean =
-        reduce(*communicator, at::full({2}, 3 + communicator->rank(), at::kLong), Reduction::kMean, 1.0);
+        reduce(*communicator, at::full({2}, 3 + communicator->rank(), at::kLong), ReduceOp::kMean, 1.0);
     EXPECT_TRUE(at::equal(mean.toTensor(), at::full({2}, 3, at::kLong)));
   });
 }
@@ -199,7 +199,7 @@ TEST(CommCollectives, ManySmallLeavesAreOneReductionADtype) {
     list.push_back(at::full({1 << 14}, rank, at::kDouble));  // goes by itself
     c10::IValue sum;
     // The shapes, the floats, the integers, and the large one.
-    EXPECT_EQ(operations_of(*communicator, [&] { sum = reduce(*communicator, list, Reduction::kSum, 1.0); }), 4U);
+    EXPECT_EQ(operations_of(*communicator, [&] { sum = reduce(*communicator, list, ReduceOp::kSum, 1.0); }), 4U);
     const auto leaves = sum.toListRef();
     for (int64_t leaf = 0; leaf < 50; leaf++) {
       EXPECT_TRUE(at::equal(leaves[leaf].toTensor(), at::full({leaf, 2}, 3.0, at::kFloat)));
@@ -223,7 +223,7 @@ TEST(CommCollectives, SmallLeavesThatDifferAreAMismatchInReduceAndBroadcast) {
       for (const int64_t rows : {2, 3})  // as many bytes on all ranks
         list.push_back(at::zeros({communicator.rank() == 2 ? 5 - rows : rows}));
       if (reduces)
-        reduce(communicator, list, Reduction::kMean, 1.0);
+        reduce(communicator, list, ReduceOp::kMean, 1.0);
       else
         broadcast(communicator, list, 0);
     });
@@ -236,11 +236,11 @@ TEST(CommCollectives, AFactorOfIntegersIsTruncated) {
   for (const int size : {1, 2})
     run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
       const at::Tensor tensor = at::tensor({3, -3}, at::kInt);
-      const at::Tensor half = reduce(*communicator, tensor, Reduction::kMax, 0.5).toTensor();
+      const at::Tensor half = reduce(*communicator, tensor, ReduceOp::kMax, 0.5).toTensor();
       EXPECT_TRUE(at::equal(half, at::tensor({1, -1}, at::kInt)));
-      EXPECT_THROW(reduce(*communicator, tensor, Reduction::kSum, INFINITY), Error);
-      EXPECT_THROW(reduce(*communicator, tensor.to(at::kBool), Reduction::kSum, 0.5), Error);
-      EXPECT_THROW(reduce(*communicator, tensor.to(at::kFloat), Reduction::kXor, 1.0), Error);
+      EXPECT_THROW(reduce(*communicator, tensor, ReduceOp::kSum, INFINITY), Error);
+      EXPECT_THROW(reduce(*communicator, tensor.to(at::kBool), ReduceOp::kSum, 0.5), Error);
+      EXPECT_THROW(reduce(*communicator, tensor.to(at::kFloat), ReduceOp::kXor, 1.0), Error);
       EXPECT_THROW(gather(*communicator, at::eye(2).to_sparse()), Error);
     });
 }
@@ -270,7 +270,7 @@ TEST(CommCollectives, AMismatchSaysWhichRankWasInWhichCall) {
     if (communicator.rank() == 1)
       communicator.barrier();
     else
-      communicator.all_reduce(tensor, Reduction::kSum);
+      communicator.all_reduce(tensor, ReduceOp::kSum);
   });
   for (const std::string& message : messages)
     EXPECT_EQ(message.rfind("rank 1 is in save_state #1, ranks 0, 2, 3 wait in reduce #1; ", 0), 0U) << message;
@@ -305,7 +305,7 @@ TEST(CommCollectives, DebugModeListsTheShapesOfAllRanks) {
 // An all-reduce as a call that is started; the result is the first number of its sum.
 std::shared_ptr<Work> start_sum(const std::shared_ptr<Communicator>& communicator, const at::Tensor& tensor) {
   return start(communicator, [tensor] {
-    return Round({Collective::all_reduce(tensor, Reduction::kSum)},
+    return Round({Collective::all_reduce(tensor, ReduceOp::kSum)},
                  [tensor](const std::exception_ptr& error) -> Outcome {
                    rethrow(error);
                    return c10::IValue(tensor.view({-1})[0].item<float>());
@@ -320,7 +320,7 @@ TEST(CommWork, CallsRunInTheOrderOfTheirStart) {
       std::vector<std::shared_ptr<Work>> works;
       for (int i = 0; i < 20; i++) works.push_back(start_sum(communicator, tensor));
       at::Tensor after = tensor;
-      communicator->all_reduce(after, Reduction::kSum);  // a blocking call comes after all of them
+      communicator->all_reduce(after, ReduceOp::kSum);  // a blocking call comes after all of them
       double expected = 1;
       for (const auto& work : works) {
         ASSERT_TRUE(work->ended());
@@ -386,10 +386,10 @@ TEST(CommWork, AMismatchInATreeLeavesTheRanksInStep) {
       for (int leaf = 0; leaf < 4 - rank; leaf++) shorter.push_back(at::ones({1 << 14}));
       for (const auto& tree : {list, shorter}) {
         if (blocks && rank == 0) {
-          EXPECT_THROW(reduce(*communicator, tree, Reduction::kSum, 1.0), CollectiveError);
+          EXPECT_THROW(reduce(*communicator, tree, ReduceOp::kSum, 1.0), CollectiveError);
         } else {
           const Communicator& group = *communicator;
-          const auto work = start(communicator, [&] { return rounds::reduce(group, tree, Reduction::kSum, 1.0); });
+          const auto work = start(communicator, [&] { return rounds::reduce(group, tree, ReduceOp::kSum, 1.0); });
           const auto behind = blocks ? nullptr : start_sum(communicator, at::ones({1}));
           work->wait();
           EXPECT_THROW(work->result(), CollectiveError);
@@ -399,7 +399,7 @@ TEST(CommWork, AMismatchInATreeLeavesTheRanksInStep) {
           }
         }
         at::Tensor after = at::ones({1});
-        communicator->all_reduce(after, Reduction::kSum);
+        communicator->all_reduce(after, ReduceOp::kSum);
         EXPECT_EQ(after.item<float>(), 2);
       }
     }
@@ -417,7 +417,7 @@ TEST(CommWork, CollectivesOfTwoGroupsOverlap) {
       std::shared_ptr<Work> work;
       if (communicator->rank() == 0) work = start_sum(communicator, first);
       if (blocks) {
-        other->all_reduce(second, Reduction::kSum);
+        other->all_reduce(second, ReduceOp::kSum);
       } else {
         const auto overtaking = start_sum(other, second);
         overtaking->wait();
@@ -477,12 +477,12 @@ TEST(CommWork, TwoRanksMaySendBeforeTheyReceive) {
 TEST(CommWork, WhatHasNotEndedFailsWhenTheGroupIsLeft) {
   const auto messages = messages_of(2, std::chrono::seconds(60), [](Communicator& communicator) {
     const at::Tensor tensor = at::ones({3});
-    const auto first = communicator.start(Collective::all_reduce(tensor, Reduction::kSum));
+    const auto first = communicator.start(Collective::all_reduce(tensor, ReduceOp::kSum));
     first->wait();
     EXPECT_EQ(tensor[0].item<float>(), 2);
     first->result();
     if (communicator.rank() == 1) return;
-    const auto second = communicator.start(Collective::all_reduce(tensor, Reduction::kSum));
+    const auto second = communicator.start(Collective::all_reduce(tensor, ReduceOp::kSum));
     const auto third = communicator.start(Collective::barrier());
     communicator.shutdown();
     EXPECT_THROW(second->result(), CollectiveError);
@@ -500,7 +500,7 @@ TEST(CommRounds, ATreeIsPostedAsOneCall) {
   for (const auto dtype : {at::kFloat, at::kLong, at::kFloat}) list.push_back(at::ones({3}, dtype));
   for (int large = 0; large < 2; large++) list.push_back(at::ones({1 << 14}));
   const auto gathering = start(communicator, [&] { return rounds::gather(*communicator, list); });
-  const auto reducing = start(communicator, [&] { return rounds::reduce(*communicator, list, Reduction::kSum, 1.0); });
+  const auto reducing = start(communicator, [&] { return rounds::reduce(*communicator, list, ReduceOp::kSum, 1.0); });
   const auto broadcasting = start(communicator, [&] { return rounds::broadcast(*communicator, list, 0); });
   ASSERT_EQ(communicator->posted.size(), 3U);
   EXPECT_EQ(communicator->posted[0].kinds(), std::vector<Kind>(3, Kind::kAllGather));
@@ -520,7 +520,7 @@ TEST(CommRounds, WhatComesAfterSeveralRoundsIsPostedAfterTheLast) {
   auto& posted = communicator->posted;
   const at::Tensor rows = at::ones({0, 2});
   const auto uneven = start(communicator, [&] { return rounds::gather_uneven(*communicator, rows); });
-  const auto sum = start(communicator, [&] { return rounds::reduce(*communicator, rows, Reduction::kSum, 1.0); });
+  const auto sum = start(communicator, [&] { return rounds::reduce(*communicator, rows, ReduceOp::kSum, 1.0); });
   ASSERT_EQ(posted.size(), 1U);
   posted[0].collectives[0].output.zero_();  // the lengths of all ranks
   posted[0].work->complete({}, nullptr);
@@ -543,14 +543,14 @@ TEST(CommGroup, ItsMembersWorkTogether) {
       EXPECT_EQ(group->size(), 3);
       EXPECT_EQ(group->rank(), rank == 3 ? 0 : rank + 1);
       at::Tensor sum = at::full({1}, rank, at::kFloat);
-      group->all_reduce(sum, Reduction::kSum);
+      group->all_reduce(sum, ReduceOp::kSum);
       EXPECT_EQ(sum.item<float>(), 4);
     }
     const auto half = split_group(*communicator, rank % 2, -rank);  // the order is turned round
     EXPECT_EQ(half->size(), 2);
     EXPECT_EQ(half->rank(), rank < 2 ? 1 : 0);
     at::Tensor sum = at::full({1}, rank, at::kFloat);
-    half->all_reduce(sum, Reduction::kSum);
+    half->all_reduce(sum, ReduceOp::kSum);
     EXPECT_EQ(sum.item<float>(), rank % 2 == 0 ? 2 : 4);
     communicator->barrier();
   });
@@ -595,7 +595,7 @@ TEST(CommGroup, CallsOfTwoThreadsBlockOnlyTheirOwn) {
       for (int i = 0; i < 200; i++) {
         const at::Tensor tensor = at::ones({i % 7 == 0 ? 300000 : i});
         if (sleeps && i % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-        group.all_reduce(tensor, Reduction::kSum);
+        group.all_reduce(tensor, ReduceOp::kSum);
         EXPECT_TRUE(tensor.eq(2).all().item<bool>());
         const int peer = 1 - group.rank();
         const at::Tensor sent = at::full({i}, i), received = at::empty({i}, sent.options());
@@ -642,7 +642,7 @@ TEST(CommGroup, TheEndOfOneLeavesTheOthers) {
     const auto next = create_group(*communicator, {0, 1});
     next->barrier();
     const at::Tensor sum = at::ones({1 << 20});
-    next->all_reduce(sum, Reduction::kSum);
+    next->all_reduce(sum, ReduceOp::kSum);
     EXPECT_TRUE(sum.eq(2).all().item<bool>());
   });
 }
@@ -655,7 +655,7 @@ TEST(CommGroup, OutlivesTheOneThatItWasMadeOf) {
     const auto next = create_group(*group, {1, 0});
     for (const auto& one : {group, next}) {
       const at::Tensor sum = at::ones({1 << 20});
-      one->all_reduce(sum, Reduction::kSum);
+      one->all_reduce(sum, ReduceOp::kSum);
       EXPECT_TRUE(sum.eq(2).all().item<bool>());
     }
     next->barrier();
@@ -685,7 +685,7 @@ TEST(CommGroup, SurvivorsGoOnWithoutTheLostRank) {
       EXPECT_EQ(group->size(), 2);
       EXPECT_EQ(group->rank(), rank / 2);
       at::Tensor sum = at::full({1}, rank, at::kFloat);
-      group->all_reduce(sum, Reduction::kSum);
+      group->all_reduce(sum, ReduceOp::kSum);
       EXPECT_EQ(sum.item<float>(), 2);
       group->barrier();
       survivors++;
@@ -699,7 +699,7 @@ TEST(CommCollectives, ATreeWithoutTensorsAgainstATensorIsFoundAtOnceOnAllRanks) 
   const std::function<void(Communicator&, const c10::IValue&)> calls[] = {
       [](Communicator& communicator, const c10::IValue& value) { gather(communicator, value); },
       [](Communicator& communicator, const c10::IValue& value) { gather_uneven(communicator, value); },
-      [](Communicator& communicator, const c10::IValue& value) { reduce(communicator, value, Reduction::kSum, 1.0); },
+      [](Communicator& communicator, const c10::IValue& value) { reduce(communicator, value, ReduceOp::kSum, 1.0); },
       [](Communicator& communicator, const c10::IValue& value) { broadcast(communicator, value, 0); },
       [](Communicator& communicator, const c10::IValue& value) {
         pad_across_processes(communicator, value, 0, 0.0, false);
@@ -768,7 +768,7 @@ TEST(CommCollectives, OneRankGivesTheTypesOfMany) {
 
 TEST(CommCollectives, ScalesThatDifferAreNamed) {
   const auto messages = messages_of(2, std::chrono::seconds(20), [](Communicator& communicator) {
-    reduce(communicator, c10::IValue(at::ones({2})), Reduction::kSum, communicator.rank() == 0 ? 1.0 : 0.5);
+    reduce(communicator, c10::IValue(at::ones({2})), ReduceOp::kSum, communicator.rank() == 0 ? 1.0 : 0.5);
   });
   EXPECT_NE(messages[0].find("times 1,"), std::string::npos) << messages[0];
   EXPECT_NE(messages[0].find("times 0.5"), std::string::npos) << messages[0];
@@ -880,11 +880,11 @@ TEST(CommRendezvous, OneAddressServesGroupAfterGroup) {
         options.port = 29879;
         options.rank = rank;
         options.size = 2;
-        const Meeting meeting = rendezvous(options, Deadline(std::chrono::seconds(20)));
-        BackendCommunicator communicator(meeting.store, rank, 2, std::chrono::seconds(20), "ucx");
-        meeting.start->end();
+        const RendezvousResult joined = rendezvous(options, Deadline(std::chrono::seconds(20)));
+        BackendCommunicator communicator(joined.store, rank, 2, std::chrono::seconds(20), "ucx");
+        joined.start->end();
         at::Tensor one = at::ones({1});
-        communicator.all_reduce(one, Reduction::kSum);
+        communicator.all_reduce(one, ReduceOp::kSum);
         EXPECT_EQ(one.item<float>(), 2);
         communicator.barrier();
       });

@@ -502,7 +502,7 @@ TEST_P(Conformance, SameBitsOnEveryRank) {
 }
 
 class ManyHosts : public Conformance {};
-// Of one rank each: few, many, 2^k, with neighbours, and more than greet each other straight.
+// Of one rank each: few, many, 2^k, with neighbours, and more than exchange preambles directly.
 INSTANTIATE_TEST_SUITE_P(Conformance, ManyHosts,
                          testing::Values(Route{"abcde"}, Route{"abcdefghi"}, Route{"abcdefghijklmnop"},
                                          Route{"aabbccddeeffgghhii"}, Route{"abcdefghijklmnopqrs"}),

@@ -22,7 +22,7 @@
 
 #include "base/error.hpp"
 #include "expect_error.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::parallel {
@@ -33,7 +33,7 @@ using tests::run_ranks;
 // Two layers and one that is used only on demand. The same weights for the same seed.
 nn::ModulePtr make_model(uint64_t seed) {
   const auto generator = at::detail::createCPUGenerator(seed);
-  auto model = std::make_shared<nn::ForeignModule>("TwoLayers");
+  auto model = std::make_shared<nn::CallbackModule>("TwoLayers");
   const auto add = [&](const char* name, at::IntArrayRef shape) {
     model->add_parameter(name, at::randn(shape, generator, at::kFloat) * 0.3, true);
   };
@@ -93,7 +93,7 @@ std::string mapping_of(const at::Tensor& tensor) {
 // Also after the second forward, which lays the buckets out anew.
 TEST(DdpGradients, AreInMemoryThatTheRanksShare) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    auto model = std::make_shared<nn::ForeignModule>("Wide");
+    auto model = std::make_shared<nn::CallbackModule>("Wide");
     model->add_parameter("weight", at::full({100, 5}, 0.1, at::kFloat), true);
     model->add_parameter("wide", at::full({100, 100}, 0.1, at::kFloat), true);
     model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
@@ -280,13 +280,13 @@ TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
     backward(ddp.call(nn::Inputs{rows(begin, begin + 3), true}).toTensor());
     at::Tensor local = model->find_tensor("first").grad().clone();
     at::Tensor both = local.clone();
-    communicator->all_reduce(both, comm::Reduction::kMean);
+    communicator->all_reduce(both, comm::ReduceOp::kMean);
     EXPECT_FALSE(at::allclose(local, both));
     ddp.set_gradient_sync(true);
     backward(ddp.call(nn::Inputs{rows(begin + 3, begin + 6), true}).toTensor());
     at::Tensor exchanged = model->find_tensor("first").grad().clone();
     at::Tensor again = exchanged.clone();
-    communicator->all_reduce(again, comm::Reduction::kMean);
+    communicator->all_reduce(again, comm::ReduceOp::kMean);
     EXPECT_TRUE(at::allclose(exchanged, again));
   });
 }

@@ -45,17 +45,17 @@ TEST(Devices, EachTensorGoesToTheBackendOfItsDevice) {
       2,
       [](const std::shared_ptr<comm::Communicator>& communicator) {
         at::Tensor here = at::ones({4});
-        communicator->all_reduce(here, Reduction::kSum);
+        communicator->all_reduce(here, ReduceOp::kSum);
         EXPECT_EQ(latest_sequence(*communicator), 0U);
-        communicator->all_reduce(elsewhere(), Reduction::kSum);
+        communicator->all_reduce(elsewhere(), ReduceOp::kSum);
         EXPECT_EQ(latest_sequence(*communicator), 1000U);
-        create_group(*communicator, {communicator->rank()})->all_reduce(elsewhere(), Reduction::kSum);
+        create_group(*communicator, {communicator->rank()})->all_reduce(elsewhere(), ReduceOp::kSum);
         communicator->barrier();  // the CPU's
         EXPECT_EQ(latest_sequence(*communicator), 1U);
 
         auto list = tree::new_list();
         for (const at::Tensor& tensor : {here, elsewhere(), here}) list.push_back(tensor);
-        const auto reduced = reduce(*communicator, list, Reduction::kSum, 1.0).toListRef().vec();
+        const auto reduced = reduce(*communicator, list, ReduceOp::kSum, 1.0).toListRef().vec();
         EXPECT_EQ(latest_sequence(*communicator), 1001U);
         EXPECT_TRUE(reduced[1].toTensor().is_meta());
         EXPECT_TRUE(at::equal(reduced[2].toTensor(), at::full({4}, 4.0)));
@@ -72,7 +72,7 @@ TEST(Devices, SeveralInOneCallAreRefused) {
 TEST(Devices, ThoseWithoutABackendAreNamed) {
   const auto check = [](Communicator& communicator) {
     const std::string expected = "a tensor is on meta; this group sends tensors on cpu: move it there first";
-    EXPECT_EQ(message_of([&] { communicator.all_reduce(elsewhere(), Reduction::kSum); }), expected);
+    EXPECT_EQ(message_of([&] { communicator.all_reduce(elsewhere(), ReduceOp::kSum); }), expected);
     auto list = tree::new_list();
     for (const at::Tensor& tensor : {at::ones({1 << 14}), elsewhere()}) list.push_back(tensor);
     EXPECT_EQ(message_of([&] { gather(communicator, list); }), expected) << "before anything is sent";
@@ -86,7 +86,7 @@ TEST(Devices, WhatADeviceDoesNotFinishEndsByTheTimeout) {
   const auto check = [](const std::shared_ptr<comm::Communicator>& communicator) {
     const at::Tensor endless = at::empty({13}, at::TensorOptions().device(at::kMeta));
     try {
-      communicator->all_reduce(endless, Reduction::kSum);
+      communicator->all_reduce(endless, ReduceOp::kSum);
       ADD_FAILURE() << "it never ends";
     } catch (const CollectiveError& error) {
       EXPECT_EQ(error.failure(), CollectiveFailure::kTimeout);

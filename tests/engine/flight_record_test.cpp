@@ -30,7 +30,7 @@ TEST(FlightRecord, KeepsTheLatestOperations) {
     const CurrentCall current("accel_reduce");
     at::Tensor tensor = at::zeros({3});
     const int64_t more = static_cast<int64_t>(FlightRecord::kOperations) + 5;
-    for (int64_t i = 0; i < more; i++) communicator->all_reduce(tensor, Reduction::kSum);
+    for (int64_t i = 0; i < more; i++) communicator->all_reduce(tensor, ReduceOp::kSum);
     const auto record = tree::from_json(communicator->flight_record()->to_json(), "the record").toGenericDict();
     EXPECT_EQ(record.at("rank").toInt(), communicator->rank());
     const auto operations = record.at("operations").toListRef();

@@ -17,7 +17,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
@@ -32,7 +32,7 @@ using Shapes = std::vector<std::vector<int64_t>>;
 
 // Whose gradients are the inputs themselves.
 nn::ModulePtr make_model(const Shapes& shapes) {
-  auto model = std::make_shared<nn::ForeignModule>("Weights");
+  auto model = std::make_shared<nn::CallbackModule>("Weights");
   for (size_t i = 0; i < shapes.size(); i++) model->add_parameter("w" + std::to_string(i), at::zeros(shapes[i]), true);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     at::Tensor sum = at::zeros({});
@@ -184,7 +184,7 @@ TEST(GradientHook, PowerSgdLosesNothingForEver) {
           const int same = 1;  // a gradient that does not change: the approximation can catch up with it
           const at::Tensor gradients = exchanged(ddp, mixed_shapes(), same, communicator->rank());
           at::Tensor others = gradients.clone();
-          communicator->all_reduce(others, comm::Reduction::kMean);
+          communicator->all_reduce(others, comm::ReduceOp::kMean);
           EXPECT_LE(largest_difference(others, gradients), 1e-6) << "step " << step;  // all ranks have the same
           const at::Tensor mean = exact_mean(mixed_shapes(), same, 3);
           EXPECT_LE(largest_difference(gradients, mean), step < 2 ? 1e-6 : 1.0) << "step " << step;
@@ -252,7 +252,7 @@ TEST(GradientHookOfTheProgram, SeesEveryBucketAndDecidesWhatIsThere) {
     ddp.set_comm_hook(make_comm_hook([&](const at::Tensor& buffer, int64_t bucket, bool is_last) {
       buckets.push_back(bucket);
       last += is_last ? 1 : 0;
-      communicator->all_reduce(buffer, comm::Reduction::kMax);
+      communicator->all_reduce(buffer, comm::ReduceOp::kMax);
     }));
     for (int step = 0; step < 3; step++) {
       buckets.clear();

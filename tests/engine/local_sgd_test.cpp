@@ -12,7 +12,7 @@
 
 #include "accelerator/prepared_model.hpp"
 #include "comm/group.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
@@ -28,7 +28,7 @@ constexpr double kRate = 0.125;
 
 // One weight whose gradient is the input.
 DdpPtr new_model(const std::shared_ptr<comm::Communicator>& communicator) {
-  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+  auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::ones({1}), true);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return (module.parameter(0) * inputs[0].toTensor()).sum();
@@ -189,7 +189,7 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
 }
 
 TEST(LocalSgd, BadSettingsAreRefused) {
-  const auto model = single_process_model(std::make_shared<nn::ForeignModule>("Nothing"));
+  const auto model = single_process_model(std::make_shared<nn::CallbackModule>("Nothing"));
   tests::expect_error(Status::kInvalidArgument, "local_sgd_steps is 0",
                       [&] { LocalSgd refused(model, nullptr, 0, {}, nullptr); });
   tests::expect_error(Status::kInvalidArgument, "start_step is -1",

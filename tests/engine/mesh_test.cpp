@@ -56,7 +56,7 @@ TEST(Mesh, AGroupHasTheRanksThatDifferInItsAxesAlone) {
         if (is_member) expected += rank;
       }
       at::Tensor sum = at::full({1}, ranks->rank(), at::kLong);
-      group->all_reduce(sum, Reduction::kSum);
+      group->all_reduce(sum, ReduceOp::kSum);
       EXPECT_EQ(sum.item<int64_t>(), expected) << axes;
     }
   });

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
@@ -93,7 +93,7 @@ TEST(NnModule, FindsByPath) {
 }
 
 TEST(NnModule, CallWithoutForwardFails) {
-  const auto module = std::make_shared<ForeignModule>("Mine");
+  const auto module = std::make_shared<CallbackModule>("Mine");
   expect_error(Status::kInvalidState, "'Mine'", [&] { module->call(at::ones({1})); });
   module->set_forward([](Module&, const Inputs& inputs) -> c10::IValue { return inputs[0].toTensor() * 2; });
   EXPECT_EQ(module->call(at::ones({1})).item<double>(), 2);
@@ -106,7 +106,7 @@ TEST(NnModule, RefusesWrongInputs) {
 }
 
 TEST(NnModule, HooksRunInOrderAndReplace) {
-  const auto module = std::make_shared<ForeignModule>("Mine");
+  const auto module = std::make_shared<CallbackModule>("Mine");
   std::string trace;
   module->set_forward([&](Module&, const Inputs& inputs) {
     trace += "f";
@@ -135,7 +135,7 @@ TEST(NnModule, HooksRunInOrderAndReplace) {
 }
 
 TEST(NnModule, HookMayRemoveItself) {
-  const auto module = std::make_shared<ForeignModule>("Mine");
+  const auto module = std::make_shared<CallbackModule>("Mine");
   module->set_forward([](Module&, const Inputs& inputs) { return inputs[0]; });
   int runs = 0;
   int64_t id = -1;
@@ -157,7 +157,7 @@ TEST(NnModule, HookMayRemoveItself) {
 }
 
 TEST(NnModule, StaysUsableAfterAnError) {
-  const auto module = std::make_shared<ForeignModule>("Mine");
+  const auto module = std::make_shared<CallbackModule>("Mine");
   module->set_forward([](Module&, const Inputs& inputs) -> c10::IValue {
     require(inputs[0].toInt() > 0, Status::kUser, "not now");
     return inputs[0];
@@ -348,7 +348,7 @@ TEST(NnModuleInputs, HaveNamesThatStandForPlaces) {
   });
   expect_error(Status::kInvalidArgument, "was given twice", [&] { layer->call({input}, {{"input", input}}); });
 
-  const auto host = std::make_shared<ForeignModule>("Host");
+  const auto host = std::make_shared<CallbackModule>("Host");
   host->set_forward([](Module&, const Inputs& inputs) {
     auto kinds = tree::new_list();
     for (const c10::IValue& given : inputs) kinds.push_back(std::string(tree::kind_name(given)));
@@ -363,8 +363,8 @@ TEST(NnModuleInputs, HaveNamesThatStandForPlaces) {
 }
 
 TEST(NnModuleParameters, AreListedAnewWhenAPartChanges) {
-  const auto outer = std::make_shared<ForeignModule>("Outer");
-  const auto inner = std::make_shared<ForeignModule>("Inner");
+  const auto outer = std::make_shared<CallbackModule>("Outer");
+  const auto inner = std::make_shared<CallbackModule>("Inner");
   outer->add_child("inner", inner);
   EXPECT_TRUE(outer->parameters().empty());
   inner->add_parameter("weight", at::ones({2}));

@@ -41,13 +41,13 @@ TEST(Sizes, PartsOfLargeTensorsAreCounted) {
   tests::run_ranks(
       2,
       [](const std::shared_ptr<comm::Communicator>& communicator) {
-        communicator->all_reduce(large(kLarge), Reduction::kSum);
+        communicator->all_reduce(large(kLarge), ReduceOp::kSum);
         EXPECT_EQ(latest(*communicator).bytes, 8 * kLarge);
         communicator->all_gather(large(kLarge), large(2 * kLarge));
         EXPECT_EQ(latest(*communicator).bytes, 8 * kLarge);
         // Twice as many, modulo 2^32.
         EXPECT_THROW(communicator->all_gather(large(kLarge), large(12)), Error);
-        EXPECT_THROW(communicator->reduce_scatter(large(12), Reduction::kSum, large(kLarge)), Error);
+        EXPECT_THROW(communicator->reduce_scatter(large(12), ReduceOp::kSum, large(kLarge)), Error);
         EXPECT_EQ(gather(*communicator, large(kLarge)).toTensor().size(0), 2 * kLarge);
       },
       std::chrono::seconds(60), "cpu:ucx,meta:stub");
@@ -57,7 +57,7 @@ TEST(Sizes, RowsAreSharedAndPaddedBeyondTwoToTheThirtyOne) {
   BackendCommunicator alone({c10::DeviceType::CPU, c10::DeviceType::Meta});
   const at::Tensor tensor = large(kLarge);
   EXPECT_EQ(pad_across_processes(alone, tensor, 0, 0, false).toTensor().size(0), kLarge);
-  EXPECT_EQ(reduce(alone, tensor, Reduction::kSum, 1.0).toTensor().numel(), kLarge);
+  EXPECT_EQ(reduce(alone, tensor, ReduceOp::kSum, 1.0).toTensor().numel(), kLarge);
   EXPECT_EQ(tree::slice(tensor, kLarge - 3, kLarge).toTensor().size(0), 3);
 }
 

@@ -31,7 +31,7 @@
 #include "checkpoint_fixture.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "optim/clip.hpp"
 #include "optim/lr_scheduler.hpp"
 #include "optim/rules.hpp"
@@ -47,7 +47,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // x -> w * x; the weight starts at 0.
 nn::ModulePtr one_weight() {
-  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+  auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::zeros({1}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return module.find_tensor("w") * inputs[0].toTensor();
@@ -154,7 +154,7 @@ struct Regression {
 };
 
 nn::ModulePtr regression_model() {
-  auto model = std::make_shared<nn::ForeignModule>("Regression");
+  auto model = std::make_shared<nn::CallbackModule>("Regression");
   model->add_parameter("w", at::full({3}, 0.3));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return at::matmul(inputs[0].toTensor(), module.find_tensor("w"));
@@ -459,7 +459,7 @@ size_t num_seen_casts() {
 }
 
 nn::ModulePtr one_product() {
-  auto model = std::make_shared<nn::ForeignModule>("Product");
+  auto model = std::make_shared<nn::CallbackModule>("Product");
   model->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}).clone());
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
@@ -597,7 +597,7 @@ TEST(TrainingLoopPrepare, IsAllOrNothing) {
 
 // Two layers, whose gradients are matrices.
 nn::ModulePtr two_layers() {
-  auto model = std::make_shared<nn::ForeignModule>("TwoLayers");
+  auto model = std::make_shared<nn::CallbackModule>("TwoLayers");
   model->add_parameter("first", at::linspace(-0.5, 0.5, 54).view({9, 6}));
   model->add_parameter("bias", at::linspace(-0.3, 0.2, 9));
   model->add_parameter("second", at::linspace(0.4, -0.4, 63).view({7, 9}));
@@ -742,7 +742,7 @@ TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
 
 // x -> w * x, and the mean of all inputs so far.
 nn::ModulePtr weight_and_mean() {
-  auto model = std::make_shared<nn::ForeignModule>("WeightAndMean");
+  auto model = std::make_shared<nn::CallbackModule>("WeightAndMean");
   model->add_parameter("w", at::ones({1}));
   model->add_buffer("mean", at::zeros({1}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {

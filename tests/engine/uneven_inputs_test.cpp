@@ -24,7 +24,7 @@
 #include "comm/collective_error.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -35,7 +35,7 @@ using tests::run_accelerators;
 
 // Two layers of weights and a buffer that counts forwards.
 nn::ModulePtr make_model() {
-  auto model = std::make_shared<nn::ForeignModule>("Two");
+  auto model = std::make_shared<nn::CallbackModule>("Two");
   model->add_parameter("first", at::full({4, 2}, 0.2));
   model->add_parameter("second", at::full({1, 4}, 0.1));
   model->add_buffer("calls", at::zeros({1}));
@@ -221,7 +221,7 @@ TEST(UnevenInputsBatchSize, IsAgreedOnByAllRanks) {
       if (communicator.rank() == 1 && size > 80) return {AttemptResult::kOutOfMemory, "full here"};
       at::Tensor numbers = at::ones({4});
       try {
-        for (int i = 0; i < 3; i++) communicator.all_reduce(numbers, comm::Reduction::kSum);
+        for (int i = 0; i < 3; i++) communicator.all_reduce(numbers, comm::ReduceOp::kSum);
       } catch (const comm::CollectiveError& error) {
         EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch);
         return {AttemptResult::kInterrupted, error.what()};

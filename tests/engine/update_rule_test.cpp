@@ -236,7 +236,7 @@ TEST(UpdateRuleMuon, TakesMatricesOnly) {
 TEST(UpdateRuleHost, HasStatesGroupsAndStateDicts) {
   std::vector<int64_t> steps;
   const auto rule = [&] {
-    return host_rule({"velocity"}, [&](const HostUpdate& update) {
+    return callback_rule({"velocity"}, [&](const CallbackUpdate& update) {
       steps.push_back(update.step);
       at::Tensor velocity = update.states[0];
       velocity.mul_(0.9).add_(update.gradient);
@@ -263,9 +263,9 @@ TEST(UpdateRuleHost, HasStatesGroupsAndStateDicts) {
   EXPECT_EQ(steps.back(), 4);
   EXPECT_EQ(resumed.lr(0), 0.1);
 
-  const auto ignore = [](const HostUpdate&) {};
-  expect_error(Status::kInvalidArgument, "\"a\" is taken", [&] { host_rule({"a", "a"}, ignore); });
-  expect_error(Status::kInvalidArgument, "\"step\"", [&] { host_rule({"step"}, ignore); });
+  const auto ignore = [](const CallbackUpdate&) {};
+  expect_error(Status::kInvalidArgument, "\"a\" is taken", [&] { callback_rule({"a", "a"}, ignore); });
+  expect_error(Status::kInvalidArgument, "\"step\"", [&] { callback_rule({"step"}, ignore); });
 }
 
 // A chain of layers, whose second weight is used twice.

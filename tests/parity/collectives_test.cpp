@@ -31,7 +31,7 @@ c10::IValue run(comm::Communicator& communicator, const std::string& operation, 
   }
   EXPECT_EQ(operation, "reduce");
   const bool mean = text_or(arguments, "reduction", "mean") == "mean";  // "none" sums as well
-  return comm::reduce(communicator, data, mean ? comm::Reduction::kMean : comm::Reduction::kSum, 1.0);
+  return comm::reduce(communicator, data, mean ? comm::ReduceOp::kMean : comm::ReduceOp::kSum, 1.0);
 }
 
 bool close(const c10::IValue& a, const c10::IValue& b) {

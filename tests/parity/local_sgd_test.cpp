@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "fixture.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "optim/rules.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
@@ -18,7 +18,7 @@ namespace accel::parity {
 namespace local_sgd_test {
 
 nn::ModulePtr one_weight() {
-  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+  auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::ones({}), true);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return module.parameter(0) * inputs[0].toTensor();

@@ -28,8 +28,8 @@ int32_t flag(const c10::IValue& arguments, const char* key) {
 
 }  // namespace
 
-std::shared_ptr<nn::ForeignModule> one_weight(double value) {
-  auto model = std::make_shared<nn::ForeignModule>("OneWeight");
+std::shared_ptr<nn::CallbackModule> one_weight(double value) {
+  auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::full({1}, value));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return module.find_tensor("w") * inputs[0].toTensor();

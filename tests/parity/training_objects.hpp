@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "data/dataloader.hpp"
-#include "nn/foreign_module.hpp"
+#include "nn/callback_module.hpp"
 #include "optim/optimizer.hpp"
 
 namespace accel::parity {
 
 // x -> w * x with one weight.
-std::shared_ptr<nn::ForeignModule> one_weight(double value);
+std::shared_ptr<nn::CallbackModule> one_weight(double value);
 
 // An optimizer of torch.optim by its class and arguments: "sgd" or "momentum", "adam", "adamw".
 std::shared_ptr<optim::Optimizer> make_optimizer(const std::string& name, const c10::IValue& arguments,

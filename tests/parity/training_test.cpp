@@ -74,8 +74,8 @@ c10::IValue block(nn::Module& module, const nn::Inputs& inputs) {
   return linear(module, "head", hidden.mean(1));
 }
 
-std::shared_ptr<nn::ForeignModule> make_model(const std::string& name, const Tensors& start) {
-  auto model = std::make_shared<nn::ForeignModule>(name);
+std::shared_ptr<nn::CallbackModule> make_model(const std::string& name, const Tensors& start) {
+  auto model = std::make_shared<nn::CallbackModule>(name);
   const std::string prefix = name + ".";
   for (const auto& [key, tensor] : start)
     if (key.compare(0, prefix.size(), prefix) == 0)

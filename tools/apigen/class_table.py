@@ -1,4 +1,4 @@
-"""A table of what a language's package makes of functions of the header, each a line:
+"""A table of how a language's package maps functions of the header, one per line:
 
     NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ...
 

@@ -44,7 +44,7 @@ def placed(function, types):
 
 
 def code(text, indent):
-    """A line of code; where it is too long it is broken after a comma, and goes on beside the open parenthesis."""
+    """A line of code; where it is too long it is broken after a comma, and continues beside the open parenthesis."""
     lines, line = [], indent
     for part in re.split(r"(?<=,) ", text):
         if len(line) + len(part) > WIDTH:

@@ -89,7 +89,7 @@ class Function:
         return ("Duration", "", "milliseconds({0})") if parameter["name"].endswith("_ms") else (rust, "", argument)
 
     def owned(self, name, base, nullable):
-        """A call that goes on by itself owns what it reads and writes; the last tensor, or a tree like that of the value, is what it gives."""
+        """A call in the background owns what it reads and writes; its result is the last tensor, or a tree like that of the value."""
         if base == "accel_value_t":
             return "Value" if name.startswith("object") else "T", "", "{0}"
         rust = "Option<Tensor>" if nullable else "Tensor"

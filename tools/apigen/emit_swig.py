@@ -61,7 +61,7 @@ def options_classes(api):
 
 
 def features(api):
-    """Where the interpreter goes on meanwhile, and who owns what is returned."""
+    """Where the interpreter continues meanwhile, and who owns what is returned."""
     names = {function["name"] for function in api["functions"]}
     for function in api["functions"]:
         if skipped(function):

@@ -330,7 +330,7 @@ struct accel_device_t
     index::Int32
 end
 
-"""What a value of kind BYTES points to. `type` says who can read them, \"python/pickle\" for example."""
+"""The content of a value of kind BYTES. `type` is their format, for example \"python/pickle\"."""
 struct accel_bytes_t
     data::Ptr{Cvoid}
     size::Csize_t
@@ -1217,7 +1217,7 @@ function accel_local_sgd_options_t(;
     return accel_local_sgd_options_t(sizeof(accel_local_sgd_options_t), start_step, outer_lr, outer_momentum, outer_nesterov, enabled, gradient_group)
 end
 
-"""Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
+"""Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
 struct accel_parameters_options_t
     struct_size::Csize_t
     bucket_cap_mb::Float64
@@ -1480,7 +1480,7 @@ accel_scope_call(body, user_data, destroy) =
 """
     accel_scope_release(scope)
 
-Gives up a scope that its thread cannot end any more, from any thread: the handle is gone. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 - `scope`: `nothing`/`C_NULL` is allowed. A scope, or NULL.
 
@@ -1641,11 +1641,11 @@ accel_value_tuple(items, n_items, out) =
 """
     accel_value_bytes(data, size, type, out)
 
-Bytes as a value, for what no other kind can hold. They travel between ranks and into checkpoints as they are.
+Bytes as a value, for data of no other kind. They are sent between ranks and saved in checkpoints unchanged.
 
 - `data`: `nothing`/`C_NULL` is allowed. Copied; may be NULL when size is 0.
 - `size`: Their number.
-- `type`: `nothing`/`C_NULL` is allowed. Who can read them, \"python/pickle\" for example; NULL for bytes as such. Copied.
+- `type`: `nothing`/`C_NULL` is allowed. Their format, for example \"python/pickle\"; NULL for plain bytes. Copied.
 - `out`: The value.
 
 Returns: ACCEL_OK.
@@ -1703,7 +1703,7 @@ accel_value_copy(value, out) =
 """
     accel_value_dispose(value)
 
-Gives back what a value owns and makes it NONE.
+Frees what a value owns and makes it NONE.
 
 - `value`: `nothing`/`C_NULL` is allowed. NULL and NONE are allowed.
 
@@ -2545,7 +2545,7 @@ accel_wait_for_everyone(state) =
 """
     accel_main_process_first_begin(state, out)
 
-The main process runs the scope's body first, the others after it has ended its scope. A main process that never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+The main process runs the scope's body first, the others after it has ended its scope. If it never does, the others get TIMEOUT or PEER_LOST.
 
 - `state`: A state.
 - `out`: The scope.
@@ -2667,7 +2667,7 @@ accel_destroy_process_group(state) =
 """
     accel_interrupt()
 
-Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
 
 Returns: ACCEL_OK.
 
@@ -2697,7 +2697,7 @@ Whether gradients are exchanged now.
 
 - `state`: A state.
 
-Returns: 1 when the current micro-batch ends a group and gradients are exchanged.
+Returns: 1 when the current micro-batch ends an accumulation window and gradients are exchanged.
 
 Threads: any.
 """
@@ -2754,7 +2754,7 @@ The length of an accumulation group.
 
 - `state`: A state.
 
-Returns: Micro-batches a group.
+Returns: Micro-batches per accumulation window.
 
 Threads: any.
 """
@@ -3367,7 +3367,7 @@ Waits for the end of a work, and runs its callbacks.
 - `work`: A work.
 - `timeout_ms`: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
 
-Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+Returns: ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the work or of a callback.
 
 Threads: object, waits.
 """
@@ -3381,7 +3381,7 @@ Whether a work has ended.
 
 - `work`: A work.
 
-Returns: 1 when it has, successfully or not, 0 when it goes on.
+Returns: 1 if it has ended, successfully or not; 0 if it is still running.
 
 Threads: any.
 """
@@ -3396,7 +3396,7 @@ What a work gave.
 - `work`: A work that has ended.
 - `out`: Its result; tensors are shared with it.
 
-Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
 
 Threads: any.
 """
@@ -3449,7 +3449,7 @@ accel_work_release(work) =
 """
     accel_progress(state, max_us)
 
-For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without it.
+For applications with an event loop: runs the callbacks of the state's works that have ended. Works make progress without it.
 
 - `state`: A state.
 - `max_us`: How long to wait for one that ends; 0 only looks.
@@ -3501,10 +3501,10 @@ accel_group_split(state, color, key, out) =
 After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be released. See docs/faults.md.
 
 - `state`: A state, or a group, in which a collective failed.
-- `wait_ms`: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+- `wait_ms`: How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
 - `out`: The group, in the old order.
 
-Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
+Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
 
 Threads: collective, waits.
 """
@@ -3544,7 +3544,7 @@ accel_state_mesh(state, out) =
 """
     accel_mesh_create(state, axes, sizes, n_axes, out)
 
-Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+Another mesh over the ranks of a state, for the application's own communication. Nothing in the library uses it.
 
 - `state`: A state, or a group.
 - `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
@@ -3824,7 +3824,7 @@ accel_tensor_to_dlpack_unversioned(tensor, out) =
 """
     accel_tensor_from_torch(tensor_impl, torch_version, out)
 
-Shares a tensor of the program's own LibTorch, with its autograd history.
+Shares a tensor of the application's own LibTorch, with its autograd history.
 
 - `tensor_impl`: One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions differ.
 - `torch_version`: TORCH_VERSION of the caller's build.
@@ -4092,7 +4092,7 @@ accel_tensor_grad(tensor, out) =
 """
     accel_tensor_set_grad(tensor, gradient)
 
-Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 
 - `tensor`: A leaf of a floating dtype.
 - `gradient`: `nothing`/`C_NULL` is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
@@ -4631,7 +4631,7 @@ accel_module_kind(var"module") =
 """
     accel_module_add_parameter(module, name, tensor, requires_grad)
 
-Gives a module a parameter.
+Adds a parameter to a module.
 
 - `module`: A module.
 - `name`: Without a dot, not taken.
@@ -4648,7 +4648,7 @@ accel_module_add_parameter(var"module", name, tensor, requires_grad) =
 """
     accel_module_add_buffer(module, name, tensor, persistent)
 
-Gives a module a buffer.
+Adds a buffer to a module.
 
 - `module`: A module.
 - `name`: As above.
@@ -5236,7 +5236,7 @@ accel_optimizer_muon(var"module", options, out) =
 """
     accel_optimizer_adamw_8bit(module, options, out)
 
-AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
 
 - `module`: `nothing`/`C_NULL` is allowed. As there.
 - `options`: `nothing`/`C_NULL` is allowed. As there.
@@ -5316,7 +5316,7 @@ accel_optimizer_schedule_free_adamw(var"module", options, out) =
 """
     accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update, user_data, destroy, out)
 
-An optimizer whose update the program computes. Groups, schedulers, update precision and state dicts work as with the others.
+An optimizer with a user-defined update. Groups, schedulers, update precision and state dicts work as with the others.
 
 - `module`: `nothing`/`C_NULL` is allowed. Its trainable parameters become the first group; NULL: groups are added later.
 - `state_names`: `nothing`/`C_NULL` is allowed. The keys of the states in the state dict; \"step\" is there anyway.
@@ -5404,7 +5404,7 @@ One update by the gradients of a closure, which is called within the call, with 
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `out_loss`: What the closure gave; NULL when it was not called.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
 
 Threads: object, waits.
 """
@@ -5432,7 +5432,7 @@ accel_optimizer_train(optimizer, training) =
 Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
 - `optimizer`: An optimizer.
-- `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
+- `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then continue to change parameters that no backward reaches.
 
 Returns: ACCEL_OK.
 
@@ -5586,7 +5586,7 @@ accel_optimizer_state_dict(optimizer, out) =
 Takes back the state of an optimizer.
 
 - `optimizer`: An optimizer.
-- `state_dict`: As accel_optimizer_state_dict() gives it; copied.
+- `state_dict`: As accel_optimizer_state_dict() returns it; copied.
 
 Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 
@@ -5598,7 +5598,7 @@ accel_optimizer_load_state_dict(optimizer, state_dict) =
 """
     accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out)
 
-A schedule that the program computes.
+A schedule that the application computes.
 
 - `optimizer`: Its learning rates are driven.
 - `lambda`: The factor at each step.
@@ -5740,7 +5740,7 @@ accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out) =
 Multiplies by gamma at each milestone.
 
 - `optimizer`: As above.
-- `milestones`: Steps, in any order; one that stands there twice counts twice.
+- `milestones`: Steps, in any order; a repeated one counts twice.
 - `n_milestones`: Their number.
 - `gamma`: The factor.
 - `out`: As above.
@@ -5974,7 +5974,7 @@ One step on; a prepared scheduler follows the accumulation and the skipped steps
 
 - `scheduler`: A scheduler.
 
-Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
+Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() returns no factor. Nothing changes then.
 
 Threads: object, waits.
 """
@@ -5999,7 +5999,7 @@ accel_scheduler_step_metric(scheduler, metric) =
 """
     accel_scheduler_last_lr(scheduler, group, out)
 
-The learning rate as it stands.
+The current learning rate.
 
 - `scheduler`: A scheduler.
 - `group`: From 0.
@@ -6079,7 +6079,7 @@ accel_dataset_tensors(tensors, n_tensors, out) =
 
 Rows of tensors that have names; an item is a map with one row of each.
 
-- `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+- `tensors`: A map from names to tensors with equally many rows, as accel_load() returns it.
 - `out`: The dataset, which shares their memory.
 
 Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
@@ -6107,7 +6107,7 @@ accel_dataset_safetensors(path, out) =
 """
     accel_dataset_ragged(values, n_values, offsets, out)
 
-Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first dimension; an item is a list with one row of each. A loader that pads writes them directly into the batch.
 
 - `values`: At least one, on the CPU.
 - `n_values`: Their number.
@@ -6124,7 +6124,7 @@ accel_dataset_ragged(values, n_values, offsets, out) =
 """
     accel_tensor_map_file(path, dtype, out)
 
-A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
 
 - `path`: The file. One that begins as .npy is one.
 - `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
@@ -6274,7 +6274,7 @@ accel_dataset_arrow(schema, array, null_value, out) =
 """
     accel_dataset_arrow_stream(stream, null_value, out)
 
-All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
 - `stream`: Read to its end; consumed in any case.
 - `null_value`: As in accel_dataset_arrow().
@@ -6430,7 +6430,7 @@ The number of items.
 
 - `dataset`: A dataset.
 
-Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
+Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.
 
 Threads: any.
 """
@@ -6595,7 +6595,7 @@ accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, 
 """
     accel_sampler_create(length, order, user_data, destroy, out)
 
-An order that the program makes.
+An order that the application determines.
 
 - `length`: How many.
 - `order`: Called at the start of each epoch.
@@ -6711,7 +6711,7 @@ accel_dataloader_release(loader) =
 """
     accel_dataloader_set_collate(loader, collate, user_data, destroy)
 
-Lets the program make batches of items. It runs in accel_dataloader_next(), with num_workers on threads of the library.
+Lets the application collate items into batches. It runs in accel_dataloader_next(), with num_workers on threads of the library.
 
 - `loader`: A loader that is neither prepared nor at work.
 - `collate`: The function.
@@ -6728,7 +6728,7 @@ accel_dataloader_set_collate(loader, collate, user_data, destroy) =
 """
     accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size)
 
-Lets the program say what is in each batch. Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+Lets the application determine the items of each batch. Ranks get whole batches in turn. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
 
 - `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
 - `batches`: The function.
@@ -6746,7 +6746,7 @@ accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_si
 """
     accel_dataloader_set_slice(loader, slice, user_data, destroy)
 
-Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
+Lets the application slice the rows that rank 0 reads for all ranks (dispatch_batches). It runs on rank 0.
 
 - `loader`: A loader that is neither prepared nor at work.
 - `slice`: The function.
@@ -6893,10 +6893,10 @@ accel_dataloader_set_epoch(loader, epoch) =
 """
     accel_dataloader_state_dict(loader, out)
 
-Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
+The position of the loader: what it has returned, not what it has read ahead. accel_save_state() saves it too.
 
 - `loader`: A loader.
-- `out`: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
+- `out`: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader returned.
 
 Returns: ACCEL_OK.
 
@@ -6968,7 +6968,7 @@ accel_loss_scale(state) =
 """
     accel_set_autocast(state, options)
 
-Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+Sets the autocast of prepared models, and of regions without options; before anything is prepared.
 
 - `state`: A state.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
@@ -7000,7 +7000,7 @@ accel_prepare_model(state, var"module", options, out) =
 """
     accel_register_comm_hook(state, module, hook, user_data, destroy)
 
-Puts the exchange of a model's gradients into the program's hands, in place of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
+Sets a communication hook of the application for a model's gradients, instead of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
 
 - `state`: A state.
 - `module`: A prepared model, outside of its backward.
@@ -7084,7 +7084,7 @@ accel_prepare(state, items, n_items, out_items) =
 """
     accel_backward(state, loss, options)
 
-Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
+Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
 
 - `state`: A state.
 - `loss`: One element, unless the options have a gradient for it.
@@ -7116,7 +7116,7 @@ accel_lomo_backward(state, loss, lr) =
 """
     accel_backward_sum(state, loss_sum, count, options)
 
-Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
+Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
 
 - `state`: A state.
 - `loss_sum`: One element: the sum over the items, not their mean.
@@ -7133,14 +7133,14 @@ accel_backward_sum(state, loss_sum, count, options) =
 """
     accel_accumulate_begin(state, modules, n_modules, out)
 
-One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its own micro-batches, so several may be trained by turns.
+One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its own micro-batches, so several can be trained alternately.
 
 - `state`: A state.
 - `modules`: The prepared models that this micro-batch trains.
 - `n_modules`: Their number.
 - `out`: The scope.
 
-Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
+Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.
 
 Threads: thread.
 """
@@ -7251,7 +7251,7 @@ The ranks may have different numbers of batches inside: a rank that comes to the
 - `modules`: Prepared models; each rank calls them in this order, once a micro-batch.
 - `n_modules`: Their number.
 - `even_batches`: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
-- `out`: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+- `out`: The scope. Its end returns COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7328,7 +7328,7 @@ accel_clip_grad_value(state, var"module", clip_value) =
 """
     accel_parameters_create(state, module, options, out)
 
-Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros. The module takes part in accel_save_state() and accel_load_state().
+Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
 
 - `state`: A state.
 - `module`: The parameters; its forward is not used.
@@ -7345,11 +7345,11 @@ accel_parameters_create(state, var"module", options, out) =
 """
     accel_parameters_gradient(parameters, index, out)
 
-The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
 
 - `parameters`: The parameters.
 - `index`: Of the parameter.
-- `out`: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+- `out`: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7361,11 +7361,11 @@ accel_parameters_gradient(parameters, index, out) =
 """
     accel_parameters_grad_ready(parameters, index, gradient)
 
-Says that a gradient of this micro-batch is complete. In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+Marks a gradient of this micro-batch as complete. In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
 
 - `parameters`: The parameters.
 - `index`: Of the parameter.
-- `gradient`: `nothing`/`C_NULL` is allowed. Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+- `gradient`: `nothing`/`C_NULL` is allowed. Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
 
 Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
 
@@ -7377,11 +7377,11 @@ accel_parameters_grad_ready(parameters, index, gradient) =
 """
     accel_parameters_synchronize(parameters)
 
-The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+The end of a micro-batch. In the last one of a window it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
 
 - `parameters`: The parameters.
 
-Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch continues; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -7555,10 +7555,10 @@ accel_generator_set_seed(generator, seed) =
 """
     accel_generator_state(generator, out)
 
-Where a generator stands.
+The state of a generator.
 
 - `generator`: `nothing`/`C_NULL` is allowed. A generator; NULL: the default one of the CPU.
-- `out`: A tensor of bytes, as torch.Generator.get_state() gives it.
+- `out`: A tensor of bytes, as torch.Generator.get_state() returns it.
 
 Returns: ACCEL_OK.
 
@@ -7570,12 +7570,12 @@ accel_generator_state(generator, out) =
 """
     accel_generator_set_state(generator, state)
 
-Goes on where a generator stood.
+Sets the state of a generator.
 
 - `generator`: `nothing`/`C_NULL` is allowed. A generator of the same device; NULL: the default one of the CPU.
-- `state`: What accel_generator_state() gave.
+- `state`: A result of accel_generator_state().
 
-Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.
 
 Threads: object.
 """
@@ -7585,7 +7585,7 @@ accel_generator_set_state(generator, state) =
 """
     accel_synchronize_rng_states(state, rng_types, generator)
 
-Gives all ranks the states of rank 0's generators.
+Broadcasts the states of rank 0's generators to all ranks.
 
 - `state`: A state.
 - `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
@@ -7601,14 +7601,14 @@ accel_synchronize_rng_states(state, rng_types, generator) =
 """
     accel_find_executable_batch_size(state, function, reduce, user_data, destroy, starting_batch_size, out_batch_size)
 
-Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks continue with the next size when one of them ran out of memory; those that wait for it in a collective get COLLECTIVE_MISMATCH there, which they should return. Cached memory is returned to the system before each attempt.
 
 - `state`: A state.
 - `function`: The work. It must release what it made, also when it fails.
 - `reduce`: `nothing`/`C_NULL` is allowed. NULL: 0.9 of the size, rounded down.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to both callbacks; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to both callbacks; destroy ends its life.
-- `starting_batch_size`: The first size; go on with the former result in a second search.
+- `starting_batch_size`: The first size; the former result in a second search.
 - `out_batch_size`: `nothing`/`C_NULL` is allowed. The size that fits; untouched after an error.
 
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.
@@ -7729,7 +7729,7 @@ accel_save_model(state, var"module", folder) =
 """
     accel_save_state(state, folder)
 
-Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
 
 - `state`: A state.
 - `folder`: Its parent must exist.
@@ -7744,12 +7744,12 @@ accel_save_state(state, folder) =
 """
     accel_load_state(state, folder)
 
-Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
+Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
 
 - `state`: A state.
 - `folder`: What accel_save_state() wrote.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """
@@ -7759,7 +7759,7 @@ accel_load_state(state, folder) =
 """
     accel_register_for_checkpointing(state, name, save, load, user_data, destroy)
 
-Adds an object of the program to the training state.
+Adds an object of the application to the training state.
 
 - `state`: A state.
 - `name`: Of its file; unique.
@@ -7827,7 +7827,7 @@ The fields that a program can set in an options struct.
 
 - `type`: Its name.
 
-Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
 
 Threads: any.
 """
@@ -7868,7 +7868,7 @@ accel_options_check(var"type", options) =
 """
     accel_options_from_json(type, json, options, size)
 
-Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() tells.
+Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
 
 - `type`: The name of the struct.
 - `json`: {\"num_workers\": 2, \"collate\": \"pad\"}

@@ -1,4 +1,4 @@
-# Collectives. All ranks make the same calls in the same order. After an interruption the collective itself goes on, and the state
+# Collectives. All ranks make the same calls in the same order. After an interruption the collective itself continues, and the state
 # is of no more use.
 
 const REDUCTIONS = (sum = 0, mean = 1, min = 2, max = 3, product = 4, and = 5, or = 6, xor = 7)

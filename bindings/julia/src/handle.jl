@@ -101,7 +101,7 @@ function with_handles(use::Function, objects)
     return GC.@preserve kept use(listed, length(listed))
 end
 
-@doc "A collective that goes on by itself: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
+@doc "A collective that runs in the background: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL
 Base.:(==)(a::T, b::T) where {T<:Handle} = a.pointer == b.pointer

@@ -384,7 +384,7 @@ class Accelerator(View):
         return output_dir
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None) -> None:
-        """Reads it back; without a folder the newest of automatic naming, which then goes on with the number behind the newest.
+        """Loads a state; without a folder the newest of automatic naming, which then continues with the number after the newest.
         There is nothing to say in `load_kwargs`."""
         if load_kwargs:
             raise TypeError(f"load_state() has no setting {next(iter(load_kwargs))!r}")

@@ -161,7 +161,7 @@ def recv(tensor, from_process, tag=0, async_op=False):
 
 def progress(seconds=0.0):
     """For programs with a loop of their own: runs the callbacks of works that have ended, and waits for one up to `seconds`. Whether
-    works are still under way; they go on without this."""
+    works are still under way; they continue without this."""
     return capi.accel_progress(current(), int(seconds * 1e6)) == capi.ACCEL_IN_PROGRESS
 
 

@@ -128,7 +128,7 @@ class DataLoader:
         self.resume()
 
     def resume(self):
-        """The next iteration goes on where the engine stands, and does not begin the epoch again."""
+        """The next iteration continues at the position of the engine, and does not restart the epoch."""
         self._iterator, self._left_early, self._epochs_beside = None, False, 0
 
     def __reduce__(self):

@@ -54,5 +54,5 @@ class _Chosen:
 
 
 def map_file(path, dtype=None):
-    """A .npy file, or a file of bare numbers of a dtype, as a tensor that lies in the mapped file."""
+    """A .npy file, or a file of bare numbers of a dtype, as a tensor that shares the mapped file."""
     return capi.accel_tensor_map_file(str(path), capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number)

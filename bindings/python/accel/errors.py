@@ -60,7 +60,7 @@ class PeerLostError(GroupError):
 
 
 class CollectiveMismatchError(GroupError):
-    """The ranks called different things; the group goes on."""
+    """The ranks made different calls; the group stays usable."""
 
 
 class TorchError(Error, RuntimeError):

@@ -27,7 +27,7 @@ def _run(function, args, environment, failures):
 
 
 def _end(ranks, patience):
-    """Waits for the processes, for ever without a patience, and ends those that go on."""
+    """Waits for the processes, without a limit if there is no patience, and ends those that still run."""
     for rank in ranks:
         rank.join(patience)
         if rank.is_alive():

@@ -9,7 +9,7 @@ from .state import PartialState, current
 
 def find_executable_batch_size(function=None, starting_batch_size=128, reduce_batch_size_fn=None):
     """Calls a function with smaller and smaller batch sizes until one fits into memory; a decorator. The function's first
-    argument is the size, and its result is the decorated function's. All ranks go on to the next size together."""
+    argument is the size, and its result is the decorated function's. All ranks continue with the next size together."""
     if function is None:
         return functools.partial(find_executable_batch_size, starting_batch_size=starting_batch_size,
                                  reduce_batch_size_fn=reduce_batch_size_fn)

@@ -256,7 +256,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Drops the gradients, or fills them with zeros: then momentum and weight decay go on moving the parameters."""
+        """Drops the gradients, or fills them with zeros: then momentum and weight decay still change the parameters."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -324,7 +324,7 @@ class ModuleHook:
 
 
 class PreparedModule(Module):
-    """What Accelerator.prepare() makes of a model: on the device, under the precision, and the same on all ranks. Attributes, and the
+    """A model that Accelerator.prepare() returns: on the device, under the precision, and the same on all ranks. Attributes, and the
     names of parameters and modules, are those of the model inside, `module`."""
 
     def __init__(self, handle, module):

@@ -13,7 +13,7 @@ class OwnGradients:
 
         with accelerator.accumulate():
             for index in reversed(range(len(gradients))):
-                gradients.ready(index, computed(index))     # from then on it travels
+                gradients.ready(index, computed(index))     # its exchange starts
             gradients.synchronize()
             optimizer.step()
     """

@@ -4,7 +4,7 @@ from . import capi
 
 
 class LRScheduler:
-    """A schedule. `scheduler.step()` goes on; a prepared one follows its optimizer. With `last_epoch` a schedule goes on behind that
+    """A schedule. `scheduler.step()` advances it; a prepared one follows its optimizer. With `last_epoch` a schedule continues after that
     step of an optimizer whose groups have an initial_lr."""
 
     def __init__(self, optimizer, make, last_epoch=-1):

@@ -1,10 +1,10 @@
-"""A collective that was started with async_op=True and goes on by itself."""
+"""A collective that was started with async_op=True and runs in the background."""
 
 import time
 
 from . import capi
 
-_SLICE_MS = 100  # Ctrl-C comes between two looks, and the work goes on
+_SLICE_MS = 100  # Ctrl-C is handled between two waits, and the work continues
 
 
 class Work:
@@ -25,7 +25,7 @@ class Work:
             if capi.accel_work_wait(self._handle, left) == capi.ACCEL_OK:
                 return self.result()
             if end is not None and time.monotonic() >= end:
-                raise TimeoutError(f"the collective goes on after {timeout} s")
+                raise TimeoutError(f"the collective is still running after {timeout} s")
 
     def result(self):
         """The result of a work that has ended, or its error."""

@@ -1,4 +1,4 @@
-// The plugin's one symbol: LibTorch's own NCCL backend, which keeps its collectives on streams beside the computation.
+// The plugin's only symbol: LibTorch's NCCL backend, which runs collectives on streams of its own.
 #include <ATen/cuda/CUDAContext.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ using accel::SignalsBlocked;
 using accel::text;
 using accel::comm::BackendArguments;
 
-// Empty when NCCL can work here.
+// Empty if NCCL can work here.
 std::string obstacle(const BackendArguments& arguments) {
   if (at::cuda::getNumGPUs() == 0)
     return "this machine has no CUDA device that can be used; expected an NVIDIA driver and a GPU";

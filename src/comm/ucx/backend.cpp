@@ -43,7 +43,7 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        const UcxBackend* parent)
     : Backend(rank, size), timeout_(timeout) {
   const Deadline deadline(timeout);
-  ProgressEngine::Membership engine = parent != nullptr ? parent->driver_->engine()->join() : nullptr;
+  ProgressEngine::Membership engine = parent != nullptr ? parent->group_->engine()->join() : nullptr;
   if (engine == nullptr) engine = ProgressEngine::start(rank, size);
   const uint32_t number = engine->new_group_number();
   auto transport = std::make_unique<Transport>(engine->worker(), number, rank, size);
@@ -57,14 +57,14 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
     segment = std::make_unique<HostSegment>(peers);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
-  driver_ = std::make_shared<Driver>(std::move(engine), number, std::move(transport), std::move(peers),
-                                     std::move(segment), current_call);
-  driver_->engine()->add(driver_);
+  group_ = std::make_shared<GroupProgress>(std::move(engine), number, std::move(transport), std::move(peers),
+                                           std::move(segment), current_call);
+  group_->engine()->add(group_);
   init();
 }
 
 UcxBackend::~UcxBackend() {
-  if (driver_) driver_->shutdown();
+  if (group_) group_->shutdown();
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
@@ -84,14 +84,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
   const auto calls = std::move(coalesced_);
   coalescing_thread_ = std::thread::id();
   if (calls == nullptr || calls->task.parts.empty()) return {};
-  return submit_calls(driver_, std::move(*calls));
+  return submit_calls(group_, std::move(*calls));
 }
 
-void UcxBackend::abort() { driver_->abort(text("rank ", getRank(), " aborted the group")); }
-void UcxBackend::shutdown() { driver_->shutdown(); }
+void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the group")); }
+void UcxBackend::shutdown() { group_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Call call(driver_, coalesced(), Operation::kBroadcast);
+  Call call(group_, coalesced(), Operation::kBroadcast);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
@@ -103,14 +103,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Call call(driver_, coalesced(), Operation::kAllReduce);
+  Call call(group_, coalesced(), Operation::kAllReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  Call call(driver_, coalesced(), Operation::kAllReduce);
+  Call call(group_, coalesced(), Operation::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -125,7 +125,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tenso
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Call call(driver_, coalesced(), Operation::kReduce);
+  Call call(group_, coalesced(), Operation::kReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
@@ -138,7 +138,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  Call call(driver_, coalesced(), Operation::kAllGather);
+  Call call(group_, coalesced(), Operation::kAllGather);
   call.require(inputs.size() == 1 && outputs.size() == 1, "got ", inputs.size(), " inputs and ", outputs.size(),
                " lists of outputs, expected one of each");
   call.begin(inputs[0]);
@@ -160,7 +160,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllgatherOptions& options, c10d::OpType type) {
-  Call call(driver_, coalesced(), Operation::kAllGather);
+  Call call(group_, coalesced(), Operation::kAllGather);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -174,7 +174,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  Call call(driver_, coalesced(), Operation::kGather);
+  Call call(group_, coalesced(), Operation::kGather);
   call.require(inputs.size() == 1, "got ", inputs.size(), " inputs, expected one");
   call.begin(inputs[0], options.rootRank);
   call.send_to(static_cast<int>(options.rootRank), call.read(inputs[0]));
@@ -191,7 +191,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs,
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  Call call(driver_, coalesced(), Operation::kScatter);
+  Call call(group_, coalesced(), Operation::kScatter);
   call.require(outputs.size() == 1, "got ", outputs.size(), " outputs, expected one");
   call.begin(outputs[0], options.rootRank);
   if (getRank() == options.rootRank) {
@@ -206,7 +206,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  Call call(driver_, coalesced(), Operation::kReduceScatter);
+  Call call(group_, coalesced(), Operation::kReduceScatter);
   call.require(outputs.size() == 1 && inputs.size() == 1, "got ", outputs.size(), " outputs and ", inputs.size(),
                " lists of inputs, expected one of each");
   call.begin(outputs[0]);
@@ -229,7 +229,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
-  Call call(driver_, coalesced(), Operation::kReduceScatter);
+  Call call(group_, coalesced(), Operation::kReduceScatter);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
@@ -244,7 +244,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllToAllOptions& options) {
-  Call call(driver_, coalesced(), Operation::kAllToAll);
+  Call call(group_, coalesced(), Operation::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected one of each for each of ", size, " ranks");
@@ -268,7 +268,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
                                                          std::vector<int64_t>& output_splits,
                                                          std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
-  Call call(driver_, coalesced(), Operation::kAllToAll);
+  Call call(group_, coalesced(), Operation::kAllToAll);
   call.begin(input);
   auto incoming = call.write(output);
   auto outgoing = call.read(input);
@@ -292,7 +292,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::barrier(const c10d::BarrierOptions& options) {
-  Call call(driver_, coalesced(), Operation::kBarrier);
+  Call call(group_, coalesced(), Operation::kBarrier);
   call.begin_barrier();
   return call.submit(OpType::BARRIER, {}, options.asyncOp, deadline(options.timeout));
 }
@@ -342,9 +342,9 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::point_to_point(Tensors& tensors, int 
   call.deadline = Deadline(timeout_);
   call.thread_state = std::make_unique<at::ThreadLocalState>();
   const auto type = !receives ? OpType::SEND : peer == kAnyRank ? OpType::RECVANYSOURCE : OpType::RECV;
-  auto work = c10::make_intrusive<UcxWork>(driver_, getRank(), type, name, tensors);
+  auto work = c10::make_intrusive<UcxWork>(group_, getRank(), type, name, tensors);
   call.work = work;
-  driver_->submit(std::move(call));
+  group_->submit(std::move(call));
   return work;
 }
 

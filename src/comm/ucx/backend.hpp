@@ -1,4 +1,4 @@
-// The c10d backend: turns calls with tensors into collectives of blocks and hands them to the group's driver.
+// The c10d backend: turns calls with tensors into collectives of blocks and submits them to the group's progress.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
 
@@ -34,18 +34,16 @@ class UcxBackend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
   void setSequenceNumberForGroup() override {}  // every rank counts from 0
-  uint64_t getSequenceNumberForGroup() override { return driver_->sequence(); }
+  uint64_t getSequenceNumberForGroup() override { return group_->sequence(); }
 
-  // Between these two, collectives are collected, and then posted as one call.
+  // Collectives between these two calls are coalesced into one.
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   c10::intrusive_ptr<Work> endCoalescing() override;
 
-  // Of buckets of gradients, which are reduced in place.
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return driver_->shares_memory(); }
-  at::Tensor allocateTensor(long numel, at::TensorOptions options) override {
-    return driver_->allocate(numel, options);
-  }
+  // For gradient buckets, which are reduced in place.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return group_->shares_memory(); }
+  at::Tensor allocateTensor(long numel, at::TensorOptions options) override { return group_->allocate(numel, options); }
 
   c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -93,7 +91,7 @@ class UcxBackend final : public c10d::Backend {
   std::chrono::milliseconds deadline(std::chrono::milliseconds timeout) const;
 
   std::chrono::milliseconds timeout_;
-  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<GroupProgress> group_;
   std::unique_ptr<CoalescedCalls> coalesced_;  // while they are collected, by one thread
   std::atomic<std::thread::id> coalescing_thread_{};
 };

@@ -1,6 +1,6 @@
-// The algorithms for ranks on several hosts: those of a host reduce or share through its segment, and each column of
-// ranks (hosts.hpp) moves its part between the hosts. A link carries no byte more often than for one rank a host, and
-// all ranks use it. For blocks that are too large to travel with the greetings.
+// Hierarchical collectives for ranks on several hosts: the ranks of a host reduce or share through its segment, and
+// each column of ranks (hosts.hpp) exchanges its part between the hosts. A link transfers no more bytes than with one
+// rank per host, and all ranks use it. For blocks that are too large to be sent with the preamble.
 #pragma once
 
 #include "comm/ucx/collective.hpp"

@@ -19,26 +19,26 @@ namespace {
 // Results of this size are often fresh memory, and then most of the time would go into its page faults.
 constexpr size_t kHugeOutput = 4 << 20;
 
-std::optional<Reduction> reduction_of(const c10d::ReduceOp& reduction) {
+std::optional<ReduceOp> reduction_of(const c10d::ReduceOp& reduction) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
     case c10d::ReduceOp::SUM:
-      return Reduction::kSum;
+      return ReduceOp::kSum;
     case c10d::ReduceOp::AVG:
-      return Reduction::kMean;
+      return ReduceOp::kMean;
     case c10d::ReduceOp::PRODUCT:
-      return Reduction::kProduct;
+      return ReduceOp::kProduct;
     case c10d::ReduceOp::MIN:
-      return Reduction::kMin;
+      return ReduceOp::kMin;
     case c10d::ReduceOp::MAX:
-      return Reduction::kMax;
+      return ReduceOp::kMax;
     case c10d::ReduceOp::BAND:
-      return Reduction::kAnd;
+      return ReduceOp::kAnd;
     case c10d::ReduceOp::BOR:
-      return Reduction::kOr;
+      return ReduceOp::kOr;
     case c10d::ReduceOp::BXOR:
-      return Reduction::kXor;
+      return ReduceOp::kXor;
     case c10d::ReduceOp::PREMUL_SUM:
-      return Reduction::kScaledSum;
+      return ReduceOp::kScaledSum;
     default:
       return std::nullopt;
   }
@@ -67,8 +67,8 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<Driver> driver, CoalescedCalls* coalesced, Operation operation)
-    : driver_(std::move(driver)), coalesced_(coalesced), operation_(operation) {}
+Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation)
+    : group_(std::move(group)), coalesced_(coalesced), operation_(operation) {}
 
 void Call::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
@@ -192,7 +192,7 @@ c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::T
     own_.type = type;
     own_.outputs = std::move(outputs);
     own_.async = async;
-    return submit_calls(driver_, std::move(own_));
+    return submit_calls(group_, std::move(own_));
   }
   const auto append = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -206,7 +206,7 @@ c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::T
   return {};
 }
 
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls&& calls) {
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls) {
   Task& task = calls.task;
   const auto parts = static_cast<uint32_t>(task.parts.size());
   for (uint32_t part = 0; part < parts; part++) {
@@ -215,10 +215,10 @@ c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& drive
   }
   // Without parts there is nothing to wait for, or to be named.
   const char* const name = parts == 0 ? "nothing" : operation_name(task.parts[0].header.operation);
-  auto work = c10::make_intrusive<UcxWork>(driver, driver->rank(), calls.type, name, std::move(calls.outputs));
+  auto work = c10::make_intrusive<UcxWork>(group, group->rank(), calls.type, name, std::move(calls.outputs));
   task.work = work;
   if (calls.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
-  driver->submit(std::move(task), !calls.async);
+  group->submit(std::move(task), !calls.async);
   return work;
 }
 

@@ -1,4 +1,4 @@
-// Builds the collectives of one call: checks its tensors, makes them contiguous, cuts them into blocks.
+// Builds the collectives of one call: checks its tensors, makes them contiguous, splits them into blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
 
-// The collectives of a call, and what it returns.
+// Collectives that are coalesced into one call, and their outputs.
 struct CoalescedCalls {
   Task task;
   c10d::OpType type = c10d::OpType::COALESCED;
@@ -21,12 +21,12 @@ struct CoalescedCalls {
   bool async = false;
 };
 
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<Driver>& driver, CoalescedCalls&& calls);
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls);
 
 class Call {
  public:
   // Adds to `coalesced` where that is not null, instead of being submitted.
-  Call(std::shared_ptr<Driver> driver, CoalescedCalls* coalesced, Operation operation);
+  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation);
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -52,7 +52,7 @@ class Call {
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
   Collective& current() { return own_.task.parts.back(); }
 
-  // Null where it was added to others.
+  // Null if it was coalesced.
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
                                         std::chrono::milliseconds timeout);
 
@@ -65,14 +65,14 @@ class Call {
   void require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const;
   // `tensor` holds as many as `part` on every rank together.
   void require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const;
-  int rank() const { return driver_->rank(); }
-  int size() const { return driver_->size(); }
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const;
   void check(const at::Tensor& tensor) const;
 
-  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<GroupProgress> group_;
   CoalescedCalls* const coalesced_;
   Operation operation_;
   CoalescedCalls own_;

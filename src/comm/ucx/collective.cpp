@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "comm/ucx/between_hosts.hpp"
-#include "comm/ucx/greetings.hpp"
 #include "comm/ucx/host_collective.hpp"
 #include "comm/ucx/message_collective.hpp"
+#include "comm/ucx/preamble.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/slices.hpp"
 
@@ -30,23 +30,23 @@ void begin_partial(const Collective& collective, const Incoming& result, const c
 
 namespace {
 
-// The small blocks came with the greetings.
-void take_greeted_blocks(const Collective& collective, const Greetings& greetings, const Session& session) {
+// The small blocks came with the preambles.
+void take_inline_blocks(const Collective& collective, const PreambleExchange& preambles, const Session& session) {
   for (int peer = 0; peer < session.size(); peer++) {
     const auto& block = collective.incoming[peer];
     if (peer == session.rank())
       copy_block(block, collective.outgoing[peer].data);
-    else if (block.bytes <= greetings.block_limit())
-      copy_block(block, greetings.payload(peer));
+    else if (block.bytes <= preambles.block_limit())
+      copy_block(block, preambles.payload(peer));
   }
 }
 
-// Every rank has all it needs: the small blocks came with the greetings.
-void reduce_greetings(const Collective& collective, const Greetings& greetings, const Session& session) {
+// Every rank has all it needs: the small blocks came with the preambles.
+void reduce_inline_blocks(const Collective& collective, const PreambleExchange& preambles, const Session& session) {
   const int rank = session.rank(), root = collective.header.root;
   if (root >= 0 && root != rank) return;
   std::vector<const void*> inputs(session.size());
-  for (int peer = 0; peer < session.size(); peer++) inputs[peer] = greetings.payload(peer);
+  for (int peer = 0; peer < session.size(); peer++) inputs[peer] = preambles.payload(peer);
   inputs[rank] = block_for(collective, rank).data;
   const auto& result = collective.incoming[0];
   collective.reduce(result.data, inputs.data(), session.size(),
@@ -54,13 +54,13 @@ void reduce_greetings(const Collective& collective, const Greetings& greetings, 
 }
 
 // The tensors of all ranks are mapped here: this rank reduces its slice of all of them and writes the result into each.
-void reduce_in_place(const Collective& collective, const Greetings& greetings, Session& session) {
+void reduce_in_place(const Collective& collective, const PreambleExchange& preambles, Session& session) {
   constexpr size_t kBlock = 32 << 10;  // of every rank, so that what is written was just read into the cache
   const int rank = session.rank(), size = session.size();
   const auto& own = collective.incoming[0];
   std::vector<char*> tensors(size);
   for (int peer = 0; peer < size; peer++)
-    tensors[peer] = peer == rank ? own.data : session.attach(peer, greetings.place(peer));
+    tensors[peer] = peer == rank ? own.data : session.map(peer, preambles.remote_address(peer));
   const auto [start, end] = slice_of(own.bytes, rank, size);
   std::vector<const void*> inputs(size);
   for (size_t at = start; at < end; at += kBlock) {
@@ -70,7 +70,7 @@ void reduce_in_place(const Collective& collective, const Greetings& greetings, S
     for (int peer = 0; peer < size; peer++)
       if (peer != rank) std::memcpy(tensors[peer] + at, own.data + at, bytes);
   }
-  meet_on_host(session);  // nobody may go on before all slices are written
+  host_barrier(session);  // no rank may continue before all slices are written
 }
 
 Slices slices_on_host(const Collective& collective, const Session& session) {
@@ -79,15 +79,15 @@ Slices slices_on_host(const Collective& collective, const Session& session) {
   return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
 }
 
-void move(const Collective& collective, const Greetings& greetings, Session& session) {
+void move(const Collective& collective, const PreambleExchange& preambles, Session& session) {
   const Hosts& hosts = session.hosts();
   const auto operation = collective.header.operation;
-  if (session.segment() != nullptr) return move_on_host(collective, greetings.largest_block(), session);
+  if (session.segment() != nullptr) return move_on_host(collective, preambles.largest_block(), session);
   if (operation == Operation::kBroadcast) return broadcast_between_hosts(collective, session);
   if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
     return all_gather_between_hosts(collective, session);
-  take_greeted_blocks(collective, greetings, session);  // those of an all_to_all have all sizes
-  exchange_blocks(collective, greetings.block_limit(), session);
+  take_inline_blocks(collective, preambles, session);  // those of an all_to_all have all sizes
+  exchange_blocks(collective, preambles.block_limit(), session);
 }
 
 void reduce(const Collective& collective, Session& session) {
@@ -109,13 +109,13 @@ void reduce(const Collective& collective, Session& session) {
 }  // namespace
 
 void run(const Collective& collective, Session& session) {
-  const Greetings greetings(collective, session);
+  const PreambleExchange preambles(collective, session);
   if (collective.header.operation == Operation::kBarrier) return;
-  if (greetings.all_in_shared_memory()) return reduce_in_place(collective, greetings, session);
-  const bool is_small = greetings.largest_block() <= greetings.block_limit();
+  if (preambles.all_in_shared_memory()) return reduce_in_place(collective, preambles, session);
+  const bool is_small = preambles.largest_block() <= preambles.block_limit();
   if (collective.reduce)
-    return is_small ? reduce_greetings(collective, greetings, session) : reduce(collective, session);
-  return is_small ? take_greeted_blocks(collective, greetings, session) : move(collective, greetings, session);
+    return is_small ? reduce_inline_blocks(collective, preambles, session) : reduce(collective, session);
+  return is_small ? take_inline_blocks(collective, preambles, session) : move(collective, preambles, session);
 }
 
 }  // namespace accel::comm::ucx

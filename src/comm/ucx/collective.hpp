@@ -1,5 +1,5 @@
-// The algorithms. A collective is described by the blocks that go to and come from each rank, and by how they are
-// combined.
+// Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
+// run() chooses the algorithm.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct Incoming {
 
 struct Collective {
   Header header;
-  // Block p goes to, or comes from, rank p; that of this rank itself is copied. For all_reduce and reduce there is one
-  // of each: the whole tensor and where the result goes. For reduce_scatter, incoming holds the result alone.
+  // Block p is sent to, or received from, rank p; this rank's own is copied. all_reduce and reduce have one of each:
+  // the whole tensor and the result. For reduce_scatter, incoming has only the result.
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
-  // Of tensors, and of what was reduced of some ranks' tensors; null where that is not possible.
+  // Reduces tensors; combines partial results. Null where that is not possible.
   Reducer reduce, combine;
   size_t element_size = 1;
   // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
@@ -39,15 +39,15 @@ struct Collective {
 
 // all_reduce and reduce: there is one block, the whole tensor.
 bool combines_whole(Operation operation);
-// What rank `peer` gets; nothing where it wants none.
+// The block for rank `peer`; empty if it needs none.
 Outgoing block_for(const Collective& collective, int peer);
 
-// What a rank sends to itself, or what has arrived elsewhere.
+// Copies a block of the rank to itself, or one that was received into another buffer.
 inline void copy_block(const Incoming& to, const char* from) {
   if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
 }
 
-// This rank's part of a result to which other ranks add theirs with `combine`.
+// Writes this rank's contribution to a result, to which those of other ranks are added with `combine`.
 void begin_partial(const Collective& collective, const Incoming& result, const char* tensor);
 
 // Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next

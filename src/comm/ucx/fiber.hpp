@@ -1,5 +1,5 @@
-// A function with a stack of its own, which it can leave in the middle and be resumed later, on any thread: how one
-// thread has several collectives under way, whose algorithms are written as if each had a thread. It can be run again.
+// Fiber (stackful coroutine): a function with its own stack that can suspend and be resumed later, on any thread. One
+// thread runs several collectives this way, whose algorithms are written as if each had a thread. It can be run again.
 #pragma once
 
 #include <ucontext.h>
@@ -19,7 +19,7 @@ class Fiber {
   // Only before the start or after the end.
   ~Fiber();
 
-  // Begins the body, or goes on with it, until it suspends or ends.
+  // Starts or continues the body until it suspends or ends.
   void resume();
   // By the body.
   void suspend();
@@ -34,7 +34,7 @@ class Fiber {
   void run();
 
   std::function<void()> body_;
-  std::unique_ptr<char, Unmap> stack_;  // begins with a page that nobody may touch
+  std::unique_ptr<char, Unmap> stack_;  // begins with a guard page
   ucontext_t own_{}, resumer_{};
   bool ended_ = true;
   // For the sanitizers.

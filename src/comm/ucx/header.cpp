@@ -21,7 +21,7 @@ std::string contents(const Header& header) {
   return text(dtype, "[", shape, "]");
 }
 
-double factor_of(const Header& header) { return header.reduction == Reduction::kScaledSum ? header.factor : 1; }
+double factor_of(const Header& header) { return header.reduction == ReduceOp::kScaledSum ? header.factor : 1; }
 
 std::string details(const Header& header, const Header& other) {
   std::string line = contents(header);

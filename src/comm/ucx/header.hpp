@@ -1,5 +1,5 @@
-// What a rank called. The first message of every collective carries it to every peer, so that ranks that disagree find
-// out.
+// Header of a collective: operation, dtype, shape and sequence number of a rank's call. The preamble of every
+// collective sends it to all peers, which compare them, so that mismatched calls are errors.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -30,11 +30,11 @@ struct Header {
 
   uint64_t sequence = 0;
   Operation operation = Operation::kBarrier;
-  Reduction reduction = Reduction::kNone;
+  ReduceOp reduction = ReduceOp::kNone;
   int8_t dtype = -1;
   uint8_t dimensions = 0;
   int32_t root = -1;
-  uint32_t part = 0;  // a coalesced call is a row of collectives: this one's place in it
+  uint32_t part = 0;  // index of the collective in a coalesced call
   uint32_t parts = 1;
   int64_t numel = 0;
   double factor = 0;  // of a scaled sum
@@ -42,7 +42,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
-// As the header's functions are called.
+// As in the names of the functions of accel.h.
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/ucx/greetings.hpp"
+#include "comm/ucx/preamble.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/slices.hpp"
 #include "comm/ucx/streaming_copy.hpp"
@@ -177,7 +177,7 @@ void reduce_on_host(const Collective& collective, const Slices& slices, Session&
   }
 }
 
-void meet_on_host(Session& session) {
+void host_barrier(Session& session) {
   Steps steps(session, 1, true);
   steps.advance(Stage::kTaken, 0);
   steps.wait_for_all(Stage::kTaken, 0);

@@ -1,5 +1,5 @@
-// The algorithms for ranks that have a host segment: blocks pass through it in chunks that stay in the second-level
-// cache, and all ranks copy at the same time. For blocks that are too large to travel with the headers.
+// Collectives through the host segment: blocks are copied through it in chunks that stay in the L2 cache, by all ranks
+// at the same time. For blocks that are too large to be sent with the preamble.
 #pragma once
 
 #include "comm/ucx/collective.hpp"
@@ -7,13 +7,13 @@
 
 namespace accel::comm::ucx {
 
-// Blocks that are only moved. `largest` is that of all ranks.
+// Collectives without a reduction. `largest` is the largest block of all ranks.
 void move_on_host(const Collective& collective, size_t largest, Session& session);
 
-// Slices of which nobody returns a result take one round, others two.
+// One round if no rank needs the results of others, otherwise two.
 void reduce_on_host(const Collective& collective, const Slices& slices, Session& session);
 
-// Returns when all have come here.
-void meet_on_host(Session& session);
+// Barrier of the ranks of the host.
+void host_barrier(Session& session);
 
 }  // namespace accel::comm::ucx

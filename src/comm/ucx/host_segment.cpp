@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/greetings.hpp"
+#include "comm/ucx/preamble.hpp"
 #include "comm/ucx/slices.hpp"
 
 namespace accel::comm::ucx {
@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kControlBytes = kPage;
 constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
-// Of the blocks of a greeting. Only what is written takes memory.
+// For the blocks of a preamble. Only pages that are written use memory.
 constexpr size_t kGreetingBytes = 1 << 20;
-// The counters of a file begin at 0, so this is what is counted from: every group soon sees them wrap around.
+// The counters in the file begin at 0, which stands for this step: every group soon passes their wrap-around.
 constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
 
 }  // namespace
@@ -33,12 +33,12 @@ HostSegment::HostSegment(const Peers& peers)
     : rank_(peers.hosts().neighbours().position),
       ranks_(peers.hosts().neighbours().size()),
       next_step_(kFirstStep),
-      next_greeting_(kFirstStep) {
+      next_preamble_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (const int peer : peers.hosts().neighbours().ranks) {
     const FileDescriptor file = peers.open_region(peer);
     if (!file.is_open()) {
-      // It could be opened before: that rank has closed it, or its process ends.
+      // It could be opened before, so that rank has closed it, or its process is ending.
       const bool lost = errno == ENOENT || errno == EACCES;
       throw CollectiveError(lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kBackend, peers.rank(),
                             text("rank ", peers.rank(), " cannot open the shared memory of rank ", peer, ": ",
@@ -52,13 +52,13 @@ char* HostSegment::slot(int rank, uint32_t step) const {
   return regions_[rank].data() + kControlBytes + step % kDepth * kSlotBytes;
 }
 
-char* HostSegment::greeting(int rank, uint32_t number) const {
+char* HostSegment::preamble(int rank, uint32_t number) const {
   return regions_[rank].data() + kControlBytes + kDepth * kSlotBytes + number % 2 * (kControlBytes + kGreetingBytes);
 }
 
 void HostSegment::advance(Stage stage, uint32_t step) {
   Counter& own = counter(rank_, stage);
-  // A sleeper counts itself before it looks at the steps: one of the two sees the other.
+  // A sleeper registers before it reads the steps: either it sees the advance, or it is seen here.
   own.steps.store(step + 1 - kFirstStep, std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.steps);
 }

@@ -1,5 +1,5 @@
-// Memory of the ranks of one host: each has a region of slots that it fills and the others read, with counters that say
-// how far it is. A step is one use of a slot; all ranks count the same steps, also over several collectives.
+// Host segment: shared memory of the ranks of one host. Each rank has a region of slots, which it fills and the others
+// read, with counters of its progress. A step is one use of a slot; all ranks count the same steps, across collectives.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@ namespace accel::comm::ucx {
 
 class HostSegment {
  public:
-  // What a rank has finished of a step: its blocks can be read; its result can be read; it has read what it wants.
-  // Greetings are counted by themselves.
-  enum class Stage { kFilled, kReduced, kTaken, kGreeted };
+  // Stages of a step that a rank completes: its blocks are readable; its result is readable; it has read all it needs.
+  // Preambles are counted separately.
+  enum class Stage { kFilled, kReduced, kTaken, kPreamble };
   static constexpr int kStages = 4;
-  static constexpr uint32_t kDepth = 4;              // steps under way: a slot is used again after that many
-  static constexpr int kMaxRanks = 64;               // with more, the chunks become too small to be worth it
-  static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: the blocks for the others together
-  static constexpr size_t kResultBytes = 256 << 10;  // of a slot: what this rank reduced
+  static constexpr uint32_t kDepth = 4;              // slots per rank: a slot is reused after this many steps
+  static constexpr int kMaxRanks = 64;               // with more, the chunks become too small
+  static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: all blocks for other ranks
+  static constexpr size_t kResultBytes = 256 << 10;  // of a slot: the result that this rank reduced
 
-  // A block up to this size travels with the greeting: one round, in which every rank reads all that the others have.
-  // More ranks read more, and sooner gain by sharing the work.
+  // Blocks up to this size are sent with the preamble: one round, in which every rank reads the data of all others.
+  // With more ranks, sharing the reduction pays at smaller sizes.
   size_t inline_limit() const;
 
-  // Of the region's file, which Peers makes: its first bytes are the nonce.
+  // Size of a region's file, which Peers creates: its first bytes are the nonce.
   static size_t file_size();
 
   // Maps the regions of all ranks of this host; they must be reachable (see Peers::reaches_neighbours). Ranks are
-  // counted as they stand there.
+  // numbered within the host.
   explicit HostSegment(const Peers& peers);
 
   // Takes the next `count` steps; returns the first one.
@@ -42,18 +42,19 @@ class HostSegment {
     return first;
   }
 
-  // Who begins a greeting has ended the collective before it, and so has read those of all ranks: two are enough.
-  uint32_t begin_greeting() { return next_greeting_++; }
-  char* greeting(int rank, uint32_t number) const;
+  // A rank that begins a preamble has completed the previous collective and so read all its preambles: two buffers
+  // suffice.
+  uint32_t begin_preamble() { return next_preamble_++; }
+  char* preamble(int rank, uint32_t number) const;
 
   char* blocks(int rank, uint32_t step) const { return slot(rank, step); }
   char* result(int rank, uint32_t step) const { return slot(rank, step) + kBlockBytes; }
 
-  // Tells the others that this rank is done with a stage of `step`.
+  // Publishes that this rank has completed a stage of `step`.
   void advance(Stage stage, uint32_t step);
   bool reached(int peer, Stage stage, uint32_t step) const;
-  // Between these two, the peer wakes who sleeps on its counter when that moves. What has been reached may be looked at
-  // after the first: one of the two sees the other.
+  // Between these two calls, the peer wakes sleepers of its counter when it advances. Check reached() after the first
+  // call: either it sees the advance, or the peer sees the sleeper.
   FutexWait begin_sleep(int peer, Stage stage) const;
   void end_sleep(int peer, Stage stage) const;
 
@@ -74,7 +75,7 @@ class HostSegment {
 
   int rank_;
   int ranks_;
-  uint32_t next_step_, next_greeting_;
+  uint32_t next_step_, next_preamble_;
   std::deque<Mapping> regions_;
 };
 

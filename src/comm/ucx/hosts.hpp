@@ -1,5 +1,5 @@
-// Which ranks of a group share memory. What goes between hosts goes in columns: a rank that stands in place i on its
-// host works with those in place i on the others.
+// Host topology of a group: which ranks share memory. Data between hosts is sent in columns: rank i of each host
+// exchanges with rank i of the others.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Hosts {
   const Team& neighbours() const { return neighbours_; }
   // As many columns as the smallest host has ranks.
   int columns() const { return static_cast<int>(columns_); }
-  // This rank's; of no ranks where its place is above that.
+  // This rank's column; empty if its index on the host is above that number.
   const Team& column() const { return column_; }
 
  private:

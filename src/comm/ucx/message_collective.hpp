@@ -1,5 +1,5 @@
-// The algorithms for ranks that share no memory, of which each sends straight to all others: the fewest rounds, which
-// is what counts among a few hosts. For many of them see ring.hpp and rabenseifner.hpp.
+// Collectives by messages, for ranks that share no memory: each rank sends directly to all others. That takes the
+// fewest rounds, which is best for few hosts; for many see ring.hpp and rabenseifner.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace accel::comm::ucx {
 
-// Blocks that are only moved. Those up to `small` bytes have arrived before and are left out.
+// Collectives without a reduction. Blocks of up to `small` bytes were sent with the preamble and are skipped.
 void exchange_blocks(const Collective& collective, size_t small, Session& session);
 
 // Each rank reduces its slice of all inputs, in the order of the ranks.

@@ -1,4 +1,4 @@
-// One step of the algorithms that combine two ranks at a time.
+// Pairwise reduction: one step of ring and recursive-halving algorithms, which combine two ranks at a time.
 #pragma once
 
 #include <cstddef>

@@ -19,27 +19,27 @@
 
 #include "base/error.hpp"
 #include "base/read_line.hpp"
-#include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/host_segment.hpp"
+#include "comm/ucx/status_page.hpp"
 #include "comm/ucx/transport.hpp"
 
 namespace accel::comm::ucx {
 namespace {
 
-// What a rank publishes, followed by its address. Read only by the same version of the same library.
-struct Facts {
+// Published by each rank, followed by its address. Read only by the same version of the library.
+struct PeerInfo {
   char version[32] = {};
   char host[64] = {};
   uint64_t process_namespace = 0;
   int32_t process = 0;
-  int32_t region = -1;    // the file of its host segment, which begins with the nonce
-  int32_t bulletin = -1;  // and that of its bulletin, as well
+  int32_t region = -1;       // file descriptor of its host segment, which begins with the nonce
+  int32_t status_page = -1;  // and of its status page, likewise
   uint32_t group_number = 0;
   uint64_t nonce = 0;
   cpu_set_t cores;
 };
 
-// Later the store is only asked beside other work: nobody's deadline must wait for a store that does not answer.
+// The later time limit of store operations: no deadline may be missed because the store does not answer.
 constexpr auto kStoreAnswers = Deadline::Milliseconds(250);
 
 template <size_t size>
@@ -47,11 +47,11 @@ void copy_text(char (&to)[size], const std::string& from) {
   std::strncpy(to, from.c_str(), size - 1);
 }
 
-Facts own_facts(const std::string& version) {
-  Facts facts;
-  copy_text(facts.version, version);
-  // The boot's number tells hosts apart even when containers give them the same name. ACCEL_HOST_ID replaces it: tests
-  // need two hosts on one machine.
+PeerInfo own_info(const std::string& version) {
+  PeerInfo info;
+  copy_text(info.version, version);
+  // The boot id identifies a host even when containers have the same name. ACCEL_HOST_ID replaces it: tests need two
+  // hosts on one machine.
   const char* const given = std::getenv("ACCEL_HOST_ID");
   std::string host = given != nullptr ? given : "";
   if (host.empty()) {
@@ -59,16 +59,16 @@ Facts own_facts(const std::string& version) {
     read_line(number, host);
   }
   if (host.empty())
-    gethostname(facts.host, sizeof(facts.host) - 1);
+    gethostname(info.host, sizeof(info.host) - 1);
   else
-    copy_text(facts.host, host);
+    copy_text(info.host, host);
   struct stat status {};
-  if (stat("/proc/self/ns/pid", &status) == 0) facts.process_namespace = status.st_ino;
-  facts.process = getpid();
-  facts.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
-  CPU_ZERO(&facts.cores);
-  if (sched_getaffinity(0, sizeof(facts.cores), &facts.cores) != 0) CPU_SET(0, &facts.cores);
-  return facts;
+  if (stat("/proc/self/ns/pid", &status) == 0) info.process_namespace = status.st_ino;
+  info.process = getpid();
+  info.nonce = std::random_device()() | (static_cast<uint64_t>(std::random_device()()) << 32);
+  CPU_ZERO(&info.cores);
+  if (sched_getaffinity(0, sizeof(info.cores), &info.cores) != 0) CPU_SET(0, &info.cores);
+  return info;
 }
 
 FileDescriptor watch_process(int process) {
@@ -85,7 +85,7 @@ bool wants_segment() {
   return wanted == nullptr || std::string_view(wanted) != "0";
 }
 
-// A file without a name: zeros behind the nonce. Whoever reads that back can reach this process's memory files.
+// An anonymous file: zeros after the nonce. A peer that reads the nonce can open this process's files.
 FileDescriptor make_file(uint64_t nonce, size_t size) {
   FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));
   const bool made = write(file.number(), &nonce, sizeof(nonce)) == sizeof(nonce) &&
@@ -100,8 +100,8 @@ bool begins_with(const FileDescriptor& file, uint64_t nonce) {
 
 std::string key_of(const std::string& prefix, int rank) { return text(prefix, rank); }
 
-// Null when the key came in time, else what the store said of the deadline; stores do so in words of their own. Other
-// errors are known by their types, and are thrown: the failed start of the job, a lack of memory, those of our store.
+// Null if the key came in time, otherwise the store's exception about the deadline, whose type depends on the store.
+// Other errors have known types and are thrown: a failed start of the job, lack of memory, errors of our store.
 std::exception_ptr wait_for_key(c10d::Store& store, const std::string& key, const Deadline& deadline) {
   try {
     store.wait({key}, std::max(deadline.left(), Deadline::Milliseconds(1)));
@@ -130,17 +130,17 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
              const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
-  Facts own = own_facts(version);
+  PeerInfo own = own_info(version);
   own.group_number = number;
   if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size());
-  bulletin_ = make_file(own.nonce, Bulletin::kBytes);
+  status_page_ = make_file(own.nonce, StatusPage::kBytes);
   own.region = region_.number();
-  own.bulletin = bulletin_.number();
-  std::vector<uint8_t> record(sizeof(Facts) + address.size());
-  std::memcpy(record.data(), &own, sizeof(Facts));
-  std::memcpy(record.data() + sizeof(Facts), address.data(), address.size());
+  own.status_page = status_page_.number();
+  std::vector<uint8_t> record(sizeof(PeerInfo) + address.size());
+  std::memcpy(record.data(), &own, sizeof(PeerInfo));
+  std::memcpy(record.data() + sizeof(PeerInfo), address.data(), address.size());
   store->set(key_of(prefix_, rank), record);
-  // The last one tells all, so that each waits for one key.
+  // The last rank sets a key that all wait for.
   const std::string all = prefix_ + "all_published";
   if (store->add(prefix_ + "published", 1) == size) store->set(all, "1");
 
@@ -161,36 +161,36 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
 
   cpu_set_t cores = own.cores;
   int local = 0;
-  std::map<std::string, size_t> names;  // of the hosts, with their places in the list
+  std::map<std::string, size_t> names;  // host name to index
   std::vector<std::vector<int>> hosts;
   for (int peer = 0; peer < size; peer++) {
-    Facts facts;
-    if (records[peer].size() < sizeof(Facts))
+    PeerInfo info;
+    if (records[peer].size() < sizeof(PeerInfo))
       throw CollectiveError(
           CollectiveFailure::kInvalid, rank,
           text("rank ", peer, " runs another version of the communication plugin; install one on all hosts"));
-    std::memcpy(&facts, records[peer].data(), sizeof(Facts));
-    if (std::strncmp(facts.version, own.version, sizeof(own.version)) != 0)
+    std::memcpy(&info, records[peer].data(), sizeof(PeerInfo));
+    if (std::strncmp(info.version, own.version, sizeof(own.version)) != 0)
       throw CollectiveError(CollectiveFailure::kInvalid, rank,
-                            text("rank ", peer, " uses UCX ", facts.version, " and rank ", rank, " uses UCX ",
+                            text("rank ", peer, " uses UCX ", info.version, " and rank ", rank, " uses UCX ",
                                  own.version, "; install one version on all hosts"));
-    peers_[peer].address.assign(records[peer].begin() + sizeof(Facts), records[peer].end());
-    peers_[peer].same_host = std::strcmp(facts.host, own.host) == 0;
-    peers_[peer].group_number = facts.group_number;
-    peers_[peer].number = facts.process;
-    peers_[peer].region = facts.region;
-    const bool visible = peers_[peer].same_host && facts.process_namespace == own.process_namespace;
-    const size_t host = names.try_emplace(facts.host, hosts.size()).first->second;
+    peers_[peer].address.assign(records[peer].begin() + sizeof(PeerInfo), records[peer].end());
+    peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
+    peers_[peer].group_number = info.group_number;
+    peers_[peer].number = info.process;
+    peers_[peer].region = info.region;
+    const bool visible = peers_[peer].same_host && info.process_namespace == own.process_namespace;
+    const size_t host = names.try_emplace(info.host, hosts.size()).first->second;
     if (host == hosts.size()) hosts.emplace_back();
     hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
     reaches_neighbours_ =
-        reaches_neighbours_ && visible && facts.region >= 0 && begins_with(open_region(peer), facts.nonce);
-    const FileDescriptor bulletin = visible ? open_file(peer, facts.bulletin) : FileDescriptor();
-    if (begins_with(bulletin, facts.nonce)) peers_[peer].bulletin = std::make_unique<Bulletin>(bulletin.number(), rank);
+        reaches_neighbours_ && visible && info.region >= 0 && begins_with(open_region(peer), info.nonce);
+    const FileDescriptor page = visible ? open_file(peer, info.status_page) : FileDescriptor();
+    if (begins_with(page, info.nonce)) peers_[peer].status_page = std::make_unique<StatusPage>(page.number(), rank);
     local++;
-    CPU_OR(&cores, &cores, &facts.cores);
-    if (visible && facts.process != own.process) peers_[peer].process = watch_process(facts.process);
+    CPU_OR(&cores, &cores, &info.cores);
+    if (visible && info.process != own.process) peers_[peer].process = watch_process(info.process);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   hosts_ = Hosts(std::move(hosts), rank);
@@ -205,7 +205,7 @@ FileDescriptor Peers::open_file(int peer, int descriptor) const {
 }
 
 bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {
-  // One number counts both: the ranks that are connected, and above them those that have no segment.
+  // One counter for both: the number of connected ranks, plus (kMaxRanks + 1) for each without a segment.
   const int64_t without = has_segment ? 0 : kMaxRanks + 1;
   const int64_t told = store_->add(prefix_ + "connected", 1 + without);
   const std::string all = prefix_ + "all_connected";
@@ -215,7 +215,7 @@ bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline)
                           text("the group did not form within ", deadline.total().count(), " ms: one of ", size(),
                                " ranks ended, or did not connect to the others; start all again"));
   const bool all_have_segment = store_->get_to_str(all) == "1";
-  store_->setTimeout(kStoreAnswers);  // from here on it only helps to explain failures
+  store_->setTimeout(kStoreAnswers);  // from now on it only explains failures
   if (!all_have_segment) hosts_ = Hosts::of_single_ranks(size(), rank_);
   return all_have_segment;
 }
@@ -230,7 +230,7 @@ std::optional<Failure> Peers::published_failure() {
     return Failure{static_cast<CollectiveFailure>(std::stoi(record)), std::stoi(record.substr(first)),
                    record.substr(second + 1)};
   } catch (const std::exception&) {
-    return std::nullopt;  // a store that is gone says nothing; the deadline and the process handles still hold
+    return std::nullopt;  // without the store, deadlines and process handles still detect failures
   }
 }
 
@@ -248,8 +248,8 @@ std::map<int, std::string> Peers::calls() {
   std::map<int, std::string> calls;
   std::vector<int> unknown;
   for (int peer = 0; peer < size(); peer++)
-    if (const Bulletin* const bulletin = this->bulletin(peer))
-      calls[peer] = bulletin->call();
+    if (const StatusPage* const page = this->status_page(peer))
+      calls[peer] = page->call();
     else
       unknown.push_back(peer);
   if (unknown.empty()) return calls;
@@ -263,7 +263,7 @@ std::map<int, std::string> Peers::calls() {
     }
     for (const int peer : unknown)
       if (store_->check({key(peer)})) calls[peer] = store_->get_to_str(key(peer));
-  } catch (const std::exception&) {  // a store that is gone: what is known here has to do
+  } catch (const std::exception&) {  // without the store, only local ranks are known
   }
   return calls;
 }

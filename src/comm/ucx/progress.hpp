@@ -1,11 +1,11 @@
-// The wait of the driving thread, a template so that the check for the end of a short collective is inlined.
+// The progress loop: a template, so that the check for the end of a short collective is inlined.
 #pragma once
 
 #include "comm/ucx/progress_engine.hpp"
 
 namespace accel::comm::ucx {
 
-// Spins for a moment, where every rank has a core, then sleeps until something arrives.
+// Spins for a moment if every rank has a core, then sleeps until something arrives.
 template <typename Done>
 void ProgressEngine::progress_until(const Done& done, Session* session) {
   using Clock = std::chrono::steady_clock;
@@ -14,10 +14,10 @@ void ProgressEngine::progress_until(const Done& done, Session* session) {
   bool spinning = false;
   for (unsigned rounds = 1;; rounds++) {
     const bool progressed = progress();
-    if (session != nullptr) session->throw_if_given_up();
+    if (session != nullptr) session->throw_if_failed();
     if (done()) return;
     if (progressed) {
-      // Peers that go on sending keep this rank busy, but not from seeing that another one is lost.
+      // Messages that keep arriving must not delay the detection of a lost rank.
       if (rounds % kRoundsBetweenChecks == 0) {
         wait_for_events(0);
         check(session);
@@ -38,7 +38,7 @@ void ProgressEngine::progress_until(const Done& done, Session* session) {
 }
 
 template <typename Enough>
-void ProgressEngine::drive(const Enough& enough) {
+void ProgressEngine::progress_until_idle(const Enough& enough) {
   attention_.store(true);
   progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr);
 }

@@ -13,19 +13,19 @@
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 #include "comm/ucx/progress.hpp"
 
 namespace accel::comm::ucx {
 namespace {
 
-constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are looked at in between
-constexpr int kPatience = 100;      // rounds without a pause where the worker cannot report events
+constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are checked in between
+constexpr int kPatience = 100;      // rounds without a pause while the worker cannot report events
 constexpr auto kFlushTime = Deadline::Milliseconds(1000);
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while messages are under way as well
 
-// Set when the process ends while groups are open: UCX is being torn down, so their threads must not enter it any more.
+// Set when the process exits while groups are open: UCX is being torn down, so their threads must not call it any more.
 std::atomic<bool> process_ends{false};
 
 void stop_if_process_ends() {
@@ -44,7 +44,7 @@ bool watch(const FileDescriptor& events, int descriptor) {
 ProgressEngine::Membership ProgressEngine::start(int rank, int size) {
   const auto engine = std::make_shared<ProgressEngine>(rank, size);
   engine->thread_ = background_thread("accel-ucx", [engine] { engine->run_thread(); });
-  // The engine knows its memberships, which must not keep it alive when the last one is gone.
+  // The engine refers to its membership weakly: it must not keep itself alive after the last one.
   const Membership membership(engine.get(), [owner = engine](ProgressEngine*) mutable {
     owner->stop();
     owner.reset();
@@ -69,18 +69,18 @@ ProgressEngine::ProgressEngine(int rank, int size)
 }
 
 ProgressEngine::~ProgressEngine() {
-  if (thread_.joinable()) thread_.detach();  // only when the thread itself lets go of the engine last
+  if (thread_.joinable()) thread_.detach();  // only if the thread itself drops the last reference
 }
 
-// What is still to be sent goes to the network first. The driving thread itself leaves the rest to the destructor.
+// Sends what is queued first. If called by the owner itself, the rest is left to the destructor.
 void ProgressEngine::stop() {
   std::unique_lock<std::mutex> lock(mutex_);
   stop_ = true;
   changed_.notify_all();
-  if (thread_.get_id() == std::this_thread::get_id() || is_driven_here()) return;
+  if (thread_.get_id() == std::this_thread::get_id() || is_claimed_here()) return;
   lock.unlock();
   thread_.join();
-  if (kept_.empty()) worker_->flush(Deadline(kFlushTime));  // else a group was given up
+  if (kept_.empty()) worker_->flush(Deadline(kFlushTime));  // otherwise a group has failed
   for (CallMemory& memory : kept_) memory.buffers.messages.clear();
   worker_.reset();
   kept_.clear();
@@ -90,7 +90,7 @@ void ProgressEngine::run(const std::function<void()>& function) {
   Request request{&function};
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (is_driven_here()) {
+    if (is_claimed_here()) {
       lock.unlock();
       return function();
     }
@@ -98,18 +98,18 @@ void ProgressEngine::run(const std::function<void()>& function) {
     lock.unlock();
     wake_up();
     lock.lock();
-    changed_.wait(lock, [&] { return request.done || !driven_; });
+    changed_.wait(lock, [&] { return request.done || !claimed_; });
     if (!request.done) {
       claim();
       lock.unlock();
-      serve_requests();
+      run_requests();
       release();
     }
   }
   if (request.error) std::rethrow_exception(request.error);
 }
 
-void ProgressEngine::add(const std::shared_ptr<Driver>& group) {
+void ProgressEngine::add(const std::shared_ptr<GroupProgress>& group) {
   run([&] {
     if (!watch(events_, group->event_descriptor()))
       throw CollectiveError(CollectiveFailure::kBackend, rank_,
@@ -118,19 +118,19 @@ void ProgressEngine::add(const std::shared_ptr<Driver>& group) {
     if (!group->cores_suffice()) spin_ = std::chrono::microseconds(0);
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t most = groups_.size() + 1;
-    waits_.reserve(most + 1);  // later there may be no memory
-    served_.reserve(most);
+    waits_.reserve(most + 1);  // now, because a failure here is harmless
+    active_groups_.reserve(most);
     groups_.push_back(group);
   });
 }
 
-void ProgressEngine::remove(const Driver& group) {
+void ProgressEngine::remove(const GroupProgress& group) {
   run([&] {
     epoll_ctl(events_.number(), EPOLL_CTL_DEL, group.event_descriptor(), nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto is_it = [&](const std::shared_ptr<Driver>& one) { return one.get() == &group; };
+    const auto is_it = [&](const std::shared_ptr<GroupProgress>& one) { return one.get() == &group; };
     groups_.erase(std::remove_if(groups_.begin(), groups_.end(), is_it), groups_.end());
-    served_.clear();
+    active_groups_.clear();
     attention_.store(true);
   });
 }
@@ -139,20 +139,22 @@ uint32_t ProgressEngine::new_group_number() {
   const std::lock_guard<std::mutex> lock(mutex_);
   while (true) {
     latest_number_ = (latest_number_ + 1) % (1 << kGroupNumberBits);
-    const auto has_it = [this](const std::shared_ptr<Driver>& group) { return group->number() == latest_number_; };
+    const auto has_it = [this](const std::shared_ptr<GroupProgress>& group) {
+      return group->number() == latest_number_;
+    };
     if (std::none_of(groups_.begin(), groups_.end(), has_it)) return latest_number_;
   }
 }
 
 void ProgressEngine::claim() {
-  driven_ = true;
-  driver_ = std::this_thread::get_id();
+  claimed_ = true;
+  owner_ = std::this_thread::get_id();
 }
 
 void ProgressEngine::release() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  driven_ = false;
-  driver_ = {};
+  claimed_ = false;
+  owner_ = {};
   if (stop_ || has_work()) changed_.notify_all();
 }
 
@@ -165,34 +167,35 @@ void ProgressEngine::wake_up() {
   if (const auto* const word = single_wait_.load()) wake_sleepers(*word);
   const uint64_t one = 1;
   [[maybe_unused]] const auto written =
-      write(wake_up_.number(), &one, sizeof(one));  // fails only when it is readable already
+      write(wake_up_.number(), &one, sizeof(one));  // fails only if it is already readable
 }
 
 bool ProgressEngine::has_work() const {
-  return !requests_.empty() || std::any_of(groups_.begin(), groups_.end(),
-                                           [](const std::shared_ptr<Driver>& group) { return group->has_work(); });
+  return !requests_.empty() ||
+         std::any_of(groups_.begin(), groups_.end(),
+                     [](const std::shared_ptr<GroupProgress>& group) { return group->has_work(); });
 }
 
 void ProgressEngine::run_thread() {
   const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto called = [this] { return stop_ || (!driven_ && has_work()); };
+  const auto called = [this] { return stop_ || (!claimed_ && has_work()); };
   while (!stop_) {
     if (!ticks_)
       changed_.wait(lock, called);
     else
       changed_.wait_for(lock, std::chrono::milliseconds(kLongestSleep), called);
     stop_if_process_ends();
-    if (stop_ || driven_) continue;
+    if (stop_ || claimed_) continue;
     claim();
     lock.unlock();
-    drive([] { return false; });
+    progress_until_idle([] { return false; });
     release();
     lock.lock();
   }
 }
 
-void ProgressEngine::serve_requests() {
+void ProgressEngine::run_requests() {
   while (true) {
     Request* request = nullptr;
     {
@@ -212,17 +215,17 @@ void ProgressEngine::serve_requests() {
   }
 }
 
-bool ProgressEngine::serve_groups() {
+bool ProgressEngine::progress_groups() {
   if (attention_.exchange(false)) {
-    serve_requests();
+    run_requests();
     const std::lock_guard<std::mutex> lock(mutex_);
-    served_ = groups_;
+    active_groups_ = groups_;
   }
   bool moved = false;
   busy_ = false;
-  for (size_t i = 0; i < served_.size(); i++) {
-    const std::shared_ptr<Driver> group = served_[i];
-    moved = group->serve() || moved;
+  for (size_t i = 0; i < active_groups_.size(); i++) {
+    const std::shared_ptr<GroupProgress> group = active_groups_[i];
+    moved = group->progress() || moved;
     busy_ = busy_ || group->is_busy();
   }
   return moved;
@@ -231,8 +234,8 @@ bool ProgressEngine::serve_groups() {
 void ProgressEngine::check(Session* session) {
   stop_if_process_ends();
   if (session != nullptr) session->check();
-  for (size_t i = 0; i < served_.size(); i++) {
-    const std::shared_ptr<Driver> group = served_[i];
+  for (size_t i = 0; i < active_groups_.size(); i++) {
+    const std::shared_ptr<GroupProgress> group = active_groups_[i];
     group->check_open_calls();
   }
 }
@@ -252,16 +255,15 @@ void ProgressEngine::sleep(Session* session) {
     time = std::min<int>(time, static_cast<int>(waiting.deadline().left().count()) + 1);
   };
   if (session != nullptr) add_waits_of(*session);
-  for (const auto& group : served_) {
+  for (const auto& group : active_groups_) {
     if (const Session* const waiting = group->waiting_session()) add_waits_of(*waiting);
     waits_for_messages = waits_for_messages || group->has_messages();
-    something_to_do = something_to_do || group->must_go_on();
+    something_to_do = something_to_do || group->must_resume();
   }
   sleeping_.store(true);
   if (!waits_.empty()) {
-    // Nothing but memory ends this sleep, so the other events are looked at in between.
-    // A single word takes half the time. Who wakes this thread just before it sleeps on that is not heard then, and
-    // found after these milliseconds.
+    // Only a futex ends this sleep, so other events are checked in between. Sleeping on a single futex takes half the
+    // time, but misses a wake-up just before it, which is noticed after these milliseconds.
     if (waits_.size() > 1)
       waits_.push_back({&wakes_, wakes_.load()});
     else
@@ -270,12 +272,12 @@ void ProgressEngine::sleep(Session* session) {
       sleep_on_any(waits_, waits_for_messages ? kShortSegmentSleep : kSegmentSleep);
     single_wait_.store(nullptr);
     if (session != nullptr && session->waits_for_segment()) session->end_sleep();
-    for (const auto& group : served_)
+    for (const auto& group : active_groups_)
       if (const Session* const waiting = group->waiting_session(); waiting && waiting->waits_for_segment())
         waiting->end_sleep();
   } else {
-    // The worker refuses to report events as long as it has something to progress. That is for ever where a peer ended,
-    // or stands still, while it wrote into this rank's queue.
+    // The worker refuses to report events while it has something to progress: for ever if a peer ended or was stopped
+    // while it wrote into this rank's queue.
     refusals_ = worker_->arm() ? 0 : refusals_ + 1;
     if (refusals_ != 0) time = refusals_ < kPatience ? 0 : 1;
     wait_for_events(attention_.load() || something_to_do ? 0 : time);
@@ -299,7 +301,7 @@ bool ProgressEngine::wait_for_events(int timeout_ms) {
     ended = true;
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& group : groups_)
-      if (group->event_descriptor() == descriptor) group->look_for_ended_processes(0);
+      if (group->event_descriptor() == descriptor) group->check_ended_processes(0);
   }
   return ended;
 }

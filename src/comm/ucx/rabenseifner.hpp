@@ -1,6 +1,6 @@
-// Rabenseifner's all_reduce for 2^k ranks: in k rounds each rank reduces half of what it had with another one, then the
-// halves come back in k rounds. As few bytes as a ring, in fewer rounds.
-// Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005.
+// Rabenseifner's all-reduce for 2^k ranks: a reduce-scatter by recursive halving and an all-gather by recursive
+// doubling, k rounds each. As few bytes as a ring, in fewer rounds. Thakur, Rabenseifner, Gropp: Optimization of
+// collective communication operations in MPICH, 2005.
 #pragma once
 
 #include "comm/ucx/collective.hpp"

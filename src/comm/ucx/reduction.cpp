@@ -45,39 +45,39 @@ std::optional<Element> plain_element(c10::ScalarType dtype) {
 }
 
 // Booleans are bytes of 0 and 1: a sum is "any", a product is "all".
-ReduceFunction find_boolean(Reduction reduction) {
+ReduceFunction find_boolean(ReduceOp reduction) {
   switch (reduction) {
-    case Reduction::kSum:
-    case Reduction::kMax:
-    case Reduction::kOr:
-      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kOr);
-    case Reduction::kProduct:
-    case Reduction::kMin:
-    case Reduction::kAnd:
-      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kAnd);
-    case Reduction::kXor:
-      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, Reduction::kXor);
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kOr:
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, ReduceOp::kOr);
+    case ReduceOp::kProduct:
+    case ReduceOp::kMin:
+    case ReduceOp::kAnd:
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, ReduceOp::kAnd);
+    case ReduceOp::kXor:
+      return ACCEL_FASTEST(find_kernel)(Element::kUInt8, ReduceOp::kXor);
     default:
       return nullptr;
   }
 }
 
 // Sums and means of complex numbers are those of their parts.
-template <Element element, Reduction reduction>
+template <Element element, ReduceOp reduction>
 void reduce_parts(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   static const ReduceFunction function = ACCEL_FASTEST(find_kernel)(element, reduction);
   function(output, inputs, ranks, 2 * count, number);
 }
 
 // The rare kinds, one element at a time: combined as `Value`, rounded once.
-template <typename Stored, typename Value, typename Combine, Reduction reduction = Reduction::kNone>
+template <typename Stored, typename Value, typename Combine, ReduceOp reduction = ReduceOp::kNone>
 void reduce_converted(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   for (int64_t i = 0; i < count; i++) {
     auto value = static_cast<Value>(static_cast<const Stored*>(inputs[0])[i]);
     for (int rank = 1; rank < ranks; rank++)
       value = Combine()(value, static_cast<Value>(static_cast<const Stored*>(inputs[rank])[i]));
-    if constexpr (reduction == Reduction::kMean) value = value / static_cast<Value>(number);
-    if constexpr (reduction == Reduction::kScaledSum) value = value * static_cast<Value>(number);
+    if constexpr (reduction == ReduceOp::kMean) value = value / static_cast<Value>(number);
+    if constexpr (reduction == ReduceOp::kScaledSum) value = value * static_cast<Value>(number);
     static_cast<Stored*>(output)[i] = static_cast<Stored>(value);
   }
 }
@@ -102,19 +102,19 @@ struct Larger {
 };
 
 template <typename Stored>
-ReduceFunction find_small_float(Reduction reduction) {
+ReduceFunction find_small_float(ReduceOp reduction) {
   switch (reduction) {
-    case Reduction::kSum:
+    case ReduceOp::kSum:
       return reduce_converted<Stored, float, Add>;
-    case Reduction::kMean:
-      return reduce_converted<Stored, float, Add, Reduction::kMean>;
-    case Reduction::kScaledSum:
-      return reduce_converted<Stored, float, Add, Reduction::kScaledSum>;
-    case Reduction::kProduct:
+    case ReduceOp::kMean:
+      return reduce_converted<Stored, float, Add, ReduceOp::kMean>;
+    case ReduceOp::kScaledSum:
+      return reduce_converted<Stored, float, Add, ReduceOp::kScaledSum>;
+    case ReduceOp::kProduct:
       return reduce_converted<Stored, float, Multiply>;
-    case Reduction::kMin:
+    case ReduceOp::kMin:
       return reduce_converted<Stored, float, Smaller>;
-    case Reduction::kMax:
+    case ReduceOp::kMax:
       return reduce_converted<Stored, float, Larger>;
     default:
       return nullptr;
@@ -122,22 +122,22 @@ ReduceFunction find_small_float(Reduction reduction) {
 }
 
 template <typename Stored, typename Value, Element part>
-ReduceFunction find_complex(Reduction reduction) {
+ReduceFunction find_complex(ReduceOp reduction) {
   switch (reduction) {
-    case Reduction::kSum:
-      return reduce_parts<part, Reduction::kSum>;
-    case Reduction::kMean:
-      return reduce_parts<part, Reduction::kMean>;
-    case Reduction::kScaledSum:
-      return reduce_parts<part, Reduction::kScaledSum>;
-    case Reduction::kProduct:
+    case ReduceOp::kSum:
+      return reduce_parts<part, ReduceOp::kSum>;
+    case ReduceOp::kMean:
+      return reduce_parts<part, ReduceOp::kMean>;
+    case ReduceOp::kScaledSum:
+      return reduce_parts<part, ReduceOp::kScaledSum>;
+    case ReduceOp::kProduct:
       return reduce_converted<Stored, Value, Multiply>;
     default:
       return nullptr;
   }
 }
 
-ReduceFunction find_function(c10::ScalarType dtype, Reduction reduction) {
+ReduceFunction find_function(c10::ScalarType dtype, ReduceOp reduction) {
   if (const auto element = plain_element(dtype)) return ACCEL_FASTEST(find_kernel)(*element, reduction);
   switch (dtype) {
     case c10::ScalarType::Bool:
@@ -163,23 +163,23 @@ ReduceFunction find_function(c10::ScalarType dtype, Reduction reduction) {
 
 }  // namespace
 
-Reducer find_reducer(c10::ScalarType dtype, Reduction reduction, int ranks, double factor) {
-  if (reduction == Reduction::kScaledSum) return {find_function(dtype, reduction), factor};
+Reducer find_reducer(c10::ScalarType dtype, ReduceOp reduction, int ranks, double factor) {
+  if (reduction == ReduceOp::kScaledSum) return {find_function(dtype, reduction), factor};
   const bool exact = (ranks & (ranks - 1)) == 0;  // the reciprocal, by which to multiply is faster
-  if (reduction == Reduction::kMean && exact && !c10::isIntegralType(dtype, /*includeBool=*/true))
-    return {find_function(dtype, Reduction::kScaledSum), 1.0 / ranks};
+  if (reduction == ReduceOp::kMean && exact && !c10::isIntegralType(dtype, /*includeBool=*/true))
+    return {find_function(dtype, ReduceOp::kScaledSum), 1.0 / ranks};
   return {find_function(dtype, reduction), static_cast<double>(ranks)};
 }
 
 // [Note: a mean in stages] The number enters when tensors are read, so that sums of halves stay small enough, and what
 // comes of that is added.
-Reducer find_combiner(c10::ScalarType dtype, Reduction reduction) {
-  const bool scales = reduction == Reduction::kMean || reduction == Reduction::kScaledSum;
+Reducer find_combiner(c10::ScalarType dtype, ReduceOp reduction) {
+  const bool scales = reduction == ReduceOp::kMean || reduction == ReduceOp::kScaledSum;
   if (scales && c10::isIntegralType(dtype, /*includeBool=*/true)) return {};
-  return {find_function(dtype, scales ? Reduction::kSum : reduction)};
+  return {find_function(dtype, scales ? ReduceOp::kSum : reduction)};
 }
 
-const char* reduction_name(Reduction reduction) {
+const char* reduction_name(ReduceOp reduction) {
   static const char* const names[] = {"sum", "mean", "scaled sum", "product", "min",
                                       "max", "band", "bor",        "bxor",    "none"};
   return names[static_cast<int>(reduction)];

@@ -7,7 +7,7 @@
 
 namespace accel::comm::ucx {
 
-// A reduction as one collective needs it.
+// The reduction of one collective.
 struct Reducer {
   ReduceFunction function = nullptr;
   double number = 0;
@@ -20,11 +20,11 @@ struct Reducer {
 
 // Of the tensors of some or all of `ranks` ranks; `factor` belongs to a scaled sum. Null where the reduction makes no
 // sense for the dtype (the smallest complex number, the bits of a float).
-Reducer find_reducer(c10::ScalarType dtype, Reduction reduction, int ranks, double factor);
+Reducer find_reducer(c10::ScalarType dtype, ReduceOp reduction, int ranks, double factor);
 // Of what the former made of parts of the ranks. Null where they must be reduced at once: whole numbers are divided
 // once.
-Reducer find_combiner(c10::ScalarType dtype, Reduction reduction);
+Reducer find_combiner(c10::ScalarType dtype, ReduceOp reduction);
 
-const char* reduction_name(Reduction reduction);
+const char* reduction_name(ReduceOp reduction);
 
 }  // namespace accel::comm::ucx

@@ -213,17 +213,17 @@ constexpr ReduceFunction kReduce = loop_for<Type, Operator, finish>(0);
 // `Type` for operations that may wrap (unsigned, for the wrap is defined there), `Ordered` to compare, `Wide` for the
 // mean.
 template <typename Type, typename Ordered, typename Wide>
-ReduceFunction arithmetic(Reduction reduction) {
+ReduceFunction arithmetic(ReduceOp reduction) {
   switch (reduction) {
-    case Reduction::kSum:
+    case ReduceOp::kSum:
       return kReduce<Type, Sum>;
-    case Reduction::kMean:
+    case ReduceOp::kMean:
       return kReduce<Wide, Sum, Finish::kDivide>;
-    case Reduction::kProduct:
+    case ReduceOp::kProduct:
       return kReduce<Type, Product>;
-    case Reduction::kMin:
+    case ReduceOp::kMin:
       return kReduce<Ordered, Min>;
-    case Reduction::kMax:
+    case ReduceOp::kMax:
       return kReduce<Ordered, Max>;
     default:
       return nullptr;
@@ -231,20 +231,20 @@ ReduceFunction arithmetic(Reduction reduction) {
 }
 
 template <typename Type>
-ReduceFunction floating(Reduction reduction) {
-  if (reduction == Reduction::kScaledSum) return kReduce<Type, Sum, Finish::kMultiply>;
+ReduceFunction floating(ReduceOp reduction) {
+  if (reduction == ReduceOp::kScaledSum) return kReduce<Type, Sum, Finish::kMultiply>;
   return arithmetic<Type, Type, Type>(reduction);
 }
 
 template <typename Unsigned, typename Ordered, typename Wide>
-ReduceFunction integer(Reduction reduction) {
+ReduceFunction integer(ReduceOp reduction) {
   using Bits = Plain<Unsigned>;
   switch (reduction) {
-    case Reduction::kAnd:
+    case ReduceOp::kAnd:
       return kReduce<Bits, And>;
-    case Reduction::kOr:
+    case ReduceOp::kOr:
       return kReduce<Bits, Or>;
-    case Reduction::kXor:
+    case ReduceOp::kXor:
       return kReduce<Bits, Xor>;
     default:
       // Small unsigned factors would be promoted to int and could overflow it: combine them as 32 bits.
@@ -257,7 +257,7 @@ ReduceFunction integer(Reduction reduction) {
 
 }  // namespace
 
-ReduceFunction find_kernel(Element element, Reduction reduction) {
+ReduceFunction find_kernel(Element element, ReduceOp reduction) {
   switch (element) {
     case Element::kInt8:
       return integer<uint8_t, int8_t, int64_t>(reduction);

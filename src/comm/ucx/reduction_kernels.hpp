@@ -21,7 +21,7 @@ enum class Element : uint8_t {
 };
 
 // kScaledSum is the sum times a factor, of floating-point numbers only.
-enum class Reduction : uint8_t { kSum, kMean, kScaledSum, kProduct, kMin, kMax, kAnd, kOr, kXor, kNone };
+enum class ReduceOp : uint8_t { kSum, kMean, kScaledSum, kProduct, kMin, kMax, kAnd, kOr, kXor, kNone };
 
 // `inputs` holds one buffer a rank, in rank order; `output` may be one of them. `number` is what a mean is divided by,
 // and a scaled sum multiplied with; others ignore it.
@@ -29,13 +29,13 @@ using ReduceFunction = void (*)(void* output, const void* const* inputs, int ran
 
 // Null where there is none.
 namespace baseline {
-ReduceFunction find_kernel(Element element, Reduction reduction);
+ReduceFunction find_kernel(Element element, ReduceOp reduction);
 }
 namespace avx2 {
-ReduceFunction find_kernel(Element element, Reduction reduction);
+ReduceFunction find_kernel(Element element, ReduceOp reduction);
 }
 namespace avx512 {
-ReduceFunction find_kernel(Element element, Reduction reduction);
+ReduceFunction find_kernel(Element element, ReduceOp reduction);
 }
 
 }  // namespace accel::comm::ucx

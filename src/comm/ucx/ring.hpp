@@ -1,6 +1,6 @@
-// The ring all_reduce, for any number of ranks: a slice is reduced on its way round the ring and goes round once more
-// as the result. Each rank hears one neighbour and speaks to the other, so that no link is asked for more than its
-// share. Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.
+// Ring all-reduce, for any number of ranks: a reduce-scatter and an all-gather around the ring. Each rank receives from
+// one neighbour and sends to the other, so that all links are used equally. Patarasuk, Yuan: Bandwidth optimal
+// all-reduce algorithms for clusters of workstations, 2009.
 #pragma once
 
 #include "comm/ucx/collective.hpp"

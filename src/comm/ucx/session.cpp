@@ -5,7 +5,7 @@
 #include <exception>
 #include <new>
 
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 #include "comm/ucx/progress.hpp"
 #include "comm/ucx/slices.hpp"
 
@@ -13,7 +13,7 @@ namespace accel::comm::ucx {
 namespace {
 
 constexpr auto kGrace = std::chrono::milliseconds(300);
-constexpr int kLooks = 500;
+constexpr int kPolls = 500;
 
 }  // namespace
 
@@ -31,41 +31,41 @@ char* Scratch::reserve(size_t bytes) {
   return memory_.get();
 }
 
-Session::Session(Driver& driver, Buffers& buffers, const Header& header, const char* call,
+Session::Session(GroupProgress& group, Buffers& buffers, const Header& header, const char* call,
                  std::chrono::milliseconds timeout)
-    : driver_(driver), buffers_(buffers), header_(header), call_(call), deadline_(timeout), grace_(timeout + kGrace) {
+    : group_(group), buffers_(buffers), header_(header), call_(call), deadline_(timeout), grace_(timeout + kGrace) {
   buffers_.messages.clear();
 }
 
 Session::~Session() {
   auto& messages = buffers_.messages;
   if (std::uncaught_exceptions() == 0) return;
-  auto& transport = *driver_.transport_;
+  auto& transport = *group_.transport_;
   for (auto& message : messages) transport.cancel(message);
   transport.settle();
 }
 
-int Session::rank() const { return team_ ? team_->position : driver_.rank(); }
-int Session::size() const { return team_ ? team_->size() : driver_.size(); }
+int Session::rank() const { return team_ ? team_->position : group_.rank(); }
+int Session::size() const { return team_ ? team_->size() : group_.size(); }
 int Session::rank_of(int member) const { return team_ ? team_->ranks[static_cast<size_t>(member)] : member; }
-const Hosts& Session::hosts() const { return driver_.peers_.hosts(); }
+const Hosts& Session::hosts() const { return group_.peers_.hosts(); }
 
 size_t Session::send(int peer, const void* data, size_t bytes, Channel channel) {
   buffers_.messages.emplace_back();  // its room, before UCX has it
-  buffers_.messages.back() = driver_.transport_->send(rank_of(peer), data, bytes, channel, header_.sequence);
+  buffers_.messages.back() = group_.transport_->send(rank_of(peer), data, bytes, channel, header_.sequence);
   return buffers_.messages.size() - 1;
 }
 
 size_t Session::receive(int peer, void* data, size_t bytes, Channel channel) {
   buffers_.messages.emplace_back();
-  buffers_.messages.back() = driver_.transport_->receive(rank_of(peer), data, bytes, channel, header_.sequence);
+  buffers_.messages.back() = group_.transport_->receive(rank_of(peer), data, bytes, channel, header_.sequence);
   return buffers_.messages.size() - 1;
 }
 
 void Session::wait(size_t message) {
   Message& waited = buffers_.messages[message];
   if (waited.done()) return;
-  driver_.wait_until([&waited] { return waited.done(); }, *this);
+  group_.wait_until([&waited] { return waited.done(); }, *this);
 }
 
 void Session::wait_all() {
@@ -74,37 +74,39 @@ void Session::wait_all() {
 
 HostSegment* Session::segment() const {
   const bool on_host = hosts().count() == 1 || team_ == &hosts().neighbours();
-  return on_host ? driver_.segment_.get() : nullptr;
+  return on_host ? group_.segment_.get() : nullptr;
 }
 
 void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
-  const HostSegment& segment = *driver_.segment_;
+  const HostSegment& segment = *group_.segment_;
   // Ranks that have a core each mostly arrive within a microsecond, less than a round of the transport and the clock
   // takes.
-  const int looks = driver_.engine_->spins() ? kLooks : 1;
-  for (int look = 0; look < looks; look++)
+  const int polls = group_.engine_->spins() ? kPolls : 1;
+  for (int poll = 0; poll < polls; poll++)
     if (segment.reached(peer, stage, step)) return;
   awaited_ = {stage, step, peer};
-  driver_.wait_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, *this);
+  group_.wait_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, *this);
   awaited_.reset();
 }
 
-FutexWait Session::begin_sleep() const { return driver_.segment_->begin_sleep(awaited_->peer, awaited_->stage); }
-bool Session::has_arrived() const { return driver_.segment_->reached(awaited_->peer, awaited_->stage, awaited_->step); }
-void Session::end_sleep() const { driver_.segment_->end_sleep(awaited_->peer, awaited_->stage); }
+FutexWait Session::begin_sleep() const { return group_.segment_->begin_sleep(awaited_->peer, awaited_->stage); }
+bool Session::has_arrived() const { return group_.segment_->reached(awaited_->peer, awaited_->stage, awaited_->step); }
+void Session::end_sleep() const { group_.segment_->end_sleep(awaited_->peer, awaited_->stage); }
 
-void Session::check() { driver_.check(this); }
-void Session::throw_if_given_up() const { driver_.throw_if_given_up(); }
+void Session::check() { group_.check(this); }
+void Session::throw_if_failed() const { group_.throw_if_failed(); }
 
-Place Session::locate(const void* data, size_t bytes) { return driver_.memory_.locate(data, bytes); }
-char* Session::attach(int peer, const Place& place) { return driver_.memory_.attach(driver_.peers_, peer, place); }
+RemoteAddress Session::remote_address(const void* data, size_t bytes) {
+  return group_.memory_.remote_address(data, bytes);
+}
+char* Session::map(int peer, const RemoteAddress& address) { return group_.memory_.map(group_.peers_, peer, address); }
 
 std::vector<int> Session::unanswered() {
   std::vector<int> ranks;
   for (auto& message : buffers_.messages)
     if (!message.done()) ranks.push_back(message.peer());
   for (int peer = 0; awaited_ && peer < size(); peer++)
-    if (peer != rank() && !driver_.segment_->reached(peer, awaited_->stage, awaited_->step))
+    if (peer != rank() && !group_.segment_->reached(peer, awaited_->stage, awaited_->step))
       ranks.push_back(rank_of(peer));
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());

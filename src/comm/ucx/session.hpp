@@ -1,5 +1,5 @@
-// What an algorithm sees of the transport while one collective runs: it posts messages and waits for them, with the
-// deadline and the failure checks of the group. Ranks of one host can use their host segment instead of messages.
+// Session: the communication of one running collective. Its algorithm posts messages and waits for them, with the
+// deadline and the failure checks of the group; ranks of one host can use their host segment instead.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@
 
 namespace accel::comm::ucx {
 
-class Driver;
+class GroupProgress;
 
-// Memory that is kept between collectives and only grows.
+// A buffer that is reused by later collectives and only grows.
 class Scratch {
  public:
   char* reserve(size_t bytes);
@@ -38,17 +38,18 @@ class Session {
  public:
   struct Buffers {
     std::vector<Message> messages;
-    Scratch greetings, chunks, slice, partial;
+    Scratch preambles, chunks, slice, partial;
   };
 
   // `call` is the function of the C API that led to it; it may be null.
-  Session(Driver& driver, Buffers& buffers, const Header& header, const char* call, std::chrono::milliseconds timeout);
+  Session(GroupProgress& group, Buffers& buffers, const Header& header, const char* call,
+          std::chrono::milliseconds timeout);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   // Receives that are still open (after an error) are cancelled.
   ~Session();
 
-  // While it lives, only the ranks of a team work together, and are counted as they stand there.
+  // During its lifetime the session is among the ranks of a team, which are numbered by their position there.
   class Phase {
    public:
     Phase(Session& session, const Team& team) : session_(session), before_(session.team_) { session.team_ = &team; }
@@ -66,7 +67,7 @@ class Session {
   const Hosts& hosts() const;
   Buffers& buffers() { return buffers_; }
 
-  // Each returns the number to wait for.
+  // Each returns the index of the message, for wait().
   size_t send(int peer, const void* data, size_t bytes, Channel channel);
   size_t receive(int peer, void* data, size_t bytes, Channel channel);
   void wait(size_t message);
@@ -74,32 +75,32 @@ class Session {
 
   // Waits until a peer has finished a stage of a step in the host segment.
   void wait_for(int peer, HostSegment::Stage stage, uint32_t step);
-  // Null where the ranks share none.
+  // Null if the ranks share no memory.
   HostSegment* segment() const;
-  // Whether wait_for() is what this session waits in, and what can be slept on then.
+  // Whether this session is inside wait_for(), and the futex to sleep on then.
   bool waits_for_segment() const { return awaited_.has_value(); }
   FutexWait begin_sleep() const;
   bool has_arrived() const;
   void end_sleep() const;
-  // Throws when it waits in vain: a rank is lost, a deadline has passed; or when the group was given up.
+  // Throws if a rank is lost, the deadline has passed, or the group has failed.
   void check();
-  void throw_if_given_up() const;
+  void throw_if_failed() const;
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
-  Place locate(const void* data, size_t bytes);
-  char* attach(int peer, const Place& place);
+  RemoteAddress remote_address(const void* data, size_t bytes);
+  char* map(int peer, const RemoteAddress& address);
 
   const Deadline& deadline() const { return deadline_; }
-  // A little later: until then a neighbour that waits for another host has said so.
+  // A little later, so that a rank of this host that waits for another host can report that first.
   const Deadline& grace() const { return grace_; }
-  // The ranks whose messages are still open, or that are behind in the host segment.
+  // The ranks whose messages are missing, or that are behind in the host segment.
   std::vector<int> unanswered();
   std::string title() const { return ucx::title(header_, call_); }
 
  private:
   int rank_of(int member) const;
 
-  Driver& driver_;
+  GroupProgress& group_;
   Buffers& buffers_;
   const Header& header_;
   const char* const call_;

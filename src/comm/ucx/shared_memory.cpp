@@ -54,38 +54,38 @@ at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& option
       data, {numel}, [segment = std::move(segment)](void*) {}, options);
 }
 
-Place SharedMemory::locate(const void* data, size_t bytes) {
+RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Place place;
-  place.oldest = last_ + 1;
+  RemoteAddress address;
+  address.oldest = last_ + 1;
   const auto* const start = static_cast<const char*>(data);
   size_t kept = 0;
   for (auto& entry : segments_) {
     const auto segment = entry.lock();
     if (!segment) continue;
     segments_[kept++] = entry;
-    place.oldest = std::min(place.oldest, segment->number);
+    address.oldest = std::min(address.oldest, segment->number);
     const char* const first = segment->memory.data();
     if (start < first || start + bytes > first + segment->memory.size()) continue;
-    place.segment = segment->number;
-    place.size = segment->memory.size();
-    place.offset = static_cast<uint64_t>(start - first);
-    place.descriptor = segment->file.number();
+    address.segment = segment->number;
+    address.size = segment->memory.size();
+    address.offset = static_cast<uint64_t>(start - first);
+    address.descriptor = segment->file.number();
   }
   segments_.resize(kept);
-  return place;
+  return address;
 }
 
-char* SharedMemory::attach(const Peers& peers, int peer, const Place& place) {
-  const auto first = attached_.lower_bound({peer, 0});
-  attached_.erase(first, attached_.lower_bound({peer, place.oldest}));
-  auto found = attached_.find({peer, place.segment});
-  if (found == attached_.end()) {
-    const FileDescriptor file = peers.open_file(peer, static_cast<int>(place.descriptor));
-    if (!file.is_open()) refuse(rank_, "opened", place.size);
-    found = attached_.try_emplace({peer, place.segment}, file.number(), place.size, rank_).first;
+char* SharedMemory::map(const Peers& peers, int peer, const RemoteAddress& address) {
+  const auto first = mapped_.lower_bound({peer, 0});
+  mapped_.erase(first, mapped_.lower_bound({peer, address.oldest}));
+  auto found = mapped_.find({peer, address.segment});
+  if (found == mapped_.end()) {
+    const FileDescriptor file = peers.open_file(peer, static_cast<int>(address.descriptor));
+    if (!file.is_open()) refuse(rank_, "opened", address.size);
+    found = mapped_.try_emplace({peer, address.segment}, file.number(), address.size, rank_).first;
   }
-  return found->second.data() + place.offset;
+  return found->second.data() + address.offset;
 }
 
 }  // namespace accel::comm::ucx

@@ -1,5 +1,5 @@
-// Tensors in memory that the peers on this host can map: an all-reduce of such tensors works in place, with no copy and
-// no system call. Meant for buckets of gradients.
+// Shared memory for tensors that the peers on this host can map: an all-reduce of such tensors works in place,
+// without a copy or a system call. Used for gradient buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,16 +16,16 @@
 
 namespace accel::comm::ucx {
 
-// Where a tensor lies, as told to the peers.
-struct Place {
-  uint64_t segment = 0;  // counted from 1; 0 is memory of another kind
-  uint64_t oldest = 0;   // segments before this one are gone
+// The address of a tensor in shared memory, as sent to the peers.
+struct RemoteAddress {
+  uint64_t segment = 0;  // numbered from 1; 0: not in shared memory
+  uint64_t oldest = 0;   // segments before this one are freed
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
   int64_t descriptor = -1;
 };
 
-// Pages that several processes see. Unmapped when it is destroyed.
+// A mapping of shared memory. The destructor unmaps it.
 class Mapping {
  public:
   Mapping(int descriptor, size_t size, int rank);
@@ -44,12 +44,12 @@ class SharedMemory {
  public:
   explicit SharedMemory(int rank) : rank_(rank) {}
 
-  // Of zeros. It stays valid for as long as the tensor lives.
+  // Zero-initialised. The memory is registered for as long as the tensor lives.
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options);
-  // Thread-safe, as is allocate().
-  Place locate(const void* data, size_t bytes);
-  // The same memory as seen from here; only the driver asks.
-  char* attach(const Peers& peers, int peer, const Place& place);
+  // The address of memory from allocate(), or one with segment 0. Thread-safe, as is allocate().
+  RemoteAddress remote_address(const void* data, size_t bytes);
+  // Maps a peer's memory into this process. Only by the thread that has claimed the engine.
+  char* map(const Peers& peers, int peer, const RemoteAddress& address);
 
  private:
   struct Segment {
@@ -63,7 +63,7 @@ class SharedMemory {
   std::mutex mutex_;
   uint64_t last_ = 0;
   std::vector<std::weak_ptr<Segment>> segments_;
-  std::map<std::pair<int, uint64_t>, Mapping> attached_;  // by rank and segment
+  std::map<std::pair<int, uint64_t>, Mapping> mapped_;  // by rank and segment
 };
 
 }  // namespace accel::comm::ucx

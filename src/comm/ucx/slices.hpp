@@ -1,5 +1,5 @@
-// How a reduction is shared among the ranks: each reduces one slice of the tensor, in rank order, and gives the result
-// to the ranks that want it.
+// Slices of a reduction: each rank reduces one slice of the tensor, in rank order, and sends the result to the ranks
+// that need it.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A copy that does not pass the destination through the caches: it need not be read from memory before it is written.
+// Streaming copy with non-temporal stores, which bypass the caches: the destination is not read before it is written.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Some ranks of a group that work together in one phase of a collective, and are counted as they stand here: those of a
-// host, or one of each host.
+// Team: the ranks of a group that work together in one phase of a collective, such as those of a host, or one of each
+// host. Within it they are numbered by their position.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
-// Tagged messages between ranks over UCX: posted, then progressed until done. Nothing here waits, nothing here is
-// thread-safe: whoever drives the group owns it (see driver.hpp).
+// Transport: tagged messages between the ranks of a group over UCX, which are posted and then progressed until done.
+// Nothing here waits. Not thread-safe: used by the thread that has claimed the progress engine (see
+// progress_engine.hpp).
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -21,7 +22,7 @@ inline constexpr int kMaxRanks = 1 << 16;
 inline constexpr int kGroupNumberBits = 15;  // of the groups that a process has at once
 inline constexpr int kAnyRank = -1;
 
-// A message on its way. Movable; giving it up leaves the message to UCX.
+// A posted message. Movable; its destructor leaves the message to UCX.
 class Message {
  public:
   Message() = default;
@@ -66,12 +67,12 @@ class Transport {
 
   Message send(int peer, const void* data, size_t bytes, Channel channel, uint64_t sequence);
   Message receive(int peer, void* data, size_t bytes, Channel channel, uint64_t sequence);
-  // Ends a receive that nobody will answer; settle() lets it go.
+  // Cancels a receive; settle() completes the cancellation.
   void cancel(Message& message);
-  // Progresses what is there. Peers that go on sending do not make it longer.
+  // Progresses what has arrived, for a bounded time even if peers continue to send.
   void settle();
 
-  // Ranks whose connection broke, as UCX noticed it.
+  // Ranks to which UCX has lost the connection.
   std::vector<int> broken() const;
 
  private:

@@ -6,7 +6,7 @@
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -21,16 +21,16 @@ void fail_future(c10::ivalue::Future& future) noexcept {
 
 }  // namespace
 
-UcxWork::UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name,
+UcxWork::UcxWork(std::shared_ptr<GroupProgress> group, int rank, c10d::OpType operation, std::string name,
                  std::vector<at::Tensor> outputs)
-    : Work(rank, operation), driver_(std::move(driver)), name_(std::move(name)), outputs_(std::move(outputs)) {}
+    : Work(rank, operation), group_(std::move(group)), name_(std::move(name)), outputs_(std::move(outputs)) {}
 
 std::string UcxWork::title() const {
   return sequence_ == kNoSequence ? name_ : text(call_name(call_, name_), " #", sequence_);
 }
 
 bool UcxWork::wait(std::chrono::milliseconds timeout) {
-  driver_->help(*this);
+  group_->progress_until_complete(*this);
   std::unique_lock<std::mutex> lock(mutex_);
   const auto completed = [this] { return completed_; };
   if (timeout == kNoTimeout) {
@@ -43,7 +43,7 @@ bool UcxWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void UcxWork::abort() { driver_->abort(text(title(), " was aborted on rank ", rank_)); }
+void UcxWork::abort() { group_->abort(text(title(), " was aborted on rank ", rank_)); }
 
 c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,4 +1,4 @@
-// The handle of one call: waits for it, carries its error and its future.
+// The c10d Work of one call: waits for it, and has its error and its future.
 #pragma once
 
 #include <ATen/ThreadLocalState.h>
@@ -16,16 +16,16 @@
 
 namespace accel::comm::ucx {
 
-class Driver;
+class GroupProgress;
 
 class UcxWork final : public c10d::Work {
  public:
   static constexpr uint64_t kNoSequence = ~uint64_t{0};
 
-  UcxWork(std::shared_ptr<Driver> driver, int rank, c10d::OpType operation, std::string name,
+  UcxWork(std::shared_ptr<GroupProgress> group, int rank, c10d::OpType operation, std::string name,
           std::vector<at::Tensor> outputs);
 
-  // Throws what the call failed with. The calling thread moves the group's messages itself where nobody else does.
+  // Throws the error of the call. The calling thread makes progress itself unless another thread does.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   std::vector<at::Tensor> result() override { return outputs_; }
@@ -50,7 +50,7 @@ class UcxWork final : public c10d::Work {
  private:
   void mark(c10::ivalue::Future& future) const;
 
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<GroupProgress> group_;
   const std::string name_;
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_

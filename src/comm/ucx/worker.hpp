@@ -1,5 +1,5 @@
-// What the groups of a process have in common of UCX: its context, a worker, and the connections to other processes.
-// Nothing here is thread-safe: whoever drives the groups owns it (see progress_engine.hpp).
+// The UCX context, worker and endpoints that the groups of a process share. Not thread-safe: used by the thread that
+// has claimed the progress engine (see progress_engine.hpp).
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -15,11 +15,11 @@
 
 namespace accel::comm::ucx {
 
-// A connection to a process, which all groups use that it belongs to.
+// The connection to a process, which all its groups share.
 struct Endpoint {
   ucp_ep_h handle;
   bool same_host;
-  bool is_broken = false;  // as UCX noticed it
+  bool is_broken = false;  // UCX has lost it
 };
 
 class Worker {
@@ -44,7 +44,7 @@ class Worker {
   // Readable when there is something to progress, after arm() said true.
   int event_descriptor() const { return event_descriptor_; }
   bool arm() { return ucp_worker_arm(worker_.get()) == UCS_OK; }
-  // Hands what is still in this process to the network.
+  // Waits until all messages of this process are sent.
   void flush(const Deadline& deadline);
 
  private:

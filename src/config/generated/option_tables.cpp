@@ -92,7 +92,7 @@ constexpr OptionField kStateOptions[] = {
     {"step_scheduler_with_optimizer", "1: a scheduler steps only when its optimizer did. Default 1", OptionKind::kFlag, 4, 36, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"split_batches", "1: a loader's batch is shared by the ranks instead of one each. Default 0", OptionKind::kFlag, 4, 40, 63, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"debug", "1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0", OptionKind::kFlag, 4, 44, 60, kNone, "ACCELERATE_DEBUG_MODE", "0", nullptr, nullptr, 0, false},
-    {"true_divisor", "1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 107, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"true_divisor", "1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"keep_output_dtype", "1: outputs of prepared models stay in half precision; 0: they become float32. Default 0", OptionKind::kFlag, 4, 52, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", "600000", nullptr, nullptr, 0, false},
     {"process_index", "The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them", OptionKind::kInteger, 4, 64, 117, {0, kInfinity, false, true}, nullptr, nullptr, "RANK and its like, as torchrun, MPI and Slurm set them", nullptr, 0, false},
@@ -105,7 +105,7 @@ constexpr OptionField kStateOptions[] = {
     {"rng_types", "Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch", OptionKind::kText, 8, 96, 111, kNone, nullptr, nullptr, "none, because orders follow from seed and epoch", nullptr, 0, false},
     {"num_threads", "Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host", OptionKind::kInteger, 4, 104, 117, {1, kInfinity, false, true}, nullptr, nullptr, "OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host", nullptr, 0, false},
     {"scheduler_steps", "Of prepared schedulers. Default PER_BATCH", OptionKind::kChoice, 4, 108, 23, kNone, nullptr, "per_batch", nullptr, kSchedulerStepsChoices, std::size(kSchedulerStepsChoices), false},
-    {"cpu_kernels", "Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, 117, kNone, "ACCEL_CPU_KERNELS", "auto", nullptr, kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
+    {"cpu_kernels", "Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, 116, kNone, "ACCEL_CPU_KERNELS", "auto", nullptr, kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
     {"cpu_memory", "Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, 49, kNone, "ACCEL_CPU_MEMORY", "auto", nullptr, kCpuMemoryChoices, std::size(kCpuMemoryChoices), false},
     {"cpu_memory_kept", "Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, 56, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, "a fourth of the memory of the host or container by its processes", nullptr, 0, false},
     {"torch_device", "\"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU", OptionKind::kText, 8, 128, 26, kNone, "ACCELERATE_TORCH_DEVICE", nullptr, "the rank's accelerator, else the CPU", nullptr, 0, false},
@@ -118,11 +118,11 @@ constexpr OptionField kStateOptions[] = {
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
-    {"num_steps", "Micro-batches a group. In [1, inf). Default: as it is, like all fields", OptionKind::kInteger, 8, 8, 22, {1, kInfinity, false, true}, nullptr, nullptr, "as it is, like all fields", nullptr, 0, false},
+    {"num_steps", "Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields", OptionKind::kInteger, 8, 8, 38, {1, kInfinity, false, true}, nullptr, nullptr, "as it is, like all fields", nullptr, 0, false},
     {"adjust_scheduler", "1: prepared schedulers count accumulating steps too. Default: as it is", OptionKind::kFlag, 4, 16, 52, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
-    {"sync_with_dataloader", "1: the end of a loader ends the group. Default: as it is", OptionKind::kFlag, 4, 20, 38, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
+    {"sync_with_dataloader", "1: the end of a loader ends the accumulation window. Default: as it is", OptionKind::kFlag, 4, 20, 52, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
     {"sync_each_batch", "1: gradients are exchanged in each micro-batch. Default: as it is", OptionKind::kFlag, 4, 24, 47, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
-    {"true_divisor", "1: a short last group is divided by its own length. Default: as it is", OptionKind::kFlag, 4, 28, 51, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
+    {"true_divisor", "1: a short last window is divided by its own length. Default: as it is", OptionKind::kFlag, 4, 28, 52, kNone, nullptr, nullptr, "as it is", nullptr, 0, false},
 };
 
 constexpr OptionField kBackwardOptions[] = {
@@ -351,7 +351,7 @@ constexpr OptionField kDataloaderOptions[] = {
     {"seed", "Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())", OptionKind::kInteger, 8, 24, 31, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "the seed of the CPU's default generator (accel_set_seed())", nullptr, 0, false},
     {"prefetch", "Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2", OptionKind::kInteger, 8, 32, 62, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
     {"sampler", "Instead of shuffle. Default: none", OptionKind::kObject, 8, 40, 19, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"num_workers", "Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and the caller's alone where the program's callbacks read", OptionKind::kInteger, 8, 48, 138, {0, kInfinity, false, true}, nullptr, nullptr, "one thread once batches prove slower to make than to hand over, and the caller's alone where the program's callbacks read", nullptr, 0, false},
+    {"num_workers", "Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read", OptionKind::kInteger, 8, 48, 138, {0, kInfinity, false, true}, nullptr, nullptr, "one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read", nullptr, 0, false},
     {"pin_memory", "1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0", OptionKind::kFlag, 4, 56, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"collate", "accel_dataloader_set_collate() sets a function instead. Default STACK", OptionKind::kChoice, 4, 60, 55, kNone, nullptr, "stack", nullptr, kCollateChoices, std::size(kCollateChoices), false},
     {"padding_value", "Of PAD; also NaN. In [-inf, inf]. Default 0", OptionKind::kNumber, 8, 64, 17, {-kInfinity, kInfinity, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
@@ -363,9 +363,9 @@ constexpr OptionField kDataloaderOptions[] = {
 constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
-    {"min_compression_rate", "What saves less than this factor travels as it is. In (0, inf). Default 2", OptionKind::kNumber, 8, 24, 50, {0, kInfinity, true, true}, nullptr, "2", nullptr, nullptr, 0, false},
+    {"min_compression_rate", "A matrix that saves less than this factor is not compressed. In (0, inf). Default 2", OptionKind::kNumber, 8, 24, 60, {0, kInfinity, true, true}, nullptr, "2", nullptr, nullptr, 0, false},
     {"orthogonalization_epsilon", "Added to norms, against columns of zeros. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 41, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"random_seed", "Of the first thin matrices; the same on all ranks. In [0, 4294967295]. Default 0", OptionKind::kInteger, 8, 40, 50, {0, 4294967295, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"random_seed", "Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0", OptionKind::kInteger, 8, 40, 53, {0, 4294967295, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"use_error_feedback", "1: what was lost is added to the next gradients. Default 1", OptionKind::kFlag, 4, 48, 48, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"warm_start", "1: begins with the former thin matrices. Default 1", OptionKind::kFlag, 4, 52, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"batch_tensors_with_same_shape", "1: equal shapes are multiplied together. Default 0", OptionKind::kFlag, 4, 56, 40, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -433,11 +433,11 @@ constexpr OptionField kLocalSgdOptions[] = {
     {"outer_momentum", "In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
     {"outer_nesterov", "Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 0, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
     {"enabled", "0: gradients are exchanged in each step. Default 1", OptionKind::kFlag, 4, 36, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"gradient_group", "A group of ranks that go on exchanging gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, 83, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"gradient_group", "A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kParametersOptions[] = {
-    {"bucket_cap_mb", "Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 49, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
+    {"bucket_cap_mb", "Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 51, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Architecture {
   ModulePtr (*build)(const Json& config);
 };
 
-// A new architecture is a line here.
+// New architectures are added here.
 constexpr std::array<Architecture, 1> kArchitectures = {{{"gpt2", build_gpt2}}};
 
 bool is_document(const std::string& config) {

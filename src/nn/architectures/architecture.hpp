@@ -1,4 +1,4 @@
-// Models from the configuration of a Hugging Face model.
+// Creates models from a Hugging Face configuration.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace accel::nn {
 
-// `config` is the path of a config.json, or the JSON text itself. Weights are fresh, from the default generator.
+// `config` is the path of a config.json, or JSON text. Weights are initialised with the default generator.
 ModulePtr module_from_config(const std::string& config);
 
 }  // namespace accel::nn

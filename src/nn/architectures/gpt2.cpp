@@ -46,7 +46,7 @@ bool is_empty(const Json& value) {
   return members != nullptr && members->empty();
 }
 
-// Settings that change the result and that we do not have.
+// Unsupported settings that would change the result.
 void refuse_unsupported(const Json& json) {
   for (const char* key : {"add_cross_attention", "reorder_and_upcast_attn"})
     require(!json_flag(json, key, false), Status::kUnsupported, key, " is true; only false is supported");
@@ -105,7 +105,7 @@ at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation) {
   return weight;
 }
 
-// The projections that end a residual branch start smaller, the more branches there are.
+// Projections at the end of a residual branch are initialised smaller, by the number of branches.
 double residual_deviation(const Gpt2Config& config) {
   return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.n_layer));
 }

@@ -4,7 +4,7 @@
 
 namespace accel::nn {
 
-// Zeroes elements with a probability and scales the others up, in training only.
+// Dropout: zeroes elements with a probability and scales the others up, only in training.
 class Dropout final : public Module {
  public:
   explicit Dropout(double probability);
@@ -16,7 +16,7 @@ class Dropout final : public Module {
   double probability_;
 };
 
-// The one rule for probabilities of dropout.
+// Checks a dropout probability.
 void check_probability(double probability, const char* name);
 
 }  // namespace accel::nn

@@ -4,7 +4,7 @@
 
 namespace accel::nn {
 
-// Rows of weight [num_embeddings, embedding_dim] by integer.
+// Looks up rows of weight [num_embeddings, embedding_dim].
 class Embedding final : public Module {
  public:
   Embedding(int64_t num_embeddings, int64_t embedding_dim);

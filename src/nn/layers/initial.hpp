@@ -1,20 +1,20 @@
-// The initial distributions of torch.nn, drawn from the default generator in the same order: equal seeds give equal
-// weights.
+// Parameter initialisation of torch.nn, drawn from the default generator in the same order, so that equal seeds give
+// equal weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace accel::nn {
 
-// Of a weight [outputs, inputs, ...] as torch.nn.init.kaiming_uniform_(a = sqrt(5)) does it for linear and convolution
+// A weight [outputs, inputs, ...] with torch.nn.init.kaiming_uniform_(a = sqrt(5)), as in linear and convolution
 // layers.
 void fill_kaiming_uniform(const at::Tensor& weight);
 void fill_xavier_uniform(const at::Tensor& weight);
-// The bias that belongs to such a weight: uniform within 1 / sqrt(fan in).
+// The bias for such a weight: uniform within 1 / sqrt(fan in).
 void fill_bias_uniform(const at::Tensor& bias, const at::Tensor& weight);
 void fill_normal(const at::Tensor& tensor, double mean, double deviation);
 
-// For arguments of layers: an error names the argument unless it is at least 1.
+// Throws an error that names the argument unless it is at least 1.
 void check_size(int64_t size, const char* name);
 
 }  // namespace accel::nn

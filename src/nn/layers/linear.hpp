@@ -8,7 +8,7 @@ namespace accel::nn {
 class Linear final : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias);
-  // With these tensors; `bias` may be undefined.
+  // With given tensors; `bias` may be undefined.
   Linear(at::Tensor weight, at::Tensor bias);
 
  protected:

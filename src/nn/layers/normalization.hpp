@@ -22,7 +22,7 @@ class LayerNorm final : public Module {
 
 class RmsNorm final : public Module {
  public:
-  // Without epsilon: that of the input's dtype.
+  // Default epsilon: that of the input's dtype.
   explicit RmsNorm(int64_t normalized_size, std::optional<double> epsilon = std::nullopt);
 
  protected:
@@ -33,8 +33,8 @@ class RmsNorm final : public Module {
   std::optional<double> epsilon_;
 };
 
-// Of [batch, features, ...]: with the batch's statistics in training, which also move the running ones, else with
-// those.
+// Batch normalization of [batch, features, ...]: uses the batch's statistics in training, which also update the running
+// ones; otherwise the running statistics.
 class BatchNorm final : public Module {
  public:
   static constexpr double kDefaultEpsilon = 1e-5;

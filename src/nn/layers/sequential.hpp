@@ -4,8 +4,8 @@
 
 namespace accel::nn {
 
-// Modules one after the other, as children "0", "1", ... The first one gets all inputs, each further one the output
-// before it.
+// Runs modules one after the other, as children "0", "1", ... The first one gets all inputs, each further one the
+// former output.
 class Sequential final : public Module {
  public:
   explicit Sequential(const std::vector<ModulePtr>& modules);

@@ -1,4 +1,4 @@
-// Which hook turns a bucket of gradients into its mean over the ranks, and how it is made.
+// Communication hooks of DDP: creates the hook that averages a gradient bucket over the ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator);
 CommHookPtr make_comm_hook(BucketCallback callback);
 
-// What a hook remembers from step to step; null for one that remembers nothing.
+// The state of a hook across steps; null if it has none.
 tensor::Stateful* memory_of(const CommHookPtr& hook);
 
 }  // namespace accel::parallel

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "parallel/ddp/reducer.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 #include "parallel/uneven_inputs.hpp"
 #include "tensor/tree.hpp"
 
@@ -23,7 +23,7 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
   hook_ = make_comm_hook(options_, *communicator_);
   add_child("module", this->module());
-  start_alike(*this->module(), *communicator_);
+  sync_module_states(*this->module(), *communicator_);
   for (const auto& [name, buffer] : this->module()->named_buffers()) buffers_.push_back(buffer);
   make_reducer();
 }
@@ -114,8 +114,8 @@ void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
   make_reducer(buckets);
 }
 
-// The sequence around a forward is that of the reference's wrapper: a bucket that is rebuilt must be so before memory
-// peaks, and buffers travel only when the former step exchanged gradients.
+// The order around a forward is that of the reference's wrapper: buckets are rebuilt before memory peaks, and buffers
+// are broadcast only if the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
   int source = 0;

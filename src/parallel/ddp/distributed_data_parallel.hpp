@@ -1,5 +1,5 @@
-// Data parallelism: each rank runs the whole model on its own batch, and gradients are averaged while backward still
-// runs, by the Reducer; what stands here goes around it.
+// Distributed data parallelism: each rank runs the whole model on its own batch, and the Reducer averages gradients
+// while backward runs.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Reducer;
 
 class DistributedDataParallel final : public ParallelModel {
  public:
-  // Collective: checks that all ranks have the same model, and gives them rank 0's parameters and buffers.
+  // Collective: checks that all ranks have the same model, and broadcasts rank 0's parameters and buffers.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                           const DdpSettings& options);
   ~DistributedDataParallel() override;
@@ -27,12 +27,12 @@ class DistributedDataParallel final : public ParallelModel {
   void expect_backward() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void register_comm_hook(BucketCallback callback) override;
-  // What the hook remembers, and of which buckets. Loading makes those buckets again.
+  // The state of the hook, with the buckets. Loading restores the buckets.
   c10::IValue reduction_state() const override;
   void load_reduction_state(const c10::IValue& saved) override;
   void shadow(const ForwardNotice& others, int source) override;
 
-  // What exchanges gradients among all ranks, from the next backward on. Returns the former one.
+  // Sets the hook for gradients among all ranks, from the next backward on. Returns the former one.
   CommHookPtr set_comm_hook(CommHookPtr hook);
 
  protected:
@@ -43,11 +43,11 @@ class DistributedDataParallel final : public ParallelModel {
   void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);
   bool exchanges() const { return sync_ && gradient_group_ != nullptr; }
-  // For the gradient group of the moment.
+  // For the current gradient group.
   CommHookPtr current_hook() const;
 
   CommunicatorPtr communicator_;
-  CommunicatorPtr gradient_group_;  // among which gradients are exchanged now; null: not at all
+  CommunicatorPtr gradient_group_;  // ranks that exchange gradients now; null: none
   DdpSettings options_;
   std::vector<at::Tensor> buffers_;
   CommHookPtr hook_;                  // among all ranks

@@ -8,8 +8,7 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientAveraging::runHook(c10d::GradBuc
   std::vector<at::Tensor> tensors{bucket.getBufferRef()};
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::AVG;
-  // Nothing is left to overlap with the last bucket: this thread may as well do the work, which saves two wake-ups a
-  // step.
+  // Nothing can overlap with the last bucket: this thread does the work, which saves two wake-ups per step.
   options.asyncOp = !bucket.isLast();
   const auto& buffer = tensors[0];
   return process_group_->getBackend(buffer.device().type())->allreduce(tensors, options)->getFuture();

@@ -1,12 +1,12 @@
-// How a bucket of gradients becomes its mean over the ranks.
+// The default communication hook: averages a gradient bucket over the ranks.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 namespace accel::parallel {
 
-// The collective divides in the pass that adds. Without this hook the Reducer would walk over each gradient once more
-// to divide it first.
+// The collective divides in the pass that adds. Without this hook the Reducer would divide each gradient in a pass of
+// its own.
 class GradientAveraging final : public c10d::CommHookInterface {
  public:
   explicit GradientAveraging(c10::intrusive_ptr<c10d::ProcessGroup> process_group)

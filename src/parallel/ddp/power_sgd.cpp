@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kLargestSeed = 999'999'999;
 constexpr uint32_t kSeedMask = (uint32_t{1} << 30) - 1;  // the bits of the largest seed
 
-// As numpy's RandomState draws randint(1e9), so that ranks that run torch find the same matrices.
+// As numpy's RandomState.randint(1e9), so that the matrices are those of torch.
 uint64_t next_seed(std::mt19937& generator) {
   uint32_t seed = 0;
   do {
@@ -35,7 +35,7 @@ uint64_t next_seed(std::mt19937& generator) {
   return seed;
 }
 
-// Column by column, for what the QR decomposition cannot do.
+// Gram-Schmidt, column by column, if the QR decomposition cannot be used.
 void gram_schmidt(const at::Tensor& matrices, double epsilon) {
   const int64_t columns = matrices.size(2);
   for (int64_t i = 0; i < columns; i++) {
@@ -82,7 +82,7 @@ void PowerSgd::orthogonalize(const at::Tensor& matrices) const {
     gram_schmidt(matrices, settings_.orthogonalization_epsilon);
 }
 
-// Those that save enough, by shape; the others stay plain.
+// Selects the matrices whose compression saves enough, by shape; others are not compressed.
 void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const {
   std::vector<std::vector<at::Tensor>> by_shape;
   for (const at::Tensor& gradient : gradients) {
@@ -123,14 +123,14 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
     p_size += group.values.size(1) * columns;
     q_size += group.values.size(2) * columns;
   }
-  const auto found = thin_.try_emplace(bucket).first;
-  ThinMemory& thin = found->second;
+  const auto found = factors_.try_emplace(bucket).first;
+  FactorMemory& factors = found->second;
   const auto options = pending.flat.options();
-  const bool fresh = !thin.q.defined();
-  if (fresh) thin.q = at::empty({q_size}, options);
-  if (!thin.p.defined()) thin.p = at::empty({p_size}, options);
-  require(thin.q.numel() == q_size, Status::kInvalidState, "PowerSGD remembers ", thin.q.numel(),
-          " numbers of thin matrices of bucket ", bucket, "; expected ", q_size,
+  const bool fresh = !factors.q.defined();
+  if (fresh) factors.q = at::empty({q_size}, options);
+  if (!factors.p.defined()) factors.p = at::empty({p_size}, options);
+  require(factors.q.numel() == q_size, Status::kInvalidState, "PowerSGD remembers ", factors.q.numel(),
+          " numbers of factors matrices of bucket ", bucket, "; expected ", q_size,
           ": load a state that was saved with the same model and settings");
   int64_t p_begin = 0, q_begin = 0;
   for (Matrices& group : pending.matrices) {
@@ -140,13 +140,13 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
       begin += batch * rows * rank;
       return view;
     };
-    group.p = take(thin.p, p_begin, group.values.size(1));
-    group.q = take(thin.q, q_begin, group.values.size(2));
+    group.p = take(factors.p, p_begin, group.values.size(1));
+    group.q = take(factors.q, q_begin, group.values.size(2));
   }
   return fresh;
 }
 
-// The same on all ranks, another one each time.
+// The same on all ranks, different each time.
 void PowerSgd::fill_with_random(Pending& pending) {
   const auto generator = at::detail::createCPUGenerator(next_seed(seeds_));
   for (Matrices& group : pending.matrices)
@@ -194,8 +194,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     pending.plain_memory = at::cat(flat);
     pending.plain_work = all_reduce(pending.plain_memory, c10d::ReduceOp::AVG, /*async=*/true);
   }
-  // No mean: what is orthogonalized need not be divided.
-  const auto work = all_reduce(thin_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
+  // A sum, not a mean: orthogonalization makes the factor irrelevant.
+  const auto work = all_reduce(factors_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
   pending_[index] = std::move(pending);
   const auto number = c10::IValue(static_cast<int64_t>(index));
   if (work)
@@ -222,7 +222,7 @@ at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
     at::Tensor q = group.q;
     at::bmm_out(q, group.values.transpose(1, 2), group.p);
   }
-  if (const auto work = all_reduce(thin_.at(index).q, c10d::ReduceOp::AVG, /*async=*/false)) work->wait();
+  if (const auto work = all_reduce(factors_.at(index).q, c10d::ReduceOp::AVG, /*async=*/false)) work->wait();
   for (const Matrices& group : pending.matrices) {
     at::Tensor values = group.values;
     at::bmm_out(values, group.p, group.q.transpose(1, 2));
@@ -235,7 +235,7 @@ at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
     begin += gradient.numel();
   }
   if (settings_.use_error_feedback) errors_[index] = pending.before - pending.flat;
-  if (!settings_.warm_start) thin_.erase(index);
+  if (!settings_.warm_start) factors_.erase(index);
   if (whole_bucket_) pending.buffer.copy_(pending.flat.narrow(0, 0, pending.buffer.numel()));
   if (pending.is_last) iteration_ += 1;
   return pending.buffer;
@@ -251,7 +251,7 @@ c10::IValue PowerSgd::state_dict() const {
   state.insert("iteration", iteration_);
   state.insert("seeds", text(seeds_));
   state.insert("errors", by_bucket(errors_, [](const at::Tensor& error) { return error; }));
-  state.insert("q", by_bucket(thin_, [](const ThinMemory& thin) { return thin.q; }));
+  state.insert("q", by_bucket(factors_, [](const FactorMemory& factors) { return factors.q; }));
   return state;
 }
 
@@ -273,12 +273,12 @@ void PowerSgd::load_state_dict(const c10::IValue& state) {
     loaded.iteration_ = member("iteration").toInt();
     std::istringstream(member("seeds").toStringRef()) >> loaded.seeds_;
     for_each_bucket("errors", [&](size_t bucket, at::Tensor error) { loaded.errors_[bucket] = std::move(error); });
-    for_each_bucket("q", [&](size_t bucket, at::Tensor q) { loaded.thin_[bucket].q = std::move(q); });
+    for_each_bucket("q", [&](size_t bucket, at::Tensor q) { loaded.factors_[bucket].q = std::move(q); });
   }
   iteration_ = loaded.iteration_;
   seeds_ = loaded.seeds_;
   errors_ = std::move(loaded.errors_);
-  thin_ = std::move(loaded.thin_);
+  factors_ = std::move(loaded.factors_);
 }
 
 }  // namespace accel::parallel

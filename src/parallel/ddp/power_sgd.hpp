@@ -1,5 +1,5 @@
-// PowerSGD (Vogels, Karimireddy, Jaggi, 2019): each matrix of gradients travels as a product of two thin ones, found by
-// one step of a power iteration. With the numbers of torch's powerSGD_hook.
+// PowerSGD (Vogels, Karimireddy, Jaggi, 2019): gradient compression, which sends the low-rank factors P and Q of each
+// gradient matrix, computed by one step of a power iteration. Computes the same numbers as torch's powerSGD_hook.
 #pragma once
 
 #include <map>
@@ -16,33 +16,33 @@ namespace accel::parallel {
 
 class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
  public:
-  // `whole_bucket`: all gradients of a bucket are one square matrix, filled up with zeros.
+  // `whole_bucket`: treats all gradients of a bucket as one square matrix, padded with zeros.
   PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group);
 
-  // Starts the means of the first thin matrices; they travel while backward goes on.
+  // Computes P and starts its all-reduce, which runs while backward continues.
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
-  // The second thin matrices, and their product.
+  // Computes Q, its all-reduce, and P * Q^T.
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
-  // What this rank remembers, for the same buckets. Nothing at all is the beginning.
+  // This rank's state, for the same buckets. An empty state is the initial one.
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
 
  private:
   // Matrices of one shape, [batch, rows, columns].
   struct Matrices {
-    at::Tensor values;                // the gradients themselves, or a stack of those below
-    std::vector<at::Tensor> stacked;  // where the stack came from
-    at::Tensor p, q;                  // [batch, rows, rank], [batch, columns, rank]; views of ThinMemory
+    at::Tensor values;                // the gradients, or a stack of those below
+    std::vector<at::Tensor> stacked;  // the gradients that were stacked
+    at::Tensor p, q;                  // [batch, rows, rank], [batch, columns, rank]; views of FactorMemory
   };
-  struct ThinMemory {
-    at::Tensor p, q;  // of all matrices of a bucket: each travels as a whole; p only for the moment
+  struct FactorMemory {
+    at::Tensor p, q;  // of all matrices of a bucket: each is sent as one tensor; p is temporary
   };
-  // A bucket between the two calls.
+  // A bucket between the two steps.
   struct Pending {
-    at::Tensor buffer;  // what the Reducer gave
-    at::Tensor flat;    // what is compressed: the buffer, or a longer copy
-    at::Tensor before;  // a copy of flat, for the error; undefined without feedback
+    at::Tensor buffer;  // the Reducer's bucket
+    at::Tensor flat;    // to be compressed: the buffer, or a longer copy
+    at::Tensor before;  // a copy of flat, for the error feedback; undefined without
     std::vector<Matrices> matrices;
     std::vector<at::Tensor> plain;  // not worth compressing
     at::Tensor plain_memory;
@@ -51,7 +51,7 @@ class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
   };
 
   void choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const;
-  // Gives the matrices their thin ones; whether those are new.
+  // Assigns P and Q to the matrices. Returns whether they are new.
   bool provide_thin_matrices(size_t bucket, Pending& pending);
   void fill_with_random(Pending& pending);
   void orthogonalize(const at::Tensor& matrices) const;
@@ -60,12 +60,12 @@ class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
   PowerSgdSettings settings_;
   bool whole_bucket_;
   ProcessGroupPtr process_group_;
-  GradientAveraging averaging_;  // of the first iterations
+  GradientAveraging averaging_;  // for the first iterations
   int64_t iteration_ = 0;
   std::mt19937 seeds_;
-  // By number of the bucket.
+  // By bucket index.
   std::map<size_t, at::Tensor> errors_;
-  std::map<size_t, ThinMemory> thin_;
+  std::map<size_t, FactorMemory> factors_;
   std::map<size_t, Pending> pending_;
 };
 

@@ -28,7 +28,7 @@ std::vector<int64_t> bucket_limits(const DdpSettings& settings) {
   return {std::min(kFirstBucketBytes, cap), cap};
 }
 
-// What the backward from these tensors will reach.
+// The parameters that a backward from these tensors will reach.
 std::unordered_set<const torch::autograd::Node*> nodes_behind(const std::vector<at::Tensor>& outputs) {
   std::unordered_set<const torch::autograd::Node*> seen;
   std::vector<const torch::autograd::Node*> left;
@@ -82,7 +82,7 @@ Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings
 
 Reducer::~Reducer() = default;
 
-// Gradients that are there move along.
+// Existing gradients are moved too.
 void Reducer::make_buffer(const BucketOrder& order) {
   const at::NoGradGuard no_grad;
   buffer_ = GradientBuffer(parameters_, order, GradientLayout::kPacked, *communicator_);
@@ -207,7 +207,7 @@ void Reducer::reduce_static_graph() {
   finish();
 }
 
-// Autograd records the copy of a gradient that has a history.
+// Autograd records the copy of a gradient with a graph.
 void Reducer::copy_to_bucket(size_t number) {
   at::Tensor& gradient = parameters_[number].mutable_grad();
   const at::Tensor& memory = buffer_.gradient(number);
@@ -275,7 +275,7 @@ void Reducer::finish() {
   failed_ = under_way_ = false;
 }
 
-// A parameter that no rank has used keeps the gradient that it had.
+// A parameter that no rank has used keeps its former gradient.
 void Reducer::copy_from_bucket(size_t number) {
   if (!is_used_anywhere(number)) return;
   const at::Tensor& memory = buffer_.gradient(number);

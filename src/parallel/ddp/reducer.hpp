@@ -1,6 +1,6 @@
-// Turns the gradients that a backward leaves into their means over the ranks while it still runs. With the rules of
-// torch's: buckets take the order in which gradients came first, parameters may go unused where the settings say so,
-// and a static graph is learnt in its first backward.
+// Reducer: averages gradients over the ranks while backward runs, as torch's: buckets are rebuilt in the order in which
+// gradients first arrived, unused parameters are allowed if configured, and a static graph is recorded in its first
+// backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,30 +27,30 @@ namespace accel::parallel {
 
 class Reducer {
  public:
-  // Of these parameters, which have names for errors. `order`: none to begin by size, the last parameters first.
+  // For these parameters; their names are for errors. Without `order`, buckets begin with the last parameters.
   Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
           CommHookPtr hook, const BucketOrder& order = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // What makes means of buckets, from the next backward on.
+  // Sets the hook that averages buckets, from the next backward on.
   void set_hook(CommHookPtr hook) { hook_ = std::move(hook); }
   BucketOrder order() const { return buffer_.order(); }
 
-  // Before a forward that is recorded. Throws an error with the names of the parameters that the former backward gave
-  // no gradient. Once, and collective, the buckets are made again in the order in which gradients came.
+  // Before a forward that is recorded. Throws an error with the names of parameters that got no gradient in the former
+  // backward. Rebuilds the buckets once, collectively, in the order in which gradients arrived.
   void prepare_for_forward();
-  // The next backward is exchanged. `outputs` are the model's, to search for parameters that it does not reach.
+  // Exchanges the next backward. `outputs` are the model's, to find parameters that it does not reach.
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
-  // The end of the first backward of a static graph, in which nothing was exchanged yet.
+  // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
-  // Takes part in one backward of the other ranks, with gradients of 0.
+  // Takes part in one backward of the other ranks, with zero gradients.
   void shadow_backward();
 
  private:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-  struct Accumulators;  // autograd's nodes of the parameters, with a hook of ours each
+  struct Accumulators;  // the parameters' AccumulateGrad nodes, with our hooks
 
   bool learns_static_graph() const { return settings_.static_graph && !static_graph_known_; }
   bool searches_unused() const { return settings_.find_unused_parameters && !settings_.static_graph; }
@@ -67,7 +67,7 @@ class Reducer {
   void start_bucket(size_t index);
   void finish();
   void copy_from_bucket(size_t number);
-  // Which parameters take part on this rank, summed over all.
+  // Sums over the ranks which parameters took part.
   void start_use_counts();
   bool is_used_anywhere(size_t number);
 
@@ -82,13 +82,13 @@ class Reducer {
   std::vector<Future> exchanged_;  // of each bucket
 
   bool expects_gradients_ = false;  // the backward is exchanged
-  bool under_way_ = false;          // it has begun and not ended
+  bool under_way_ = false;          // a backward is running
   bool failed_ = false;
-  std::vector<size_t> arrived_;  // in the order in which gradients came first
+  std::vector<size_t> arrived_;  // in the order in which gradients first arrived
   bool order_taken_ = false;
   std::vector<size_t> unused_;  // parameters that the backward does not reach
   bool unused_marked_ = false;
-  // How often a static graph's backward comes to each parameter; and what is left of that in this one.
+  // How often a static graph's backward reaches each parameter, and how often it still will in this one.
   std::vector<int64_t> visits_, visits_left_;
   bool static_graph_known_ = false;
   std::vector<int32_t> used_;  // on this rank: 1

@@ -9,7 +9,7 @@ c10::intrusive_ptr<c10::ivalue::Future> RoundingHook::runHook(c10d::GradBucket& 
   const at::Tensor full = bucket.getBuffer();
   at::Tensor rounded = full.to(dtype_);
   bucket.setBuffer(rounded);
-  // The callback runs on the thread that moves messages, so the copy waits for the thread of backward.
+  // The callback would run on the progress thread, so the thread of backward makes the copy.
   return inner_->runHook(bucket)->then(
       [full](c10::ivalue::Future& future) {
         return c10::ivalue::Tuple::create({future.value(), full});

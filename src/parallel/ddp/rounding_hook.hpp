@@ -1,4 +1,4 @@
-// Gradients travel in half precision.
+// Compression hook: sends gradients in half precision.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -8,7 +8,7 @@
 
 namespace accel::parallel {
 
-// Rounds the bucket for another hook, and takes its result back into the bucket at the end of backward.
+// Rounds the bucket for another hook, and copies its result back into the bucket at the end of backward.
 class RoundingHook final : public c10d::CommHookInterface {
  public:
   RoundingHook(at::ScalarType dtype, CommHookPtr inner) : dtype_(dtype), inner_(std::move(inner)) {}

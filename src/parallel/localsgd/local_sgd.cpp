@@ -77,7 +77,7 @@ void LocalSgd::average_parameters() {
   auto list = tree::new_list();
   for (const at::Tensor& weight : weights_) list.push_back(weight);
   std::vector<at::Tensor> means;
-  tree::for_each_tensor(comm::reduce(*communicator_, list, comm::Reduction::kMean, 1.0),
+  tree::for_each_tensor(comm::reduce(*communicator_, list, comm::ReduceOp::kMean, 1.0),
                         [&](const at::Tensor& mean) { means.push_back(mean); });
   if (outer_)
     outer_->apply(weights_, means);

@@ -1,5 +1,5 @@
-// Ranks that train on their own and average their weights now and then: local SGD (Stich, 2019), post-local SGD (Lin et
-// al., 2018), and with an outer step DiLoCo (Douillard et al., 2023).
+// Local SGD (Stich, 2019): ranks train independently and average their parameters every few steps; also post-local SGD
+// (Lin et al., 2018), and with an outer optimizer DiLoCo (Douillard et al., 2023).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,18 +18,18 @@ namespace accel::parallel {
 
 class LocalSgd final : public tensor::Stateful {
  public:
-  // `gradient_group`: ranks that go on exchanging gradients in local steps, or null. Nothing is averaged when the
-  // settings turn it off, or the model exchanges no gradients.
+  // `gradient_group`: ranks that continue to exchange gradients in local steps, or null. Parameters are not averaged if
+  // the settings turn it off, or the model exchanges no gradients.
   LocalSgd(ParallelModelPtr model, CommunicatorPtr communicator, int64_t local_sgd_steps,
            const LocalSgdSettings& settings, CommunicatorPtr gradient_group);
-  // Gradients are exchanged as before.
+  // Ends it: gradients are exchanged as before.
   ~LocalSgd() override;
   LocalSgd(const LocalSgd&) = delete;
   LocalSgd& operator=(const LocalSgd&) = delete;
 
-  // Counts a step, after the optimizer's. Whether the weights were averaged; that is collective.
+  // Counts a step, after the optimizer's. Returns whether the parameters were averaged, which is collective.
   bool step();
-  // Averages the weights if they may differ.
+  // Averages the parameters if they may differ.
   void average_parameters();
   void finish() { average_parameters(); }
 
@@ -48,11 +48,11 @@ class LocalSgd final : public tensor::Stateful {
   LocalSgdSettings settings_;
   bool enabled_;
   std::vector<at::Tensor> weights_;
-  std::optional<OuterSgd> outer_;  // else the means are taken
+  std::optional<OuterSgd> outer_;  // none: the averages are used directly
   int64_t num_steps_ = 0;
-  int64_t averaged_at_ = 0;  // the step after which the weights were the same everywhere
+  int64_t averaged_at_ = 0;  // the step of the latest average
   bool exchanges_locally_ = false;
-  CommunicatorPtr former_group_;  // the model's, while it has ours
+  CommunicatorPtr former_group_;  // the model's own, to be restored
 };
 
 }  // namespace accel::parallel

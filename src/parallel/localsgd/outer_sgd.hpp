@@ -1,5 +1,5 @@
-// The outer step of DiLoCo (Douillard et al., 2023): SGD on how far the ranks have come from the weights of their last
-// average.
+// Outer optimizer of DiLoCo (Douillard et al., 2023): SGD with momentum on the difference between the latest averaged
+// parameters and the new average.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace accel::parallel {
 
 class OuterSgd {
  public:
-  // With outer_lr set. `weights` are where the ranks start.
+  // Requires outer_lr. `weights` are the initial parameters.
   OuterSgd(const LocalSgdSettings& settings, const std::vector<at::Tensor>& weights);
 
   // `weights` are those of this rank, changed in place; `means` those over the ranks.
@@ -24,7 +24,7 @@ class OuterSgd {
   void load_state_dict(const c10::IValue& state_dict);
 
  private:
-  std::vector<at::Tensor> averaged_;  // weights after the last average; the optimizer's parameters
+  std::vector<at::Tensor> averaged_;  // parameters after the latest average; the parameters of the optimizer
   optim::ParameterOptimizer optimizer_;
 };
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 
 namespace accel::parallel {
 
@@ -21,7 +21,7 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
   }
   require(!parameters_.empty(), Status::kInvalidArgument,
           "the module has no trainable parameter; add those whose gradients are to be averaged");
-  start_alike(module, *communicator_);
+  sync_module_states(module, *communicator_);
   const BucketOrder order = fill_buckets_backwards(parameters_, {most_bytes});
   buffer_ = GradientBuffer(parameters_, order, GradientLayout::kAligned, *communicator_);
   exchanged_.resize(order.size());
@@ -69,7 +69,7 @@ void GradientBuckets::start_complete_buckets(double factor) {
 
 void GradientBuckets::start_bucket(size_t index, double factor) {
   exchanged_[index] = communicator_->start(
-      comm::Collective::all_reduce(buffer_.buckets()[index].memory, comm::Reduction::kMean, factor));
+      comm::Collective::all_reduce(buffer_.buckets()[index].memory, comm::ReduceOp::kMean, factor));
 }
 
 const at::Tensor* GradientBuckets::start_all_but_last(Exchange exchange) {
@@ -96,7 +96,7 @@ void GradientBuckets::synchronize(Exchange exchange) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const at::Tensor* const last = start_all_but_last(exchange))
-      communicator_->all_reduce(*last, comm::Reduction::kMean, *exchange);
+      communicator_->all_reduce(*last, comm::ReduceOp::kMean, *exchange);
   }
   const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
   const auto works = started();

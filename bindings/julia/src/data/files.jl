@@ -3,7 +3,7 @@
 
 """    map_file(path), map_file(path, UInt16)
 
-A tensor that lies in a mapped file: .npy, or numbers of the given type one behind the other. Writing to it does not change the file."""
+A tensor that lies in a mapped file: .npy, or numbers of the given type without a header. Writing to it does not change the file."""
 map_file(path::AbstractString) = made(Tensor, out -> LibAccel.accel_tensor_map_file(path, LibAccel.ACCEL_UNSET, out))
 map_file(path::AbstractString, dtype) = made(Tensor, out -> LibAccel.accel_tensor_map_file(path, dtype_code(dtype), out))
 

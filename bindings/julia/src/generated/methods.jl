@@ -74,7 +74,7 @@ not change it.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
@@ -87,7 +87,7 @@ not change it.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
@@ -117,7 +117,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
@@ -130,7 +130,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
@@ -266,7 +266,7 @@ seed!(generator::Generator, seed) =
 """
     generator_state(generator = nothing)
 
-Where a generator stands.
+The state of a generator.
 """
 generator_state(generator::Union{Generator,Nothing} = nothing) =
     made(Tensor, out -> LibAccel.accel_generator_state(something(generator, C_NULL), out))
@@ -274,7 +274,7 @@ generator_state(generator::Union{Generator,Nothing} = nothing) =
 """
     generator_state!(generator, state)
 
-Goes on where a generator stood.
+Sets the state of a generator.
 """
 generator_state!(generator::Union{Generator,Nothing}, state::Tensor) =
     (LibAccel.accel_generator_set_state(something(generator, C_NULL), state); generator)
@@ -282,7 +282,7 @@ generator_state!(generator::Union{Generator,Nothing}, state::Tensor) =
 """
     synchronize_rng_states!(state, rng_types; generator = nothing)
 
-Gives all ranks the states of rank 0's generators.
+Broadcasts the states of rank 0's generators to all ranks.
 
 - `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
 """
@@ -514,7 +514,7 @@ split_group(state::State, color; key = 0) =
 After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be
 released. See docs/faults.md.
 
-- `wait_ms`: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+- `wait_ms`: How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
 """
 shrink_group(state::State; wait_ms = 1000) =
     made(State, out -> LibAccel.accel_group_shrink(state, wait_ms, out))
@@ -522,7 +522,7 @@ shrink_group(state::State; wait_ms = 1000) =
 """
     Mesh(state, axes, sizes)
 
-Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library follows it.
+Another mesh over the ranks of a state, for the application's own communication. Nothing in the library uses it.
 
 - `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
 - `sizes`: Of each axis, at least 1; their product is the number of ranks.
@@ -555,7 +555,8 @@ Base.string(mesh::Mesh) =
 """
     progress(state; max_us = 0)
 
-For programs with a loop of their own: runs the callbacks of the state's works that have ended. Works go on without it.
+For applications with an event loop: runs the callbacks of the state's works that have ended. Works make progress
+without it.
 
 - `max_us`: How long to wait for one that ends; 0 only looks.
 """
@@ -714,7 +715,7 @@ requires_grad!(tensor::Tensor, requires_grad::Bool = true) =
     gradient!(tensor, gradient)
 
 Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the
-memory of their gradients: there change what accel_tensor_grad() gives.
+memory of their gradients: there change what accel_tensor_grad() returns.
 """
 gradient!(tensor::Tensor, gradient::Union{Tensor,Nothing}) =
     (LibAccel.accel_tensor_set_grad(tensor, something(gradient, C_NULL)); tensor)
@@ -913,7 +914,7 @@ no_grad!(model::Model, no_grad::Bool = true) =
 """
     add_parameter!(model, name, tensor; requires_grad = true)
 
-Gives a module a parameter.
+Adds a parameter to a module.
 
 - `name`: Without a dot, not taken.
 - `requires_grad`: 1: it is trained.
@@ -924,7 +925,7 @@ add_parameter!(model::Model, name, tensor::Tensor; requires_grad = true) =
 """
     add_buffer!(model, name, tensor; persistent = true)
 
-Gives a module a buffer.
+Adds a buffer to a module.
 
 - `persistent`: 1: it is in the state dict.
 """
@@ -1246,7 +1247,7 @@ Muon(model::Union{Model,Nothing}; options...) =
     AdamW8bit(model; options...)
 
 AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than
-4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the
+4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the
 reverse. On the CPU; amsgrad is refused.
 
 - `lr`: In [0, inf). Default 1e-3
@@ -1395,7 +1396,7 @@ Scheduler(kind::Val{:inverse_sqrt}, optimizer::Optimizer, warmup_steps::Real, ti
 
 Multiplies by gamma at each milestone.
 
-- `milestones`: Steps, in any order; one that stands there twice counts twice.
+- `milestones`: Steps, in any order; a repeated one counts twice.
 - `gamma`: The factor.
 """
 Scheduler(kind::Val{:multi_step}, optimizer::Optimizer, milestones, gamma::Real) =
@@ -1562,7 +1563,7 @@ train!(optimizer::Optimizer, training::Bool = true) =
 
 Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
 
-- `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
+- `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then continue to change parameters that no backward reaches.
 """
 zero_grad!(optimizer::Optimizer; set_to_none::Bool = true) =
     (LibAccel.accel_optimizer_zero_grad(optimizer, set_to_none); optimizer)
@@ -1662,7 +1663,7 @@ step!(scheduler::Scheduler, metric::Real) =
 """
     learning_rate(scheduler; group = 1)
 
-The learning rate as it stands.
+The current learning rate.
 
 Gives: The learning rate that the latest step set.
 """
@@ -1746,7 +1747,7 @@ ArrowDataset(schema::Ptr, array::Ptr; null_value = nothing) =
 """
     ArrowDataset(stream; null_value = nothing)
 
-All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
 - `null_value`: As in accel_dataset_arrow().
 """
@@ -1924,8 +1925,8 @@ lomo_backward(state::State, loss::Tensor; lr = nothing) =
 """
     Base.accumulate(state, models...) do ... end
 
-One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model counts its
-own micro-batches, so several may be trained by turns.
+One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its
+own micro-batches, so several can be trained alternately.
 
 - `models`: The prepared models that this micro-batch trains.
 """
@@ -1983,7 +1984,7 @@ set_grad_scaler!(state::State; options...) =
 """
     set_autocast!(state; options...)
 
-Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+Sets the autocast of prepared models, and of regions without options; before anything is prepared.
 
 - `enabled`: 0: operators inside keep the dtypes of their inputs. Default 1
 - `cache_enabled`: 0: weights are cast in each use, and not once for a region. Default 1
@@ -2062,10 +2063,10 @@ float32_matmul_precision!(precision) =
 """
     Parameters(state, model; options...)
 
-Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of
-zeros. The module takes part in accel_save_state() and accel_load_state().
+Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros.
+The module takes part in accel_save_state() and accel_load_state().
 
-- `bucket_cap_mb`: Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25
+- `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
 """
 Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
@@ -2074,7 +2075,7 @@ Parameters(state::State, model::Model; options...) =
     gradient(parameters, index)
 
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
-accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
 """
 gradient(parameters::Parameters, index::Integer) =
     made(Tensor, out -> LibAccel.accel_parameters_gradient(parameters, index - 1, out))
@@ -2082,7 +2083,7 @@ gradient(parameters::Parameters, index::Integer) =
 """
     synchronize!(parameters)
 
-The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided
+The end of a micro-batch. In the last one of a window it returns when all gradients are the mean over the ranks, divided
 by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
 """
 synchronize!(parameters::Parameters) =
@@ -2091,7 +2092,7 @@ synchronize!(parameters::Parameters) =
 """
     synchronize_async!(parameters)
 
-The end of a micro-batch. In the last one of a group it returns when all gradients are the mean over the ranks, divided
+The end of a micro-batch. In the last one of a window it returns when all gradients are the mean over the ranks, divided
 by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
 """
 synchronize_async!(parameters::Parameters) =
@@ -2296,8 +2297,8 @@ wait_for_everyone_async(state::State) =
 """
     main_process_first(state) do ... end
 
-The main process runs the scope's body first, the others after it has ended its scope. A main process that never ends it
-gives the others TIMEOUT or PEER_LOST, not a hang.
+The main process runs the scope's body first, the others after it has ended its scope. If it never does, the others get
+TIMEOUT or PEER_LOST.
 """
 main_process_first(body::Function, state::State) =
     scoped(body, out -> LibAccel.accel_main_process_first_begin(state, out))
@@ -2341,7 +2342,7 @@ end_training(state::State) =
 
 Whether gradients are exchanged now.
 
-Gives: true when the current micro-batch ends a group and gradients are exchanged.
+Gives: true when the current micro-batch ends an accumulation window and gradients are exchanged.
 """
 sync_gradients(state::State) =
     LibAccel.accel_sync_gradients(state) == 1
@@ -2382,7 +2383,7 @@ remainder(state::State) =
 
 The length of an accumulation group.
 
-Gives: Micro-batches a group.
+Gives: Micro-batches per accumulation window.
 """
 gradient_accumulation_steps(state::State) =
     LibAccel.accel_gradient_accumulation_steps(state)
@@ -2403,11 +2404,11 @@ gradient_accumulation_steps!(state::State, steps) =
 Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
 of accel_state_share() see them too. The same on all ranks.
 
-- `num_steps`: Micro-batches a group. In [1, inf). Default: as it is, like all fields
+- `num_steps`: Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields
 - `adjust_scheduler`: 1: prepared schedulers count accumulating steps too. Default: as it is
-- `sync_with_dataloader`: 1: the end of a loader ends the group. Default: as it is
+- `sync_with_dataloader`: 1: the end of a loader ends the accumulation window. Default: as it is
 - `sync_each_batch`: 1: gradients are exchanged in each micro-batch. Default: as it is
-- `true_divisor`: 1: a short last group is divided by its own length. Default: as it is
+- `true_divisor`: 1: a short last window is divided by its own length. Default: as it is
 """
 gradient_accumulation!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_gradient_accumulation(state, given), LibAccel.accel_gradient_accumulation_options_t; options...); state)
@@ -2713,7 +2714,7 @@ state_dict(optimizer::Optimizer) =
 
 Takes back the state of an optimizer.
 
-- `state_dict`: As accel_optimizer_state_dict() gives it; copied.
+- `state_dict`: As accel_optimizer_state_dict() returns it; copied.
 """
 load_state_dict!(optimizer::Optimizer, state_dict) =
     (lend(state_dict -> LibAccel.accel_optimizer_load_state_dict(optimizer, state_dict), state_dict); optimizer)
@@ -2769,9 +2770,9 @@ valid_rows(loader::DataLoader) =
 """
     state_dict(loader)
 
-Where the loader stands, in what was handed out, whatever was read ahead. accel_save_state() keeps it too.
+The position of the loader: what it has returned, not what it has read ahead. accel_save_state() saves it too.
 
-Gives: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader gave.
+Gives: A map: \"epoch\"; \"batches\" that this rank and \"samples\" that all ranks got of it; \"seed\" of a shuffled order; of a stream also what each reader returned.
 """
 state_dict(loader::DataLoader) =
     result(out -> LibAccel.accel_dataloader_state_dict(loader, out))::Map
@@ -2846,7 +2847,7 @@ save_model(state::State, model::Model, folder) =
     save_state(state, folder)
 
 Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
-training can go on bit for bit. The folder appears complete or not at all; an older one of the same name stays until
+training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
 then. All ranks must call.
 
 - `folder`: Its parent must exist.
@@ -2857,9 +2858,9 @@ save_state(state::State, folder) =
 """
     load_state!(state, folder)
 
-Reads it back into the prepared objects, which must be the same. The number of ranks may be another one: loaders go on
-with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random
-numbers of their own. All ranks must call.
+Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders
+continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and
+additional ranks have new random streams. All ranks must call.
 
 - `folder`: What accel_save_state() wrote.
 """

@@ -14,7 +14,7 @@ __all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "ImageDataset", "JsonL
 
 class RaggedDataset(EngineDataset):
     """Rows of different lengths. Row i of each tensor is its entries [offsets[i], offsets[i + 1]) along the first
-    dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+    dimension; an item is a list with one row of each. A loader that pads writes them directly into the batch.
 
     values: At least one, on the CPU.
     offsets: int64 [rows + 1] on the CPU; they do not fall."""
@@ -138,7 +138,7 @@ class ImageDataset(EngineDataset):
 
 
 class ArrowDataset(EngineDataset):
-    """All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+    """All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
     null_value: As in accel_dataset_arrow()."""
 

@@ -36,8 +36,8 @@ class Adam(Optimizer):
 
 class AdamW8bit(Optimizer):
     """AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of
-    fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go
-    on with it, and the reverse. On the CPU; amsgrad is refused."""
+    fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can
+    load it, and the reverse. On the CPU; amsgrad is refused."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw_8bit), capi.accel_adam_options_t
 

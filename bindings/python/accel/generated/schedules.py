@@ -24,7 +24,7 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """Multiplies by gamma at each milestone.
 
-    milestones: Steps, in any order; one that stands there twice counts twice.
+    milestones: Steps, in any order; a repeated one counts twice.
     gamma: The factor."""
 
     def __init__(self, optimizer, milestones, gamma: float = 0.1, last_epoch=-1):

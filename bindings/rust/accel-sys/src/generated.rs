@@ -21,13 +21,13 @@ pub type accel_distributed_type_t = i32;
 /// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 pub type accel_scheduler_steps_t = i32;
 
-/// Which kernels compute products on the CPU inside of calls of the library; the host program's own use of LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute products, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
+/// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 pub type accel_cpu_kernels_t = i32;
 
 /// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned.
 pub type accel_cpu_memory_t = i32;
 
-/// What a reduction makes of the ranks' elements. The numbers are pinned.
+/// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
 /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
@@ -59,7 +59,7 @@ pub type accel_collate_t = i32;
 /// Where the filling goes. The numbers are pinned.
 pub type accel_padding_side_t = i32;
 
-/// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
+/// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
 pub const ACCEL_VERSION_MAJOR: i32 = 0;
@@ -134,7 +134,7 @@ pub const ACCEL_ERROR_CANCELLED: accel_status_t = -31;
 /// the process of another rank has ended
 pub const ACCEL_ERROR_PEER_LOST: accel_status_t = -32;
 
-/// the ranks called different things; the group goes on
+/// the ranks made different calls; the group stays usable
 pub const ACCEL_ERROR_COLLECTIVE_MISMATCH: accel_status_t = -33;
 
 /// the transport failed
@@ -305,10 +305,10 @@ pub const ACCEL_CPU_KERNELS_AUTO: accel_cpu_kernels_t = 0;
 /// LibTorch's
 pub const ACCEL_CPU_KERNELS_DEFAULT: accel_cpu_kernels_t = 1;
 
-/// oneDNN's for all but small products
+/// oneDNN's for all but small matmuls
 pub const ACCEL_CPU_KERNELS_ONEDNN: accel_cpu_kernels_t = 2;
 
-/// CACHED, but DEFAULT where the host program itself uses LibTorch from Python
+/// CACHED, but DEFAULT if the application itself uses LibTorch from Python
 pub const ACCEL_CPU_MEMORY_AUTO: accel_cpu_memory_t = 0;
 
 /// LibTorch's allocator
@@ -415,7 +415,7 @@ pub const ACCEL_DDP_COMM_HOOK_FP16: accel_ddp_comm_hook_t = 1;
 /// rounded to bfloat16
 pub const ACCEL_DDP_COMM_HOOK_BF16: accel_ddp_comm_hook_t = 2;
 
-/// each matrix as a product of two thin ones
+/// each matrix as a product of two low-rank factors
 pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: accel_ddp_comm_hook_t = 3;
 
 /// the whole bucket as one square matrix: faster, less exact
@@ -435,7 +435,7 @@ pub struct accel_scope_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// the program's seat in the job
+/// this process in the job
 #[repr(C)]
 pub struct accel_state_t {
     _opaque: [u8; 0],
@@ -498,14 +498,14 @@ pub struct accel_dataloader_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// a collective that was started and goes on by itself
+/// an asynchronous collective
 #[repr(C)]
 pub struct accel_work_t {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// parameters whose gradients the program computes itself
+/// parameters whose gradients the application computes itself
 #[repr(C)]
 pub struct accel_parameters_t {
     _opaque: [u8; 0],
@@ -643,7 +643,7 @@ pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, in
 /// Threads: caller.
 pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t, values: *const accel_value_t, out_values: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
-/// One update of a parameter by the program, which changes the tensors in place.
+/// One user-defined update of a parameter, which changes the tensors in place.
 ///
 /// * `parameter`: The parameter.
 /// * `gradient`: Its gradient, of the same shape and dtype.
@@ -658,7 +658,7 @@ pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t
 /// Threads: caller.
 pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, gradient: *mut accel_tensor_t, states: *const accel_value_t, step: i64, lr: f64, weight_decay: f64, user_data: *mut c_void) -> accel_status_t;
 
-/// Evaluates the loss anew: zeroes the gradients, runs forward and backward, and gives the loss.
+/// Evaluates the loss again: zeroes the gradients, runs forward and backward, and returns the loss.
 ///
 /// * `out_loss`: The loss.
 /// * `user_data`: Handed to the callback.
@@ -685,7 +685,7 @@ pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_
 /// Threads: caller.
 pub type accel_lr_group_lambda_fn = unsafe extern "C" fn(step: i64, group: i64, user_data: *mut c_void) -> f64;
 
-/// The number of items of the program's own dataset.
+/// The number of items of the application's own dataset.
 ///
 /// It is asked again for each batch and epoch.
 ///
@@ -702,7 +702,7 @@ pub type accel_dataset_length_fn = unsafe extern "C" fn(user_data: *mut c_void) 
 /// * `out_item`: An owned value.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back unchanged from the call that wanted the item.
+/// Returns: ACCEL_OK or an error, which the call that reads the item returns unchanged.
 ///
 /// Threads: any.
 pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -714,7 +714,7 @@ pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut
 /// * `out_items`: An owned list with one item for each, in their order.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back unchanged.
+/// Returns: ACCEL_OK or an error, which is returned unchanged.
 ///
 /// Threads: any.
 pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_indices: usize, out_items: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -724,21 +724,21 @@ pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_in
 /// * `epoch`: From 0.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back unchanged.
+/// Returns: ACCEL_OK or an error, which is returned unchanged.
 ///
 /// Threads: any.
 pub type accel_dataset_epoch_fn = unsafe extern "C" fn(epoch: i64, user_data: *mut c_void) -> accel_status_t;
 
-/// Begins to read the program's own stream.
+/// Begins to read the application's own stream.
 ///
-/// The same arguments must give the same items, or else resuming is not exact.
+/// The same arguments must produce the same items for exact resuming.
 ///
 /// * `epoch`: From 0.
 /// * `shard`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
 /// * `num_readers`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: A number of the program's choice, at least 0, that comes back with each call for this reader; or a negative status.
+/// Returns: A number of the application's choice, at least 0, which is passed to each call for this reader; or a negative status.
 ///
 /// Threads: any.
 pub type accel_stream_begin_fn = unsafe extern "C" fn(epoch: i64, shard: i64, num_readers: i64, user_data: *mut c_void) -> i64;
@@ -749,7 +749,7 @@ pub type accel_stream_begin_fn = unsafe extern "C" fn(epoch: i64, shard: i64, nu
 /// * `out_item`: An owned value.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which comes back unchanged.
+/// Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
 ///
 /// Threads: any.
 pub type accel_stream_next_fn = unsafe extern "C" fn(reader: i64, out_item: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -793,7 +793,7 @@ pub type accel_order_fn = unsafe extern "C" fn(epoch: i64, indices: *mut i64, n_
 /// * `out_batch`: An owned value.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next(); that batch can be asked for again.
+/// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns; that batch can be requested again.
 ///
 /// Threads: any.
 pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -804,7 +804,7 @@ pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, ou
 /// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on every rank and each time.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next().
+/// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns.
 ///
 /// Threads: caller.
 pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -819,7 +819,7 @@ pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: 
 /// * `out_batch`: An owned value: what the rank gets.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK or an error, which comes back from accel_dataloader_next() on all ranks.
+/// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns on all ranks.
 ///
 /// Threads: any.
 pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin: i64, end: i64, process_index: i32, num_processes: i32, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
@@ -833,12 +833,12 @@ pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin
 /// * `is_last`: 1 for the last one of a backward.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK; what is negative comes back from accel_backward().
+/// Returns: ACCEL_OK; a negative status is returned by accel_backward().
 ///
 /// Threads: any.
 pub type accel_comm_hook_fn = unsafe extern "C" fn(buffer: *mut accel_tensor_t, bucket: i64, is_last: i32, user_data: *mut c_void) -> accel_status_t;
 
-/// Seeds a generator of the program's own language.
+/// Seeds a generator of the application's language.
 ///
 /// * `seed`: The seed, with the rank where that was asked for.
 /// * `user_data`: Handed to the callback.
@@ -861,7 +861,7 @@ pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: 
 /// Hears of each size that did not fit, and chooses the next one.
 ///
 /// * `batch_size`: The size that did not fit; with several ranks the smallest of theirs.
-/// * `next_batch_size`: What is tried next if the callback says nothing better: 0.9 of it.
+/// * `next_batch_size`: The default of the next size: 0.9 of it.
 /// * `reason`: The message of the failure; of another rank: "another rank ran out of memory".
 /// * `user_data`: Handed to the callback.
 ///
@@ -870,7 +870,7 @@ pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: 
 /// Threads: caller.
 pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next_batch_size: i64, reason: *const c_char, user_data: *mut c_void) -> i64;
 
-/// Gives an object's state.
+/// Returns an object's state.
 ///
 /// * `out_state`: An owned value.
 /// * `user_data`: Handed to the callback.
@@ -907,7 +907,7 @@ pub struct accel_device_t {
     pub index: i32,
 }
 
-/// What a value of kind BYTES points to. `type` says who can read them, "python/pickle" for example.
+/// The content of a value of kind BYTES. `type` is their format, for example "python/pickle".
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_bytes_t {
@@ -965,7 +965,7 @@ pub struct accel_state_options_t {
     pub split_batches: accel_flag_t,
     /// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
     pub debug: accel_flag_t,
-    /// 1: a short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    /// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
@@ -991,7 +991,7 @@ pub struct accel_state_options_t {
     pub num_threads: i32,
     /// Of prepared schedulers. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
     /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,
@@ -1060,15 +1060,15 @@ impl Default for accel_state_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_gradient_accumulation_options_t {
     pub struct_size: usize,
-    /// Micro-batches a group. In \[1, inf). Default: as it is, like all fields
+    /// Micro-batches per accumulation window. In \[1, inf). Default: as it is, like all fields
     pub num_steps: i64,
     /// 1: prepared schedulers count accumulating steps too. Default: as it is
     pub adjust_scheduler: accel_flag_t,
-    /// 1: the end of a loader ends the group. Default: as it is
+    /// 1: the end of a loader ends the accumulation window. Default: as it is
     pub sync_with_dataloader: accel_flag_t,
     /// 1: gradients are exchanged in each micro-batch. Default: as it is
     pub sync_each_batch: accel_flag_t,
-    /// 1: a short last group is divided by its own length. Default: as it is
+    /// 1: a short last window is divided by its own length. Default: as it is
     pub true_divisor: accel_flag_t,
 }
 
@@ -1937,7 +1937,7 @@ pub struct accel_dataloader_options_t {
     pub prefetch: i64,
     /// Instead of shuffle. Default: none
     pub sampler: *mut accel_sampler_t,
-    /// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In \[0, inf). Default: one thread once batches prove slower to make than to hand over, and the caller's alone where the program's callbacks read
+    /// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In \[0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read
     pub num_workers: i64,
     /// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
     pub pin_memory: accel_flag_t,
@@ -1985,11 +1985,11 @@ pub struct accel_power_sgd_options_t {
     pub matrix_approximation_rank: i64,
     /// Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In \[0, inf). Default 1000
     pub start_power_sgd_iter: i64,
-    /// What saves less than this factor travels as it is. In (0, inf). Default 2
+    /// A matrix that saves less than this factor is not compressed. In (0, inf). Default 2
     pub min_compression_rate: f64,
     /// Added to norms, against columns of zeros. In \[0, inf). Default 0
     pub orthogonalization_epsilon: f64,
-    /// Of the first thin matrices; the same on all ranks. In \[0, 4294967295\]. Default 0
+    /// Of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0
     pub random_seed: i64,
     /// 1: what was lost is added to the next gradients. Default 1
     pub use_error_feedback: accel_flag_t,
@@ -2248,7 +2248,7 @@ pub struct accel_local_sgd_options_t {
     pub outer_nesterov: accel_flag_t,
     /// 0: gradients are exchanged in each step. Default 1
     pub enabled: accel_flag_t,
-    /// A group of ranks that go on exchanging gradients in local steps (of one host, say). Default: none
+    /// A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none
     pub gradient_group: *mut accel_state_t,
 }
 
@@ -2268,12 +2268,12 @@ impl Default for accel_local_sgd_options_t {
     }
 }
 
-/// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and say of each gradient when it is ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
+/// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_parameters_options_t {
     pub struct_size: usize,
-    /// Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25
+    /// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
 }
 
@@ -2452,7 +2452,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_scope_call(body: Option<accel_scope_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
-    /// Gives up a scope that its thread cannot end any more, from any thread: the handle is gone.
+    /// Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid.
     ///
     /// What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
     ///
@@ -2564,13 +2564,13 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_value_tuple(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Bytes as a value, for what no other kind can hold.
+    /// Bytes as a value, for data of no other kind.
     ///
-    /// They travel between ranks and into checkpoints as they are.
+    /// They are sent between ranks and saved in checkpoints unchanged.
     ///
     /// * `data`: NULL is allowed. length `size`. Copied; may be NULL when size is 0.
     /// * `size`: Their number.
-    /// * `type`: NULL is allowed. Who can read them, "python/pickle" for example; NULL for bytes as such. Copied.
+    /// * `type`: NULL is allowed. Their format, for example "python/pickle"; NULL for plain bytes. Copied.
     /// * `out`: The value.
     ///
     /// Returns: ACCEL_OK.
@@ -2608,7 +2608,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_value_copy(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Gives back what a value owns and makes it NONE.
+    /// Frees what a value owns and makes it NONE.
     ///
     /// * `value`: NULL is allowed. NULL and NONE are allowed.
     ///
@@ -3175,7 +3175,7 @@ functions! {
 
     /// The main process runs the scope's body first, the others after it has ended its scope.
     ///
-    /// A main process that never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+    /// If it never does, the others get TIMEOUT or PEER_LOST.
     ///
     /// * `state`: A state.
     /// * `out`: The scope.
@@ -3261,7 +3261,7 @@ functions! {
 
     /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups.
     ///
-    /// A group is given up by it; make a new state to go on. Call it from a thread that is free, not from a signal handler.
+    /// Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -3283,7 +3283,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: 1 when the current micro-batch ends a group and gradients are exchanged.
+    /// Returns: 1 when the current micro-batch ends an accumulation window and gradients are exchanged.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_sync_gradients(state: *const accel_state_t) -> i32;
@@ -3320,7 +3320,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: Micro-batches a group.
+    /// Returns: Micro-batches per accumulation window.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_gradient_accumulation_steps(state: *const accel_state_t) -> i64;
@@ -3754,7 +3754,7 @@ functions! {
     /// * `work`: A work.
     /// * `timeout_ms`: How long to wait; 0 only looks. A work ends by the state's timeout in any case.
     ///
-    /// Returns: ACCEL_OK; ACCEL_IN_PROGRESS when it goes on; the error of the work or of a callback.
+    /// Returns: ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the work or of a callback.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_work_wait(work: *mut accel_work_t, timeout_ms: i64) -> accel_status_t;
@@ -3763,7 +3763,7 @@ functions! {
     ///
     /// * `work`: A work.
     ///
-    /// Returns: 1 when it has, successfully or not, 0 when it goes on.
+    /// Returns: 1 if it has ended, successfully or not; 0 if it is still running.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_work_test(work: *const accel_work_t) -> i32;
@@ -3773,7 +3773,7 @@ functions! {
     /// * `work`: A work that has ended.
     /// * `out`: Its result; tensors are shared with it.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE while it goes on; the error of the work, each time that this is called.
+    /// Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_work_result(work: *const accel_work_t, out: *mut accel_value_t) -> accel_status_t;
@@ -3810,9 +3810,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_work_release(work: *mut accel_work_t);
 
-    /// For programs with a loop of their own: runs the callbacks of the state's works that have ended.
+    /// For applications with an event loop: runs the callbacks of the state's works that have ended.
     ///
-    /// Works go on without it.
+    /// Works make progress without it.
     ///
     /// * `state`: A state.
     /// * `max_us`: How long to wait for one that ends; 0 only looks.
@@ -3855,10 +3855,10 @@ functions! {
     /// The old one is left, and can only be released. See docs/faults.md.
     ///
     /// * `state`: A state, or a group, in which a collective failed.
-    /// * `wait_ms`: How long to wait for ranks that live and have not called yet; nobody waits for those that are gone.
+    /// * `wait_ms`: How long to wait for live ranks that have not called yet; ranks that are gone are not waited for.
     /// * `out`: The group, in the old order.
     ///
-    /// Returns: ACCEL_OK; CANCELLED when the others went on without this rank; TIMEOUT when a rank at which the others would meet neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
+    /// Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_group_shrink(state: *mut accel_state_t, wait_ms: i64, out: *mut *mut accel_state_t) -> accel_status_t;
@@ -3885,9 +3885,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_state_mesh(state: *mut accel_state_t, out: *mut *mut accel_mesh_t) -> accel_status_t;
 
-    /// Another mesh over the ranks of a state, for communication of the program's own.
+    /// Another mesh over the ranks of a state, for the application's own communication.
     ///
-    /// Nothing in the library follows it.
+    /// Nothing in the library uses it.
     ///
     /// * `state`: A state, or a group.
     /// * `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.
@@ -4084,7 +4084,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_dlpack_unversioned(tensor: *const accel_tensor_t, out: *mut *mut DLManagedTensor) -> accel_status_t;
 
-    /// Shares a tensor of the program's own LibTorch, with its autograd history.
+    /// Shares a tensor of the application's own LibTorch, with its autograd history.
     ///
     /// * `tensor_impl`: One reference of a c10::TensorImpl; taken, also by a call that fails, except when the versions differ.
     /// * `torch_version`: TORCH_VERSION of the caller's build.
@@ -4266,7 +4266,7 @@ functions! {
 
     /// Sets the gradient of a leaf.
     ///
-    /// The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() gives.
+    /// The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
     ///
     /// * `tensor`: A leaf of a floating dtype.
     /// * `gradient`: NULL is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
@@ -4645,7 +4645,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_module_kind(module: *const accel_module_t) -> *const c_char;
 
-    /// Gives a module a parameter.
+    /// Adds a parameter to a module.
     ///
     /// * `module`: A module.
     /// * `name`: Without a dot, not taken.
@@ -4657,7 +4657,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_module_add_parameter(module: *mut accel_module_t, name: *const c_char, tensor: *mut accel_tensor_t, requires_grad: i32) -> accel_status_t;
 
-    /// Gives a module a buffer.
+    /// Adds a buffer to a module.
     ///
     /// * `module`: A module.
     /// * `name`: As above.
@@ -5094,7 +5094,7 @@ functions! {
 
     /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent.
     ///
-    /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+    /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
     ///
     /// * `module`: NULL is allowed. As there.
     /// * `options`: NULL is allowed. As there.
@@ -5157,7 +5157,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_schedule_free_adamw(module: *const accel_module_t, options: *const accel_schedule_free_adamw_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
-    /// An optimizer whose update the program computes.
+    /// An optimizer with a user-defined update.
     ///
     /// Groups, schedulers, update precision and state dicts work as with the others.
     ///
@@ -5224,7 +5224,7 @@ functions! {
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out_loss`: What the closure gave; NULL when it was not called.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that gives no loss; TORCH.
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step_closure(optimizer: *mut accel_optimizer_t, closure: Option<accel_closure_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -5244,7 +5244,7 @@ functions! {
     /// Clears the gradients; a prepared optimizer does nothing while gradients accumulate.
     ///
     /// * `optimizer`: An optimizer.
-    /// * `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then go on changing parameters that no backward reaches.
+    /// * `set_to_none`: 1: parameters have no gradient until a backward reaches them, and accel_optimizer_step() leaves those without one as they are. 0: gradients become zeros in their memory; momentum and weight decay then continue to change parameters that no backward reaches.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -5352,14 +5352,14 @@ functions! {
     /// Takes back the state of an optimizer.
     ///
     /// * `optimizer`: An optimizer.
-    /// * `state_dict`: As accel_optimizer_state_dict() gives it; copied.
+    /// * `state_dict`: As accel_optimizer_state_dict() returns it; copied.
     ///
     /// Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_load_state_dict(optimizer: *mut accel_optimizer_t, state_dict: *const accel_value_t) -> accel_status_t;
 
-    /// A schedule that the program computes.
+    /// A schedule that the application computes.
     ///
     /// * `optimizer`: Its learning rates are driven.
     /// * `lambda`: The factor at each step.
@@ -5461,7 +5461,7 @@ functions! {
     /// Multiplies by gamma at each milestone.
     ///
     /// * `optimizer`: As above.
-    /// * `milestones`: length `n_milestones`. Steps, in any order; one that stands there twice counts twice.
+    /// * `milestones`: length `n_milestones`. Steps, in any order; a repeated one counts twice.
     /// * `n_milestones`: Their number.
     /// * `gamma`: The factor.
     /// * `out`: As above.
@@ -5631,7 +5631,7 @@ functions! {
     ///
     /// * `scheduler`: A scheduler.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() gives no factor. Nothing changes then.
+    /// Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come to its end; INVALID_ARGUMENT when the callback of accel_scheduler_lambda() returns no factor. Nothing changes then.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_scheduler_step(scheduler: *mut accel_scheduler_t) -> accel_status_t;
@@ -5648,7 +5648,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_step_metric(scheduler: *mut accel_scheduler_t, metric: f64) -> accel_status_t;
 
-    /// The learning rate as it stands.
+    /// The current learning rate.
     ///
     /// * `scheduler`: A scheduler.
     /// * `group`: From 0.
@@ -5705,7 +5705,7 @@ functions! {
 
     /// Rows of tensors that have names; an item is a map with one row of each.
     ///
-    /// * `tensors`: A map from names to tensors with equally many rows, as accel_load() gives it.
+    /// * `tensors`: A map from names to tensors with equally many rows, as accel_load() returns it.
     /// * `out`: The dataset, which shares their memory.
     ///
     /// Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
@@ -5725,7 +5725,7 @@ functions! {
 
     /// Rows of different lengths.
     ///
-    /// Row i of each tensor is its entries \[offsets\[i\], offsets\[i + 1\]) along the first dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+    /// Row i of each tensor is its entries \[offsets\[i\], offsets\[i + 1\]) along the first dimension; an item is a list with one row of each. A loader that pads writes them directly into the batch.
     ///
     /// * `values`: length `n_values`. At least one, on the CPU.
     /// * `n_values`: Their number.
@@ -5737,7 +5737,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_dataset_ragged(values: *const *mut accel_tensor_t, n_values: usize, offsets: *mut accel_tensor_t, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a header (.bin), as tokens are stored.
+    /// A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
     ///
     /// * `path`: The file. One that begins as .npy is one.
     /// * `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
@@ -5858,7 +5858,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_arrow(schema: *mut ArrowSchema, array: *mut ArrowArray, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// All record batches of an Arrow stream: what Arrow makes of IPC files, Parquet, and tables.
+    /// All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
     ///
     /// * `stream`: Read to its end; consumed in any case.
     /// * `null_value`: As in accel_dataset_arrow().
@@ -5971,7 +5971,7 @@ functions! {
     ///
     /// * `dataset`: A dataset.
     ///
-    /// Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
+    /// Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_length(dataset: *const accel_dataset_t) -> i64;
@@ -6086,7 +6086,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_distributed(length: i64, num_replicas: i64, rank: i64, shuffle: i32, seed: i64, drop_last: i32, out: *mut *mut accel_sampler_t) -> accel_status_t;
 
-    /// An order that the program makes.
+    /// An order that the application determines.
     ///
     /// * `length`: How many.
     /// * `order`: Called at the start of each epoch.
@@ -6162,7 +6162,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataloader_release(loader: *mut accel_dataloader_t);
 
-    /// Lets the program make batches of items.
+    /// Lets the application collate items into batches.
     ///
     /// It runs in accel_dataloader_next(), with num_workers on threads of the library.
     ///
@@ -6176,9 +6176,9 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_dataloader_set_collate(loader: *mut accel_dataloader_t, collate: Option<accel_collate_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
-    /// Lets the program say what is in each batch.
+    /// Lets the application determine the items of each batch.
     ///
-    /// Ranks get whole batches by turns. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
+    /// Ranks get whole batches in turn. Where all batches have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise batches may have any size.
     ///
     /// * `loader`: A loader over a dataset without shuffle and sampler, neither prepared nor at work.
     /// * `batches`: The function.
@@ -6191,7 +6191,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_dataloader_set_batch_sampler(loader: *mut accel_dataloader_t, batches: Option<accel_batch_sampler_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, batch_size: i64) -> accel_status_t;
 
-    /// Lets the program cut the rows that rank 0 reads for all ranks (dispatch_batches).
+    /// Lets the application slice the rows that rank 0 reads for all ranks (dispatch_batches).
     ///
     /// It runs on rank 0.
     ///
@@ -6296,12 +6296,12 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dataloader_set_epoch(loader: *mut accel_dataloader_t, epoch: i64) -> accel_status_t;
 
-    /// Where the loader stands, in what was handed out, whatever was read ahead.
+    /// The position of the loader: what it has returned, not what it has read ahead.
     ///
-    /// accel_save_state() keeps it too.
+    /// accel_save_state() saves it too.
     ///
     /// * `loader`: A loader.
-    /// * `out`: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order; of a stream also what each reader gave.
+    /// * `out`: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled order; of a stream also what each reader returned.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -6352,7 +6352,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_loss_scale(state: *const accel_state_t) -> f64;
 
-    /// Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+    /// Sets the autocast of prepared models, and of regions without options; before anything is prepared.
     ///
     /// * `state`: A state.
     /// * `options`: NULL is allowed. NULL: defaults.
@@ -6374,7 +6374,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
-    /// Puts the exchange of a model's gradients into the program's hands, in place of comm_hook.
+    /// Sets a communication hook of the application for a model's gradients, instead of comm_hook.
     ///
     /// The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
     ///
@@ -6439,7 +6439,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare(state: *mut accel_state_t, items: *const accel_prepare_item_t, n_items: usize, out_items: *mut accel_prepare_item_t) -> accel_status_t;
 
-    /// Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of a group.
+    /// Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
     ///
     /// * `state`: A state.
     /// * `loss`: One element, unless the options have a gradient for it.
@@ -6465,7 +6465,7 @@ functions! {
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
     ///
-    /// When the group is complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a number a group.
+    /// When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
     ///
     /// * `state`: A state.
     /// * `loss_sum`: One element: the sum over the items, not their mean.
@@ -6477,16 +6477,16 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward_sum(state: *mut accel_state_t, loss_sum: *mut accel_tensor_t, count: i64, options: *const accel_backward_options_t) -> accel_status_t;
 
-    /// One micro-batch: counts it, and holds back the exchange of gradients until the group is complete.
+    /// One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete.
     ///
-    /// Each model counts its own micro-batches, so several may be trained by turns.
+    /// Each model counts its own micro-batches, so several can be trained alternately.
     ///
     /// * `state`: A state.
     /// * `modules`: length `n_modules`. The prepared models that this micro-batch trains.
     /// * `n_modules`: Their number.
     /// * `out`: The scope.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE when the models are at different places of their groups.
+    /// Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_accumulate_begin(state: *mut accel_state_t, modules: *const *mut accel_module_t, n_modules: usize, out: *mut *mut accel_scope_t) -> accel_status_t;
@@ -6566,7 +6566,7 @@ functions! {
     /// * `modules`: length `n_modules`. Prepared models; each rank calls them in this order, once a micro-batch.
     /// * `n_modules`: Their number.
     /// * `even_batches`: 0 or 1: what epochs of prepared loaders that begin inside do; ACCEL_UNSET: as they were prepared. With even batches there is nothing to join, and the scope costs nothing.
-    /// * `out`: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+    /// * `out`: The scope. Its end returns COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -6624,7 +6624,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
 
-    /// Puts a module on the device, starts all ranks from rank 0's values, and gives each trainable parameter a gradient of zeros.
+    /// Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros.
     ///
     /// The module takes part in accel_save_state() and accel_load_state().
     ///
@@ -6640,24 +6640,24 @@ functions! {
 
     /// The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there.
     ///
-    /// Also what accel_tensor_grad() of the parameter gives. It stays at its address, contiguous, in the parameter's dtype and shape.
+    /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
     ///
     /// * `parameters`: The parameters.
     /// * `index`: Of the parameter.
-    /// * `out`: Shares the memory. After accel_parameters_synchronize() it holds the mean, until the program writes again.
+    /// * `out`: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_parameters_gradient(parameters: *const accel_parameters_t, index: usize, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Says that a gradient of this micro-batch is complete.
+    /// Marks a gradient of this micro-batch as complete.
     ///
-    /// In the last micro-batch of a group its bucket starts on its way when it was the last one in there, in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
+    /// In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
     ///
     /// * `parameters`: The parameters.
     /// * `index`: Of the parameter.
-    /// * `gradient`: NULL is allowed. Copied in the first micro-batch of a group, added in the others. NULL: the program has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
+    /// * `gradient`: NULL is allowed. Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
     ///
@@ -6666,11 +6666,11 @@ functions! {
 
     /// The end of a micro-batch.
     ///
-    /// In the last one of a group it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
+    /// In the last one of a window it returns when all gradients are the mean over the ranks, divided by gradient_accumulation_steps, as accel_backward() would have left them; in the others it does not wait.
     ///
     /// * `parameters`: The parameters.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch goes on; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, after which the micro-batch continues; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parameters_synchronize(parameters: *mut accel_parameters_t) -> accel_status_t;
@@ -6790,27 +6790,27 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_generator_set_seed(generator: *mut accel_generator_t, seed: i64) -> accel_status_t;
 
-    /// Where a generator stands.
+    /// The state of a generator.
     ///
     /// * `generator`: NULL is allowed. A generator; NULL: the default one of the CPU.
-    /// * `out`: A tensor of bytes, as torch.Generator.get_state() gives it.
+    /// * `out`: A tensor of bytes, as torch.Generator.get_state() returns it.
     ///
     /// Returns: ACCEL_OK.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_generator_state(generator: *mut accel_generator_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Goes on where a generator stood.
+    /// Sets the state of a generator.
     ///
     /// * `generator`: NULL is allowed. A generator of the same device; NULL: the default one of the CPU.
-    /// * `state`: What accel_generator_state() gave.
+    /// * `state`: A result of accel_generator_state().
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for what is no such state.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_generator_set_state(generator: *mut accel_generator_t, state: *const accel_tensor_t) -> accel_status_t;
 
-    /// Gives all ranks the states of rank 0's generators.
+    /// Broadcasts the states of rank 0's generators to all ranks.
     ///
     /// * `state`: A state.
     /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by commas.
@@ -6823,14 +6823,14 @@ functions! {
 
     /// Calls a function with smaller and smaller batch sizes until one fits into memory.
     ///
-    /// All ranks go on to the next size when one of them ran out of memory; those that wait for it in a collective meanwhile see COLLECTIVE_MISMATCH there, which they should hand on. What cached memory there is goes back before each try.
+    /// All ranks continue with the next size when one of them ran out of memory; those that wait for it in a collective get COLLECTIVE_MISMATCH there, which they should return. Cached memory is returned to the system before each attempt.
     ///
     /// * `state`: A state.
     /// * `function`: The work. It must release what it made, also when it fails.
     /// * `reduce`: NULL is allowed. NULL: 0.9 of the size, rounded down.
     /// * `user_data`: NULL is allowed. Handed to both callbacks; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to both callbacks; destroy ends its life.
-    /// * `starting_batch_size`: The first size; go on with the former result in a second search.
+    /// * `starting_batch_size`: The first size; the former result in a second search.
     /// * `out_batch_size`: NULL is allowed. The size that fits; untouched after an error.
     ///
     /// Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.
@@ -6917,7 +6917,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char) -> accel_status_t;
 
-    /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can go on bit for bit.
+    /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit.
     ///
     /// The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
     ///
@@ -6929,19 +6929,19 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;
 
-    /// Reads it back into the prepared objects, which must be the same.
+    /// Loads a training state into the prepared objects, which must be the same.
     ///
-    /// The number of ranks may be another one: loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks that are new draw random numbers of their own. All ranks must call.
+    /// The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
     ///
     /// * `state`: A state.
     /// * `folder`: What accel_save_state() wrote.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of a group of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;
 
-    /// Adds an object of the program to the training state.
+    /// Adds an object of the application to the training state.
     ///
     /// * `state`: A state.
     /// * `name`: Of its file; unique.
@@ -6993,7 +6993,7 @@ functions! {
     ///
     /// * `type`: Its name.
     ///
-    /// Returns: Their number; -1 for a name that is none, and accel_last_error() says the nearest one.
+    /// Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_option_count(r#type: *const c_char) -> i64;
@@ -7023,7 +7023,7 @@ functions! {
 
     /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
     ///
-    /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() tells.
+    /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
     ///
     /// * `type`: The name of the struct.
     /// * `json`: {"num_workers": 2, "collate": "pad"}

@@ -1,7 +1,7 @@
 //! Closures as callbacks of the library.
 //!
 //! A closure belongs to the object that it was given to, and is dropped with it. What it answers with `Err` comes out of
-//! the outer call as an [`Error`] whose source it is; a panic goes on in the outer call. Where a callback runs on a thread
+//! the outer call as an [`Error`] whose source it is; a panic continues in the outer call. Where a callback runs on a thread
 //! of the library, the outer call fails with the message of the panic.
 use crate::error::{Error, ErrorCode};
 use crate::failure::{leave, Failure};
@@ -11,7 +11,7 @@ use std::ffi::{c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, TryLockError};
 
-/// What callbacks answer: any error can be handed on with `?`.
+/// What callbacks answer: any error can be passed on with `?`.
 pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Runs the body of a callback: no panic leaves it.
@@ -90,7 +90,7 @@ impl<F> Exclusive<F> {
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut F) -> CallbackResult<T>) -> CallbackResult<T> {
         match self.0.try_lock() {
             Ok(mut closure) => call(&mut closure),
-            // After a panic it goes on as it is.
+            // After a panic it continues unchanged.
             Err(TryLockError::Poisoned(closure)) => call(&mut closure.into_inner()),
             Err(TryLockError::WouldBlock) => {
                 Err("the callback is running already; it must not call what calls it".into())

@@ -48,7 +48,7 @@ impl State {
     }
 }
 
-/// Calls that are started and go on by themselves. They own their tensors until they have ended, and give them back.
+/// Calls that are started and run in the background. They own their tensors until they have ended, and return them.
 impl State {
     /// Starts [`State::broadcast`] of a tensor. Its result is the tensor.
     pub fn broadcast_async(&self, tensor: Tensor, from_process: i32) -> Result<Work<Tensor>> {

@@ -137,7 +137,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Turns a status into a result. What is positive is no failure, and is given back. A panic of a callback goes on here.
+/// Turns a status into a result. Positive statuses are results, and are returned. A panic of a callback continues here.
 #[inline]
 pub(crate) fn check(status: i32) -> Result<i32> {
     if status >= 0 {
@@ -174,7 +174,7 @@ fn failed(status: Option<i32>) -> Error {
     with_failure(error, failure)
 }
 
-/// A panic goes on; an error of the callback becomes the source.
+/// A panic continues; an error of the callback becomes the source.
 fn with_failure(mut error: Error, failure: Option<Failure>) -> Error {
     match failure {
         Some(Failure::Panic(payload)) => resume_unwind(payload),

@@ -52,7 +52,7 @@
 //!
 //! # Callbacks
 //! Closures are callbacks: the forward of a [`Module`], a schedule, an update. What they answer with `Err` comes out of the
-//! outer call, as the source of its error; a panic goes on there.
+//! outer call, as the source of its error; a panic continues there.
 //!
 //! # Features
 //! * `dlopen`: the library is loaded at run time instead of linked; `load_library()` says from where.

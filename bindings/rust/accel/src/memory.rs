@@ -1,4 +1,4 @@
-//! Which memory of tensors is in use: lent to closures of the program, and used by calls that go on in the background.
+//! Which memory of tensors is in use: lent to closures of the program, and used by calls in the background.
 //!
 //! Tensors can share memory, and the compiler knows only who borrows a tensor. So what would break the rule of Rust, one
 //! that writes or any number that read, is an error of the call that would. A closure occupies a place while it runs.
@@ -139,7 +139,7 @@ fn refuse(
 pub(crate) struct Held(usize);
 
 impl Held {
-    /// For a call that goes on by itself.
+    /// For a call that runs in the background.
     ///
     /// # Errors
     /// InvalidState when others use it otherwise.

@@ -20,7 +20,7 @@ impl Generator {
         made(|out| unsafe { sys::accel_generator_state(ptr::null_mut(), out) })
     }
 
-    /// The default generator of the CPU goes on where a generator stood.
+    /// Sets the state of the default generator of the CPU.
     pub fn set_default_state(state: &Tensor) -> Result<()> {
         check(unsafe { sys::accel_generator_set_state(ptr::null_mut(), state.as_raw()) }).map(drop)
     }

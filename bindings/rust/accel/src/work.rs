@@ -1,4 +1,4 @@
-//! Calls that were started and go on by themselves.
+//! Calls that were started and run in the background.
 use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Error, ErrorCode, Result};
@@ -67,7 +67,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let memory = self.memory.take();
         if !memory.is_empty() && !self.is_done() {
-            // It goes on, and keeps its memory. Where this fails, the work has failed.
+            // It continues, and keeps its memory. If this fails, the work has failed.
             let _ = self.then(move |_| {
                 drop(memory);
                 Ok(())
@@ -123,7 +123,7 @@ impl<T: Tree> Work<T> {
     /// What the work gave.
     ///
     /// # Errors
-    /// InvalidState while it goes on; the error of the work.
+    /// InvalidState while it is running; the error of the work.
     pub fn result(self) -> Result<T> {
         let result = made(|out| unsafe { sys::accel_work_result(self.pending.handle.as_raw(), out) })?;
         match self.gives {
@@ -163,7 +163,7 @@ impl Work<Tensor> {
     }
 }
 
-/// A tensor for a call that goes on by itself, and its owner for that time.
+/// A tensor for a call that runs in the background, and its owner for that time.
 pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
     match tensor.into() {
         Some(tensor) => (tensor.as_raw(), tensor.into()),

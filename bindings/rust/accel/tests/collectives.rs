@@ -111,7 +111,7 @@ fn ranks_that_disagree_get_an_error_that_says_so() {
         let rows = 1 + i64::from(state.process_index());
         let tensor = Tensor::full(&[rows], 1.0, accel::DType::Float32, accel::Device::Cpu).unwrap();
         let error = state.gather(&tensor).unwrap_err();
-        // The group goes on.
+        // The group stays usable.
         state.wait_for_everyone().unwrap();
         error
     });

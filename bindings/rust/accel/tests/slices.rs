@@ -46,7 +46,7 @@ fn one_slice_writes_or_several_read() {
     })
     .unwrap();
     assert_eq!(whole.with_slice_mut(|elements: &mut [f32]| elements.to_vec()).unwrap(), [8.0, 2.0, 3.0, 9.0]);
-    // A slice may go on as a reference to another thread.
+    // A slice may be passed as a reference to another thread.
     let sum = |read: &[f32]| std::thread::scope(|threads| threads.spawn(|| read.iter().sum::<f32>()).join().unwrap());
     assert_eq!(whole.with_slice(sum).unwrap(), 22.0);
 }
@@ -208,7 +208,7 @@ fn what_a_call_uses_in_the_background_is_not_seen_before_it_has_ended() {
         let under = alias.with_slice_mut(|_: &mut [f32]| state.all_reduce_async(other, Reduction::Sum).err());
         assert_eq!(under.unwrap().expect("an error").code(), ErrorCode::InvalidState);
 
-        // One that was dropped goes on with its memory.
+        // One that was dropped continues with its memory.
         let sum = state.all_reduce_async(alias.shallow_clone(), Reduction::Sum).unwrap();
         drop(sum);
         while !state.progress(Duration::from_secs(60)).unwrap() {}

@@ -13,7 +13,7 @@ use accel_sys as sys;
 pub struct LocalSgd<'a>(Scope<'a>);
 
 impl State {
-    /// Inside, the weights are averaged every `steps` steps and in the end. Ranks of `gradient_group` go on exchanging
+    /// Inside, the weights are averaged every `steps` steps and in the end. Ranks of `gradient_group` continue to exchange
     /// gradients.
     pub fn local_sgd<'a>(
         &'a self,

@@ -78,7 +78,7 @@ impl Dataset {
     }
 }
 
-/// A reader by its number, which is where it lies.
+/// A reader by its number, which is its index.
 unsafe fn reader<'a, R>(number: i64) -> &'a Exclusive<R> {
     closure(number as *mut c_void)
 }

@@ -15,7 +15,7 @@ impl State {
         check(unsafe { sys::accel_set_grad_scaler(self.as_raw(), options) }).map(drop)
     }
 
-    /// Sets the autocast of prepared models, and of regions that give no options; before anything is prepared.
+    /// Sets the autocast of prepared models, and of regions without options; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.
     ///
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Back-propagates loss / gradient_accumulation_steps, scaled where [`StateReader::loss_scale`](crate::StateReader::loss_scale) says so; gradients are
-    /// averaged over the ranks in the last micro-batch of a group.
+    /// averaged over the ranks in the last micro-batch of an accumulation window.
     ///
     /// * `loss`: One element, unless the options have a gradient for it.
     /// * `options`: `None`: defaults. Gradients with a history (create_graph) are this rank's own: where several
@@ -109,10 +109,10 @@ impl State {
         check(unsafe { sys::accel_lomo_backward(self.as_raw(), loss.as_raw(), or_unset(lr)) }).map(drop)
     }
 
-    /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the group is
-    /// complete its gradients are those of the mean over all items of all its micro-batches on all ranks, however
-    /// unevenly they are spread: the gradients of one big batch. The count travels in one more collective of a
-    /// number a group.
+    /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the
+    /// accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches
+    /// on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one
+    /// more collective of a number per accumulation window.
     ///
     /// * `loss_sum`: One element: the sum over the items, not their mean.
     /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
@@ -129,8 +129,8 @@ impl State {
         check(unsafe { sys::accel_backward_sum(self.as_raw(), loss_sum.as_raw(), count, options) }).map(drop)
     }
 
-    /// One micro-batch: counts it, and holds back the exchange of gradients until the group is complete. Each model
-    /// counts its own micro-batches, so several may be trained by turns.
+    /// One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each
+    /// model counts its own micro-batches, so several can be trained alternately.
     ///
     /// * `modules`: The prepared models that this micro-batch trains.
     ///
@@ -175,7 +175,7 @@ impl State {
     /// * `even_batches`: 0 or true: what epochs of prepared loaders that begin inside do; `None`: as they were
     ///   prepared. With even batches there is nothing to join, and the scope costs nothing.
     ///
-    /// Gives: The scope. Its end gives COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
+    /// Gives: The scope. Its end returns COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST besides its own errors.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -260,7 +260,7 @@ impl State {
         }).map(drop)
     }
 
-    /// Gives all ranks the states of rank 0's generators.
+    /// Broadcasts the states of rank 0's generators to all ranks.
     ///
     /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given),
     ///   joined by commas.
@@ -327,17 +327,17 @@ impl Generator {
         check(unsafe { sys::accel_generator_set_seed(self.as_raw(), seed) }).map(drop)
     }
 
-    /// Where a generator stands.
+    /// The state of a generator.
     ///
-    /// Gives: A tensor of bytes, as torch.Generator.get_state() gives it.
+    /// Gives: A tensor of bytes, as torch.Generator.get_state() returns it.
     #[inline]
     pub fn state(&self) -> Result<Tensor> {
         made(|out| unsafe { sys::accel_generator_state(self.as_raw(), out) })
     }
 
-    /// Goes on where a generator stood.
+    /// Sets the state of a generator.
     ///
-    /// * `state`: What [`Generator::state`](crate::Generator::state) gave.
+    /// * `state`: A result of [`Generator::state`](crate::Generator::state).
     ///
     /// # Errors
     /// TypeMismatch, Torch.

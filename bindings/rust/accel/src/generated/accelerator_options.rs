@@ -22,7 +22,7 @@ impl PowerSgdOptions {
         self
     }
 
-    /// What saves less than this factor travels as it is. In (0, inf). Default 2.
+    /// A matrix that saves less than this factor is not compressed. In (0, inf). Default 2.
     pub fn min_compression_rate(mut self, min_compression_rate: f64) -> Self {
         self.0.min_compression_rate = min_compression_rate;
         self
@@ -34,7 +34,7 @@ impl PowerSgdOptions {
         self
     }
 
-    /// Of the first thin matrices; the same on all ranks. In \[0, 4294967295\]. Default 0.
+    /// Of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0.
     pub fn random_seed(mut self, random_seed: i64) -> Self {
         self.0.random_seed = random_seed;
         self
@@ -305,9 +305,9 @@ impl LocalSgdOptions {
 
 builder! {
     /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put
-    /// the tensors into a module with [`accel_module_add_parameter`](accel_sys::accel_module_add_parameter), and say of each gradient when it is ready;
-    /// gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any
-    /// other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) {
+    /// the tensors into a module with [`accel_module_add_parameter`](accel_sys::accel_module_add_parameter), and mark each gradient as ready; gradients are
+    /// averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
+    /// CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) {
     /// CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
     /// CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i)));
     /// CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer));
@@ -318,7 +318,7 @@ builder! {
 }
 
 impl ParametersOptions {
-    /// Gradients travel in buckets of this size, in MiB. In (0, inf). Default 25.
+    /// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25.
     pub fn bucket_cap_mb(mut self, bucket_cap_mb: f64) -> Self {
         self.0.bucket_cap_mb = bucket_cap_mb;
         self

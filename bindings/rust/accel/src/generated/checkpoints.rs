@@ -77,8 +77,8 @@ impl State {
     }
 
     /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects)
-    /// so that training can go on bit for bit. The folder appears complete or not at all; an older one of the same
-    /// name stays until then. All ranks must call.
+    /// so that training can continue bit for bit. The folder appears complete or not at all; an older one of the
+    /// same name stays until then. All ranks must call.
     ///
     /// * `folder`: Its parent must exist.
     ///
@@ -90,9 +90,9 @@ impl State {
         check(unsafe { sys::accel_save_state(self.as_raw(), folder.as_ptr()) }).map(drop)
     }
 
-    /// Reads it back into the prepared objects, which must be the same. The number of ranks may be another one:
-    /// loaders go on with the next item of all ranks' order, gradients of an open group are shared out, and ranks
-    /// that are new draw random numbers of their own. All ranks must call.
+    /// Loads a training state into the prepared objects, which must be the same. The number of ranks may differ:
+    /// loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are
+    /// distributed, and additional ranks have new random streams. All ranks must call.
     ///
     /// * `folder`: What [`State::save_state`](crate::State::save_state) wrote.
     ///

@@ -60,9 +60,9 @@ constants! {
 }
 
 constants! {
-    /// Which kernels compute products on the CPU inside of calls of the library; the host program's own use of
+    /// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
     /// LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also
-    /// compute products, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a
+    /// compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a
     /// short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
     CpuKernels {
         /// What a short measurement finds faster for shape and processor; it is made once for \ each processor and
@@ -70,7 +70,7 @@ constants! {
         Auto = ACCEL_CPU_KERNELS_AUTO,
         /// LibTorch's.
         Default = ACCEL_CPU_KERNELS_DEFAULT,
-        /// OneDNN's for all but small products.
+        /// OneDNN's for all but small matmuls.
         Onednn = ACCEL_CPU_KERNELS_ONEDNN,
     }
 }
@@ -79,7 +79,7 @@ constants! {
     /// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers
     /// are pinned.
     CpuMemory {
-        /// CACHED, but DEFAULT where the host program itself uses LibTorch from Python.
+        /// CACHED, but DEFAULT if the application itself uses LibTorch from Python.
         Auto = ACCEL_CPU_MEMORY_AUTO,
         /// LibTorch's allocator.
         Default = ACCEL_CPU_MEMORY_DEFAULT,
@@ -89,7 +89,7 @@ constants! {
 }
 
 constants! {
-    /// What a reduction makes of the ranks' elements. The numbers are pinned.
+    /// The operation that reduces the ranks' elements. The numbers are pinned.
     Reduction {
         /// Also what Accelerate calls "none".
         Sum = ACCEL_REDUCE_SUM,
@@ -215,7 +215,7 @@ constants! {
 }
 
 constants! {
-    /// How the gradients of a bucket travel between the ranks. The numbers are pinned. @accelerate
+    /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
     /// DDPCommunicationHookType.
     DdpCommHook {
         /// As they are.
@@ -224,7 +224,7 @@ constants! {
         Fp16 = ACCEL_DDP_COMM_HOOK_FP16,
         /// Rounded to bfloat16.
         Bf16 = ACCEL_DDP_COMM_HOOK_BF16,
-        /// Each matrix as a product of two thin ones.
+        /// Each matrix as a product of two low-rank factors.
         PowerSgd = ACCEL_DDP_COMM_HOOK_POWER_SGD,
         /// The whole bucket as one square matrix: faster, less exact.
         BatchedPowerSgd = ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD,

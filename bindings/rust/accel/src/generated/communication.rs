@@ -357,8 +357,8 @@ impl State {
     /// After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and
     /// can only be released. See docs/faults.md.
     ///
-    /// * `wait_ms`: How long to wait for ranks that live and have not called yet; nobody waits for those that are
-    ///   gone.
+    /// * `wait_ms`: How long to wait for live ranks that have not called yet; ranks that are gone are not waited
+    ///   for.
     ///
     /// Gives: The group, in the old order.
     ///
@@ -393,8 +393,8 @@ impl StateReader {
 }
 
 impl Mesh {
-    /// Another mesh over the ranks of a state, for communication of the program's own. Nothing in the library
-    /// follows it.
+    /// Another mesh over the ranks of a state, for the application's own communication. Nothing in the library uses
+    /// it.
     ///
     /// * `state`: A state, or a group.
     /// * `axes`: Different names, separated by commas. Along the last axis neighbours have consecutive ranks.

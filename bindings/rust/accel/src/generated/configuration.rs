@@ -15,7 +15,7 @@ pub fn options_name(index: usize) -> String {
 ///
 /// * `type`: Its name.
 ///
-/// Gives: Their number; -1 for a name that is none, and [`accel_last_error`](accel_sys::accel_last_error) says the nearest one.
+/// Gives: Their number; -1 for an unknown name, and [`accel_last_error`](accel_sys::accel_last_error) names the nearest one.
 #[inline]
 pub fn option_count(r#type: &str) -> Result<i64> {
     let r#type = c_string(r#type)?;

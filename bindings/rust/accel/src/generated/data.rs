@@ -18,7 +18,7 @@ impl Dataset {
 
     /// Rows of tensors that have names; an item is a map with one row of each.
     ///
-    /// * `tensors`: A map from names to tensors with equally many rows, as [`load`](crate::load) gives it.
+    /// * `tensors`: A map from names to tensors with equally many rows, as [`load`](crate::load) returns it.
     ///
     /// Gives: The dataset, which shares their memory.
     ///
@@ -45,7 +45,7 @@ impl Dataset {
     }
 
     /// Rows of different lengths. Row i of each tensor is its entries \[offsets\[i\], offsets\[i + 1\]) along the first
-    /// dimension; an item is a list with one row of each. A loader that pads writes them where the batch will lie.
+    /// dimension; an item is a list with one row of each. A loader that pads writes them directly into the batch.
     ///
     /// * `values`: At least one, on the CPU.
     /// * `offsets`: Int64 \[rows + 1\] on the CPU; they do not fall.
@@ -185,7 +185,7 @@ impl Dataset {
     /// The number of items.
     ///
     /// Gives: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is
-    /// not known (ACCEL_ERROR_UNSUPPORTED), and when the program's own length fails.
+    /// not known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.
     ///
     /// # Errors
     /// Unsupported.
@@ -218,8 +218,8 @@ impl Dataset {
 }
 
 impl Tensor {
-    /// A file of numbers as a tensor that lies in the mapped file: .npy, or numbers one behind the other without a
-    /// header (.bin), as tokens are stored.
+    /// A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as
+    /// tokens are stored.
     ///
     /// * `path`: The file. One that begins as .npy is one.
     /// * `dtype`: Of the numbers; for .npy `None`, or what it must be.
@@ -480,10 +480,11 @@ impl DataLoader {
         check(unsafe { sys::accel_dataloader_set_epoch(self.as_raw(), epoch) }).map(drop)
     }
 
-    /// Where the loader stands, in what was handed out, whatever was read ahead. [`State::save_state`](crate::State::save_state) keeps it too.
+    /// The position of the loader: what it has returned, not what it has read ahead. [`State::save_state`](crate::State::save_state) saves it
+    /// too.
     ///
     /// Gives: A map: "epoch"; "batches" that this rank and "samples" that all ranks got of it; "seed" of a shuffled
-    /// order; of a stream also what each reader gave.
+    /// order; of a stream also what each reader returned.
     #[inline]
     pub fn state_dict(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_dataloader_state_dict(self.as_raw(), out) })

@@ -134,7 +134,7 @@ impl DataLoaderOptions {
 
     /// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2
     /// on: they must be made for it. In \[0, inf). Default: one thread once batches prove slower to make than to
-    /// hand over, and the caller's alone where the program's callbacks read.
+    /// hand over, and only the caller's if callbacks of the application read.
     pub fn num_workers(mut self, num_workers: i64) -> Self {
         self.0.num_workers = num_workers;
         self

@@ -30,7 +30,7 @@ error_codes! {
     Cancelled = ACCEL_ERROR_CANCELLED,
     /// The process of another rank has ended.
     PeerLost = ACCEL_ERROR_PEER_LOST,
-    /// The ranks called different things; the group goes on.
+    /// The ranks made different calls; the group stays usable.
     CollectiveMismatch = ACCEL_ERROR_COLLECTIVE_MISMATCH,
     /// The transport failed.
     Backend = ACCEL_ERROR_BACKEND,

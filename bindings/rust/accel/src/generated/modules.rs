@@ -50,7 +50,7 @@ impl Model {
         unsafe { text(sys::accel_module_kind(self.as_raw())) }
     }
 
-    /// Gives a module a parameter.
+    /// Adds a parameter to a module.
     ///
     /// * `name`: Without a dot, not taken.
     /// * `tensor`: A floating leaf.
@@ -66,7 +66,7 @@ impl Model {
         }).map(drop)
     }
 
-    /// Gives a module a buffer.
+    /// Adds a buffer to a module.
     ///
     /// * `name`: As above.
     /// * `tensor`: State that is not trained.

@@ -148,8 +148,7 @@ impl Optimizer {
 
     /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters
     /// of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW
-    /// can go on with it, and the reverse. On the CPU; amsgrad is refused. Everything else as
-    /// [`Optimizer::adamw`](crate::Optimizer::adamw).
+    /// can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adamw_8bit<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdamOptions>>) -> Result<Optimizer> {
         let module = module.into();
@@ -330,7 +329,7 @@ impl Optimizer {
 
     /// Takes back the state of an optimizer.
     ///
-    /// * `state_dict`: As [`Optimizer::state_dict`](crate::Optimizer::state_dict) gives it; copied.
+    /// * `state_dict`: As [`Optimizer::state_dict`](crate::Optimizer::state_dict) returns it; copied.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch.
@@ -446,7 +445,7 @@ impl Scheduler {
     /// Multiplies by gamma at each milestone.
     ///
     /// * `optimizer`: As above.
-    /// * `milestones`: Steps, in any order; one that stands there twice counts twice.
+    /// * `milestones`: Steps, in any order; a repeated one counts twice.
     /// * `gamma`: The factor.
     ///
     /// Gives: As above.
@@ -624,7 +623,7 @@ impl Scheduler {
         check(unsafe { sys::accel_scheduler_step_metric(self.as_raw(), metric) }).map(drop)
     }
 
-    /// The learning rate as it stands.
+    /// The current learning rate.
     ///
     /// * `group`: From 0.
     ///

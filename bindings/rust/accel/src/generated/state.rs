@@ -12,8 +12,8 @@ pub fn distributed_type_name(r#type: DistributedType) -> String {
 }
 
 /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on
-/// all threads, and so do those of the other ranks of their groups. A group is given up by it; make a new state
-/// to go on. Call it from a thread that is free, not from a signal handler.
+/// all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to
+/// continue. Call it from a thread that is free, not from a signal handler.
 #[inline]
 pub fn interrupt() -> Result<()> {
     check(unsafe { sys::accel_interrupt() }).map(drop)
@@ -47,8 +47,8 @@ impl State {
         check(unsafe { sys::accel_wait_for_everyone(self.as_raw()) }).map(drop)
     }
 
-    /// The main process runs the scope's body first, the others after it has ended its scope. A main process that
-    /// never ends it gives the others TIMEOUT or PEER_LOST, not a hang.
+    /// The main process runs the scope's body first, the others after it has ended its scope. If it never does, the
+    /// others get TIMEOUT or PEER_LOST.
     ///
     /// Gives: The scope.
     ///
@@ -289,7 +289,7 @@ impl StateReader {
 
     /// Whether gradients are exchanged now.
     ///
-    /// Gives: 1 when the current micro-batch ends a group and gradients are exchanged.
+    /// Gives: 1 when the current micro-batch ends an accumulation window and gradients are exchanged.
     #[inline]
     pub fn sync_gradients(&self) -> bool {
         unsafe { sys::accel_sync_gradients(self.as_raw()) == 1 }
@@ -305,7 +305,7 @@ impl StateReader {
 
     /// The length of an accumulation group.
     ///
-    /// Gives: Micro-batches a group.
+    /// Gives: Micro-batches per accumulation window.
     #[inline]
     pub fn gradient_accumulation_steps(&self) -> i64 {
         unsafe { sys::accel_gradient_accumulation_steps(self.as_raw()) }

@@ -64,7 +64,7 @@ impl StateOptions {
         self
     }
 
-    /// A short last group is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+    /// A short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
     /// Default false.
     pub fn true_divisor(mut self, true_divisor: bool) -> Self {
         self.0.true_divisor = true_divisor.into();
@@ -148,7 +148,7 @@ impl StateOptions {
         self
     }
 
-    /// Which kernels compute products on the CPU. Calls without a state have the settings of the first state of the
+    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
     /// process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
     pub fn cpu_kernels(mut self, cpu_kernels: CpuKernels) -> Self {
         self.0.cpu_kernels = cpu_kernels.into();
@@ -224,7 +224,7 @@ builder! {
 }
 
 impl GradientAccumulationOptions {
-    /// Micro-batches a group. In \[1, inf). Default: as it is, like all fields.
+    /// Micro-batches per accumulation window. In \[1, inf). Default: as it is, like all fields.
     pub fn num_steps(mut self, num_steps: i64) -> Self {
         self.0.num_steps = num_steps;
         self
@@ -236,7 +236,7 @@ impl GradientAccumulationOptions {
         self
     }
 
-    /// The end of a loader ends the group. Default: as it is.
+    /// The end of a loader ends the accumulation window. Default: as it is.
     pub fn sync_with_dataloader(mut self, sync_with_dataloader: bool) -> Self {
         self.0.sync_with_dataloader = sync_with_dataloader.into();
         self
@@ -248,7 +248,7 @@ impl GradientAccumulationOptions {
         self
     }
 
-    /// A short last group is divided by its own length. Default: as it is.
+    /// A short last window is divided by its own length. Default: as it is.
     pub fn true_divisor(mut self, true_divisor: bool) -> Self {
         self.0.true_divisor = true_divisor.into();
         self

@@ -185,7 +185,7 @@ impl Tensor {
     }
 
     /// Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks
-    /// keep the memory of their gradients: there change what [`Tensor::grad`](crate::Tensor::grad) gives.
+    /// keep the memory of their gradients: there change what [`Tensor::grad`](crate::Tensor::grad) returns.
     ///
     /// * `gradient`: Of the same shape, dtype and device; `None` takes the gradient away.
     ///

@@ -1,5 +1,5 @@
-// What a rank tells the others of its host without a message, so that they can read it also when it has stopped or its
-// process is gone: which call it is in, that it gave the group up and why, that it left in order.
+// Status page: shared memory in which a rank publishes its current call, its failure, and that it left the group. The
+// other ranks of the host can read it even if the rank is stopped or its process has ended.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,20 @@ namespace accel::comm::ucx {
 
 struct Failure;
 
-class Bulletin {
+class StatusPage {
  public:
   static constexpr size_t kBytes = 4096;
 
-  // Maps a file of kBytes: zeros behind a number that tells whose file it is.
-  explicit Bulletin(int descriptor, int rank) : page_(descriptor, kBytes, rank) {}
+  // Maps a file of kBytes: zeros after a nonce that identifies the rank.
+  explicit StatusPage(int descriptor, int rank) : page_(descriptor, kBytes, rank) {}
 
-  // By its owner, one thread at a time. `call` and `operation` are string literals; `call` may be null.
+  // By the owner, one thread at a time. `call` and `operation` are string literals; `call` may be null.
   void begin(const char* call, const char* operation, uint64_t sequence);
   void end() { state().running.store(0, std::memory_order_release); }
-  void give_up(const Failure& failure);
+  void set_failure(const Failure& failure);
   void leave() { state().left.store(1, std::memory_order_release); }
 
-  // By anybody. "reduce #12", "no call since reduce #12".
+  // By any rank. "reduce #12", "no call since reduce #12".
   std::string call() const;
   std::optional<Failure> failure() const;
   bool has_left() const { return state().left.load(std::memory_order_acquire) != 0; }
@@ -43,7 +43,7 @@ class Bulletin {
     std::atomic<uint64_t> sequence;
     std::atomic<uint64_t> name[kNameWords];  // text
     std::atomic<uint32_t> left;
-    std::atomic<uint32_t> gave_up;  // 1 when what follows is there
+    std::atomic<uint32_t> has_failure;  // 1 once the fields below are set
     int32_t kind, rank;
     char message[kMessageBytes];
   };
@@ -52,7 +52,7 @@ class Bulletin {
   State& state() const { return *reinterpret_cast<State*>(page_.data()); }
 
   Mapping page_;
-  const char* written_ = nullptr;  // the literal that stands in `name`
+  const char* written_ = nullptr;  // the literal that is in `name`
 };
 
 }  // namespace accel::comm::ucx

@@ -1,4 +1,4 @@
-#include "parallel/same_model.hpp"
+#include "parallel/sync_module_states.hpp"
 
 #include <algorithm>
 
@@ -39,7 +39,7 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 
 }  // namespace
 
-void start_alike(const nn::Module& module, comm::Communicator& communicator) {
+void sync_module_states(const nn::Module& module, comm::Communicator& communicator) {
   check_same_model(module, communicator);
   broadcast_model(module, /*from=*/0, communicator);
 }

@@ -1,7 +1,7 @@
 //! A module whose forward this program computes. LibTorch's autograd goes through it, and data parallelism, optimizers and
 //! checkpoints take it as any other:
 //!
-//!     accel launch --num-processes 2 -- foreign_module
+//!     accel launch --num-processes 2 -- custom_module
 use accel::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;

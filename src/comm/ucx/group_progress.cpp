@@ -1,4 +1,4 @@
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <sys/epoll.h>
@@ -10,8 +10,8 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/bulletin.hpp"
 #include "comm/ucx/progress.hpp"
+#include "comm/ucx/status_page.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -25,8 +25,9 @@ void copy_result(const at::Tensor& to, const at::Tensor& from) {
 
 }  // namespace
 
-Driver::Driver(ProgressEngine::Membership membership, uint32_t number, std::unique_ptr<Transport> transport,
-               Peers peers, std::unique_ptr<HostSegment> segment, const char* (*current_call)())
+GroupProgress::GroupProgress(ProgressEngine::Membership membership, uint32_t number,
+                             std::unique_ptr<Transport> transport, Peers peers, std::unique_ptr<HostSegment> segment,
+                             const char* (*current_call)())
     : engine_(membership->shared_from_this()),
       membership_(std::move(membership)),
       number_(number),
@@ -36,7 +37,7 @@ Driver::Driver(ProgressEngine::Membership membership, uint32_t number, std::uniq
       memory_(peers_.rank()),
       segment_(std::move(segment)),
       events_(epoll_create1(EPOLL_CLOEXEC)) {
-  gone_.reserve(static_cast<size_t>(size()));
+  ended_peers_.reserve(static_cast<size_t>(size()));
   bool watches = events_.is_open();
   for (int peer = 0; peer < size(); peer++) {
     if (peers_.process_descriptor(peer) < 0) continue;
@@ -51,21 +52,21 @@ Driver::Driver(ProgressEngine::Membership membership, uint32_t number, std::uniq
                                "; see the limit of open files (ulimit -n)"));
 }
 
-Driver::~Driver() { shutdown(); }
+GroupProgress::~GroupProgress() { shutdown(); }
 
-bool Driver::has_other_hosts() const {
+bool GroupProgress::has_other_hosts() const {
   for (int peer = 0; peer < size(); peer++)
     if (!peers_.same_host(peer)) return true;
   return false;
 }
 
-void Driver::submit(Task task, bool at_once) {
+void GroupProgress::submit(Task task, bool at_once) {
   if (current_call_ != nullptr) task.call = current_call_();
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   task.work->name_call(task.call, sequence_);
   for (auto& part : task.parts) part.header.sequence = sequence_++;
-  if (!at_once || engine_->is_driven() || !tasks_.empty() || running_ != nullptr) {
+  if (!at_once || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
     tasks_.push_back(std::move(task));
     tasks_waiting_.store(true);
     lock.unlock();
@@ -85,10 +86,10 @@ void Driver::submit(Task task, bool at_once) {
   engine_->release();
 }
 
-void Driver::submit(PointToPoint call) {
+void GroupProgress::submit(PointToPoint call) {
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
-  if (engine_->is_driven()) {
+  if (engine_->is_claimed()) {
     submissions_.push_back(std::move(call));
     submissions_waiting_.store(true);
     lock.unlock();
@@ -96,21 +97,21 @@ void Driver::submit(PointToPoint call) {
   }
   engine_->claim();
   lock.unlock();
-  engine_->look_at_groups();
+  engine_->notify();
   try {
     post(std::move(call));
   } catch (const std::exception&) {
-    give_up_for_exception();
+    fail_group_for_exception();
     fail_open_calls();
   }
   engine_->release();
 }
 
-void Driver::help(UcxWork& work) {
+void GroupProgress::progress_until_complete(UcxWork& work) {
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (work.isCompleted()) return;
-  if (engine_->is_driven()) {
-    if (engine_->is_driven_here())
+  if (engine_->is_claimed()) {
+    if (engine_->is_claimed_here())
       throw CollectiveError(CollectiveFailure::kInvalid, rank(),
                             text("waiting for ", work.title(),
                                  " inside a completion callback would wait for itself; "
@@ -120,16 +121,16 @@ void Driver::help(UcxWork& work) {
   if (!has_work()) return;
   engine_->claim();
   lock.unlock();
-  engine_->drive([&work] { return work.isCompleted(); });
+  engine_->progress_until_idle([&work] { return work.isCompleted(); });
   engine_->release();
 }
 
-void Driver::abort(const std::string& reason) {
-  give_up({CollectiveFailure::kAborted, rank(), reason});
+void GroupProgress::abort(const std::string& reason) {
+  fail_group({CollectiveFailure::kAborted, rank(), reason});
   engine_->wake_up();
 }
 
-void Driver::shutdown() {
+void GroupProgress::shutdown() {
   {
     const std::lock_guard<std::mutex> lock(engine_->mutex());
     if (stop_) return;
@@ -146,29 +147,28 @@ void Driver::shutdown() {
   membership_.reset();
 }
 
-// False while a call of the group is on the stack of the thread that drives; it ends soon, because the group was given
-// up.
-bool Driver::leave() {
+// False while a call of the group runs on the stack of its caller; it ends soon, because the group has failed.
+bool GroupProgress::leave() {
   if (runs_here_) return false;
   bool clean = false;
   {
     const std::lock_guard<std::mutex> lock(engine_->mutex());
     clean = !failure_;
     if (clean) failure_ = end_of_group("");
-    given_up_.store(true);
+    failed_.store(true);
   }
   while (running_ != nullptr) resume_running();
   fail_open_calls();
-  if (Bulletin* const bulletin = peers_.bulletin(rank()); clean && bulletin != nullptr) bulletin->leave();
+  if (StatusPage* const page = peers_.status_page(rank()); clean && page != nullptr) page->leave();
   if (!clean) engine_->keep(std::move(memory_of_calls_));
   memory_of_calls_.clear();
   segment_.reset();
   return true;
 }
 
-bool Driver::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }
+bool GroupProgress::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }
 
-std::optional<Task> Driver::next_task() {
+std::optional<Task> GroupProgress::next_task() {
   const std::lock_guard<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   if (tasks_.empty()) return std::nullopt;
@@ -178,7 +178,7 @@ std::optional<Task> Driver::next_task() {
   return task;
 }
 
-std::optional<PointToPoint> Driver::next_submission() {
+std::optional<PointToPoint> GroupProgress::next_submission() {
   const std::lock_guard<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   submissions_waiting_.store(!submissions_.empty());
@@ -188,10 +188,10 @@ std::optional<PointToPoint> Driver::next_submission() {
   return call;
 }
 
-bool Driver::serve() noexcept {
+bool GroupProgress::progress() noexcept {
   bool moved = false;
   try {
-    if (given_up_.load(std::memory_order_relaxed) && !runs_here_) end_given_up();
+    if (failed_.load(std::memory_order_relaxed) && !runs_here_) end_failed_calls();
     while (submissions_waiting_.load(std::memory_order_relaxed)) {
       auto call = next_submission();
       if (!call) break;
@@ -203,13 +203,13 @@ bool Driver::serve() noexcept {
     if (running_ == nullptr && tasks_waiting_.load(std::memory_order_relaxed)) start_next_task();
     if (running_ != nullptr) moved = resume_running() || moved;
   } catch (const std::exception&) {
-    give_up_for_exception();
+    fail_group_for_exception();
     fail_open_calls();
   }
   return moved;
 }
 
-void Driver::end_given_up() {
+void GroupProgress::end_failed_calls() {
   while (running_ != nullptr) resume_running();
   {
     const std::lock_guard<std::mutex> lock(engine_->mutex());
@@ -218,28 +218,28 @@ void Driver::end_given_up() {
   fail_open_calls();
 }
 
-void Driver::start_next_task() {
+void GroupProgress::start_next_task() {
   try {
     if (spare_ == nullptr) spare_ = std::make_unique<Running>(*this);
     auto task = next_task();
     if (!task) return;
     running_ = std::move(spare_);
     running_->task = std::move(*task);
-  } catch (const std::bad_alloc&) {  // for its stack: it is the one that fails
+  } catch (const std::bad_alloc&) {  // no stack: the task fails
     if (auto task = next_task()) end_task(*task, fail_task(*task));
   }
 }
 
-Driver::Running::Running(Driver& driver)
-    : fiber([this, &driver] {
+GroupProgress::Running::Running(GroupProgress& group)
+    : fiber([this, &group] {
         try {
-          driver.run_parts(task);
+          group.run_parts(task);
         } catch (const std::exception&) {
           error = std::current_exception();
         }
       }) {}
 
-void Driver::suspend(std::function<bool()> is_ready, Session& session) {
+void GroupProgress::suspend(std::function<bool()> is_ready, Session& session) {
   Running& running = *running_;
   running.is_ready = std::move(is_ready);
   running.session = &session;
@@ -248,12 +248,12 @@ void Driver::suspend(std::function<bool()> is_ready, Session& session) {
   if (running.interruption) std::rethrow_exception(std::exchange(running.interruption, nullptr));
 }
 
-// Whether it went on.
-bool Driver::resume_running() {
+// Whether it was resumed.
+bool GroupProgress::resume_running() {
   Running& running = *running_;
   if (running.session != nullptr && !running.interruption) {
     try {
-      throw_if_given_up();
+      throw_if_failed();
       if (!running.is_ready()) return false;
     } catch (const std::exception&) {
       running.interruption = std::current_exception();
@@ -275,22 +275,22 @@ bool Driver::resume_running() {
   return true;
 }
 
-void Driver::run_parts(Task& task) {
-  Bulletin* const bulletin = peers_.bulletin(rank());
+void GroupProgress::run_parts(Task& task) {
+  StatusPage* const page = peers_.status_page(rank());
   for (const auto& part : task.parts) {
-    if (bulletin != nullptr) bulletin->begin(task.call, operation_name(part.header.operation), part.header.sequence);
+    if (page != nullptr) page->begin(task.call, operation_name(part.header.operation), part.header.sequence);
     task.work->set_sequence(part.header.sequence);
     Session session(*this, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
     run(part, session);
   }
 }
 
-// On the stack of a thread: callbacks may need a large one.
-void Driver::end_task(Task& task, std::exception_ptr error) noexcept {
+// Not on a fiber: callbacks may need a large stack.
+void GroupProgress::end_task(Task& task, std::exception_ptr error) noexcept {
   if (!error) {
     try {
       for (const auto& [to, from] : task.copies) copy_result(to, from);
-      if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->end();
+      if (StatusPage* const page = peers_.status_page(rank())) page->end();
     } catch (const std::exception&) {
       error = fail_task(task);
     }
@@ -298,10 +298,10 @@ void Driver::end_task(Task& task, std::exception_ptr error) noexcept {
   task.work->complete(std::move(error), task.thread_state);
 }
 
-void Driver::post(PointToPoint call) {
+void GroupProgress::post(PointToPoint call) {
   const auto bytes = call.memory.nbytes();
   try {
-    if (posted_.size() == posted_.capacity()) posted_.reserve(2 * posted_.size() + 1);  // what UCX has must find room
+    if (posted_.size() == posted_.capacity()) posted_.reserve(2 * posted_.size() + 1);  // before UCX has the message
     call.message =
         call.receives
             ? transport_->receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
@@ -318,7 +318,7 @@ void Driver::post(PointToPoint call) {
   finish_posted();
 }
 
-bool Driver::finish_posted() {
+bool GroupProgress::finish_posted() {
   bool moved = false;
   for (size_t i = 0; i < posted_.size();) {
     std::exception_ptr error;
@@ -342,7 +342,7 @@ bool Driver::finish_posted() {
   return moved;
 }
 
-void Driver::complete(PointToPoint& call, std::exception_ptr error) noexcept {
+void GroupProgress::complete(PointToPoint& call, std::exception_ptr error) noexcept {
   try {
     if (!error && call.receives) take_received(call);
   } catch (const std::exception&) {
@@ -351,7 +351,7 @@ void Driver::complete(PointToPoint& call, std::exception_ptr error) noexcept {
   call.work->complete(std::move(error), call.thread_state);
 }
 
-void Driver::take_received(PointToPoint& call) {
+void GroupProgress::take_received(PointToPoint& call) {
   const size_t expected = call.memory.nbytes(), received = call.message.received();
   call.work->set_source(call.message.source());
   if (received != expected)
@@ -362,13 +362,13 @@ void Driver::take_received(PointToPoint& call) {
   if (call.target.defined()) copy_result(call.target, call.memory);
 }
 
-void Driver::check(Session* session) {
+void GroupProgress::check(Session* session) {
   check_peers(session);
   check_deadlines(session);
 }
 
-void Driver::check_open_calls() noexcept {
-  if (runs_here_) return;  // its own call looks
+void GroupProgress::check_open_calls() noexcept {
+  if (runs_here_) return;  // its own call checks
   if (running_ != nullptr) {
     if (running_->session == nullptr || running_->interruption) return;
     try {
@@ -380,27 +380,27 @@ void Driver::check_open_calls() noexcept {
     try {
       check(nullptr);
     } catch (const std::exception&) {
-      give_up_for_exception();
+      fail_group_for_exception();
       fail_open_calls();
     }
   }
 }
 
-void Driver::throw_if_given_up() const {
-  if (!given_up_.load(std::memory_order_relaxed)) return;
+void GroupProgress::throw_if_failed() const {
+  if (!failed_.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> lock(engine_->mutex());
   throw_failure(*failure_);
 }
 
-void Driver::look_for_ended_processes(int timeout_ms) {
+void GroupProgress::check_ended_processes(int timeout_ms) {
   epoll_event events[8];
   const int count = epoll_wait(events_.number(), events, 8, timeout_ms);
   for (int i = 0; i < count; i++) {
-    // What the process sent before it ended is still received: only then do its open messages fail.
+    // Messages that the process sent before it ended are still received; its other messages fail later.
     const int peer = events[i].data.fd;
-    const Bulletin* const bulletin = peers_.bulletin(peer);
-    gone_.push_back(peer);
-    if (!loss_ && (bulletin == nullptr || !bulletin->has_left())) loss_ = Loss{peer, Clock::now()};
+    const StatusPage* const page = peers_.status_page(peer);
+    ended_peers_.push_back(peer);
+    if (!loss_ && (page == nullptr || !page->has_left())) loss_ = Loss{peer, Clock::now()};
     epoll_ctl(events_.number(), EPOLL_CTL_DEL, peers_.process_descriptor(peer), nullptr);
   }
 }

@@ -1,4 +1,4 @@
-// Steps that all ranks take, and after which all know whether all succeeded.
+// Runs a step on every rank and agrees on whether it succeeded everywhere.
 #pragma once
 
 #include <exception>
@@ -9,16 +9,16 @@
 
 namespace accel::checkpoint {
 
-// A rank's result of a step as text for the others.
+// The result of a step on one rank, as text for the others.
 std::string success_report(const std::string& text);
 std::string failure_report(const std::exception_ptr& failure) noexcept;
 
 // The texts of all ranks; throws the error of the first rank that failed.
 std::vector<std::string> read_reports(const std::vector<std::string>& reports, const Ranks& ranks);
 
-// `step` gives a text for the other ranks. Everybody throws when anybody does; a rank alone needs no report.
+// `step` returns a text for the other ranks. If it throws on any rank, all ranks throw.
 template <typename Step>
-std::vector<std::string> together(const Ranks& ranks, Step&& step) {
+std::vector<std::string> run_on_all_ranks(const Ranks& ranks, Step&& step) {
   if (ranks.size == 1) return {step()};
   std::string report;
   try {

@@ -1,4 +1,4 @@
-// A module whose forward is a function of the host program.
+// Callback module: a module whose forward is a function of the application.
 #pragma once
 
 #include "nn/module.hpp"
@@ -7,9 +7,9 @@ namespace accel::nn {
 
 using Forward = std::function<c10::IValue(Module& module, const Inputs& inputs)>;
 
-class ForeignModule final : public Module {
+class CallbackModule final : public Module {
  public:
-  explicit ForeignModule(std::string kind) : Module(std::move(kind)) {}
+  explicit CallbackModule(std::string kind) : Module(std::move(kind)) {}
 
   void set_input_names(std::vector<std::string> names) { input_names_ = std::move(names); }
   std::vector<std::string> input_names() const override { return input_names_; }

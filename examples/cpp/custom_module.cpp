@@ -1,7 +1,7 @@
 // A module whose forward is a function of this program. LibTorch's autograd goes through it, and data parallelism,
 // optimizers and checkpoints take it as any other:
 //
-//     accel launch --num-processes 2 -- ./foreign_module
+//     accel launch --num-processes 2 -- ./custom_module
 #include <accel.hpp>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The same model on every rank, as data parallelism needs it.
+// Synchronization of module states: gives all ranks the same parameters and buffers, as DDP does at its start.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,10 @@
 
 namespace accel::parallel {
 
-// Collective: checks that all ranks have the same tensors, and gives them rank 0's parameters and buffers.
-void start_alike(const nn::Module& module, comm::Communicator& communicator);
+// Collective: checks that all ranks have the same tensors, and broadcasts rank 0's parameters and buffers.
+void sync_module_states(const nn::Module& module, comm::Communicator& communicator);
 
-// Collective: one rank's tensors for all.
+// Collective: broadcasts one rank's tensors.
 void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator);
 void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator);
 

@@ -1,7 +1,7 @@
 # A module whose forward is a function of this program. LibTorch's autograd goes through it, and data parallelism, optimizers and
 # checkpoints take it as any other:
 #
-#     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/foreign_module.jl
+#     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/custom_module.jl
 using Accel, Printf
 
 State(cpu = true) do state

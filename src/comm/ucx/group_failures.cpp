@@ -1,4 +1,4 @@
-// How the driver finds out that it waits in vain, and ends a group. See docs/faults.md.
+// Failure detection of a group, and its end. See docs/faults.md.
 #include <algorithm>
 #include <map>
 #include <new>
@@ -7,8 +7,8 @@
 #include "comm/call_description.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/error_line.hpp"
-#include "comm/ucx/bulletin.hpp"
-#include "comm/ucx/driver.hpp"
+#include "comm/ucx/group_progress.hpp"
+#include "comm/ucx/status_page.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -17,10 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr auto kLossGrace = std::chrono::seconds(1);
-constexpr const char* kNoMemory = "no memory";  // short enough to need none itself
+constexpr const char* kNoMemory = "no memory";  // short enough for std::string not to allocate
 
-// A lost or silent peer is the same failure on every rank that waits, whichever of them saw it first. Any other failure
-// is one rank's own, and ends the calls of the others.
+// A lost or silent peer is the same failure on every rank that waits, whichever noticed it first. Any other failure is
+// one rank's own, and aborts the calls of the others.
 CollectiveFailure kind_for_others(CollectiveFailure kind) {
   const bool about_a_peer = kind == CollectiveFailure::kPeerLost || kind == CollectiveFailure::kTimeout;
   return about_a_peer ? kind : CollectiveFailure::kAborted;
@@ -28,36 +28,36 @@ CollectiveFailure kind_for_others(CollectiveFailure kind) {
 
 }  // namespace
 
-// What UCX says about a peer that is gone is not the cause: that may be published, or the peer's end not yet seen.
-Failure Driver::explain(Failure failure, const std::string& title) {
+// UCX's error about a lost peer is not the cause: that may be published, or the end of its process not yet noticed.
+Failure GroupProgress::explain(Failure failure, const std::string& title) {
   constexpr int kGrace = 50;  // milliseconds
   if (failure.kind != CollectiveFailure::kBackend) return failure;
   if (const auto published = peers_.published_failure()) return from_peer(*published);
-  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; gone_.empty() && !grace.passed();)
-    look_for_ended_processes(1);
-  if (gone_.empty()) return failure;
+  for (const Deadline grace{Deadline::Milliseconds(kGrace)}; ended_peers_.empty() && !grace.passed();)
+    check_ended_processes(1);
+  if (ended_peers_.empty()) return failure;
   return {CollectiveFailure::kPeerLost, rank(),
-          text("rank ", gone_[0], " is lost during ", title, ": its process ended")};
+          text("rank ", ended_peers_[0], " is lost during ", title, ": its process ended")};
 }
 
-Failure Driver::from_peer(const Failure& failure) const {
+Failure GroupProgress::from_peer(const Failure& failure) const {
   return {kind_for_others(failure.kind), rank(), text("rank ", failure.rank, " gave up the group: ", failure.message)};
 }
 
-std::optional<Failure> Driver::failure_of_neighbour() const {
+std::optional<Failure> GroupProgress::failure_of_neighbour() const {
   for (int peer = 0; peer < size(); peer++)
-    if (const Bulletin* const bulletin = peers_.bulletin(peer))
-      if (const auto failure = bulletin->failure()) return failure;
+    if (const StatusPage* const page = peers_.status_page(peer))
+      if (const auto failure = page->failure()) return failure;
   return std::nullopt;
 }
 
 // The store is slow, and may be gone.
-void Driver::throw_failure_of_others() {
+void GroupProgress::throw_failure_of_others() {
   if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
   if (const auto failure = peers_.published_failure()) throw from_peer(*failure).error();
 }
 
-std::string Driver::where_ranks_are() {
+std::string GroupProgress::where_ranks_are() {
   const auto calls = peers_.calls();
   if (calls.size() < 2) return {};
   std::map<std::string, std::vector<int>> ranks_by_call;
@@ -65,9 +65,9 @@ std::string Driver::where_ranks_are() {
   return text("; ", describe_calls(ranks_by_call));
 }
 
-void Driver::check_peers(Session* session) {
+void GroupProgress::check_peers(Session* session) {
   const std::vector<int> broken = transport_->broken();
-  if (!gone_.empty() || !broken.empty()) {
+  if (!ended_peers_.empty() || !broken.empty()) {
     const auto waiting = session ? session->unanswered() : std::vector<int>();
     const auto check = [&](int peer, const char* what) {
       const bool waits = std::find(waiting.begin(), waiting.end(), peer) != waiting.end();
@@ -78,24 +78,24 @@ void Driver::check_peers(Session* session) {
           CollectiveFailure::kPeerLost, rank(),
           text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
     };
-    for (const int peer : gone_) check(peer, "its process ended");
+    for (const int peer : ended_peers_) check(peer, "its process ended");
     for (const int peer : broken) check(peer, "its connection broke");
     if (const auto failure = failure_of_neighbour()) throw from_peer(*failure).error();
   }
   const auto now = Clock::now();
-  // Who waits for a rank that lives may wait in vain: sooner or later that one needs the lost rank.
+  // A wait for a live rank may not end either: sooner or later that rank needs the lost one.
   if (session && loss_ && now - loss_->since >= kLossGrace)
     throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
                           text("rank ", loss_->rank, " is lost during ", session->title(), ": its process ended"));
-  if (now - last_look_ < kStoreInterval) return;
-  // The first look comes one interval after the wait began.
+  if (now - last_check_ < kStoreInterval) return;
+  // The first check comes one interval after the wait began.
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
   if (!waits_long) return;
-  last_look_ = now;
+  last_check_ = now;
   throw_failure_of_others();
 }
 
-void Driver::check_deadlines(Session* session) {
+void GroupProgress::check_deadlines(Session* session) {
   if (session && session->deadline().passed()) {
     const auto ranks = session->unanswered();
     const Hosts& hosts = peers_.hosts();
@@ -121,7 +121,7 @@ void Driver::check_deadlines(Session* session) {
                                  call.deadline.total().count(), " ms", where_ranks_are()));
 }
 
-Failure Driver::current_failure(const std::string& what) const {
+Failure GroupProgress::current_failure(const std::string& what) const {
   try {
     throw;
   } catch (const CollectiveError& error) {
@@ -133,25 +133,25 @@ Failure Driver::current_failure(const std::string& what) const {
   }
 }
 
-std::exception_ptr Driver::fail_task(Task& task) noexcept {
+std::exception_ptr GroupProgress::fail_task(Task& task) noexcept {
   for (at::Tensor& memory : task.held) keep(std::move(memory));
   try {
     const auto title = task.work->title();
     auto failure = current_failure(title);
     if (!group_survives(failure.kind)) {
       failure = explain(std::move(failure), title);
-      give_up(failure);
+      fail_group(failure);
     } else {
       skip_rest_of(task);
     }
     return std::make_exception_ptr(failure.error());
   } catch (const std::exception&) {
-    give_up({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
+    fail_group({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
     return std::current_exception();
   }
 }
 
-void Driver::skip_rest_of(const Task& task) noexcept {
+void GroupProgress::skip_rest_of(const Task& task) noexcept {
   const std::lock_guard<std::mutex> lock(engine_->mutex());
   const uint64_t skipped = task.parts.back().header.sequence - task.work->getSequencenumber();
   if (failure_ || skipped == 0) return;
@@ -162,15 +162,15 @@ void Driver::skip_rest_of(const Task& task) noexcept {
   }
 }
 
-void Driver::give_up_for_exception() noexcept {
+void GroupProgress::fail_group_for_exception() noexcept {
   try {
-    give_up(current_failure("a call"));
+    fail_group(current_failure("a call"));
   } catch (const std::exception&) {
-    give_up({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
+    fail_group({CollectiveFailure::kOutOfMemory, rank(), kNoMemory});
   }
 }
 
-Failure Driver::end_of_group(const char* when) const noexcept {
+Failure GroupProgress::end_of_group(const char* when) const noexcept {
   try {
     return {CollectiveFailure::kAborted, rank(), text("rank ", rank(), " shut the group down", when)};
   } catch (const std::bad_alloc&) {
@@ -178,18 +178,18 @@ Failure Driver::end_of_group(const char* when) const noexcept {
   }
 }
 
-void Driver::give_up(Failure failure) noexcept {
+void GroupProgress::fail_group(Failure failure) noexcept {
   {
     const std::lock_guard<std::mutex> lock(engine_->mutex());
     if (failure_) return;
     failure_ = std::move(failure);
-    given_up_.store(true);
+    failed_.store(true);
   }
-  if (Bulletin* const bulletin = peers_.bulletin(rank())) bulletin->give_up(*failure_);
+  if (StatusPage* const page = peers_.status_page(rank())) page->set_failure(*failure_);
   peers_.publish_failure(*failure_);
 }
 
-std::exception_ptr Driver::error_for_open_calls() const noexcept {
+std::exception_ptr GroupProgress::error_for_open_calls() const noexcept {
   try {
     return std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), rank(), failure_->message));
   } catch (const std::exception&) {
@@ -197,7 +197,7 @@ std::exception_ptr Driver::error_for_open_calls() const noexcept {
   }
 }
 
-void Driver::fail_open_calls() noexcept {
+void GroupProgress::fail_open_calls() noexcept {
   std::list<Task> tasks;
   std::list<PointToPoint> calls;
   std::vector<PointToPoint> posted;
@@ -220,15 +220,15 @@ void Driver::fail_open_calls() noexcept {
   for (auto& task : tasks) task.work->complete(error, task.thread_state);
 }
 
-void Driver::keep(at::Tensor memory) noexcept {
+void GroupProgress::keep(at::Tensor memory) noexcept {
   try {
     memory_of_calls_.front().abandoned.push_back(memory);
   } catch (const std::bad_alloc&) {
-    static_cast<void>(memory.unsafeReleaseTensorImpl());  // without room to note it, it stays for ever
+    static_cast<void>(memory.unsafeReleaseTensorImpl());  // leaked: there is no memory to record it
   }
 }
 
-void Driver::throw_failure(const Failure& cause) const {
+void GroupProgress::throw_failure(const Failure& cause) const {
   throw CollectiveError(CollectiveFailure::kAborted, rank(), text("the group has failed before: ", cause.message));
 }
 

@@ -1,4 +1,4 @@
-#include "tensor/exposed_memory.hpp"
+#include "tensor/external_alias.hpp"
 
 #include <array>
 #include <mutex>
@@ -6,8 +6,8 @@
 namespace accel::tensor {
 namespace {
 
-// A storage has no room for marks of others. This one says that another process gave the memory, which is the same
-// promise: that there are writers whom this process does not see. LibTorch asks for it on CUDA only.
+// A storage has no field for marks of our own. This uses received_cuda, "memory of another process", which also means
+// that there may be unknown writers, and which LibTorch reads on CUDA only.
 class Mark {
  public:
   explicit Mark(const at::Tensor& tensor)
@@ -16,7 +16,7 @@ class Mark {
   void set() { storage_.set_received_cuda(true); }
 
  private:
-  // The mark is a plain bool, so that its users lock each other out; few of them meet.
+  // The mark is a plain bool, so its users need a lock.
   static std::mutex& mutex_of(const c10::StorageImpl& storage) {
     static std::array<std::mutex, 64> mutexes;
     return mutexes[reinterpret_cast<uintptr_t>(&storage) / sizeof(c10::StorageImpl) % mutexes.size()];
@@ -30,10 +30,10 @@ bool has_marks(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.has_
 
 }  // namespace
 
-void mark_exposed(const at::Tensor& tensor) {
+void mark_externally_aliased(const at::Tensor& tensor) {
   if (has_marks(tensor)) Mark(tensor).set();
 }
 
-bool is_exposed(const at::Tensor& tensor) { return !has_marks(tensor) || Mark(tensor).is_set(); }
+bool is_externally_aliased(const at::Tensor& tensor) { return !has_marks(tensor) || Mark(tensor).is_set(); }
 
 }  // namespace accel::tensor

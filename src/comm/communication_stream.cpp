@@ -1,22 +1,22 @@
-#include "comm/side_stream.hpp"
+#include "comm/communication_stream.hpp"
 
 namespace accel::comm {
 
-SideStream::SideStream(c10::DeviceType device)
+CommunicationStream::CommunicationStream(c10::DeviceType device)
     : guard_(device), stream_(guard_.getStreamFromGlobalPool(guard_.getDevice())) {}
 
-c10::Event SideStream::mark() const {
+c10::Event CommunicationStream::mark() const {
   c10::Event mark(stream_.device_type());
   mark.record(guard_.getStream(guard_.getDevice()));
   return mark;
 }
 
-SideStream::Guard::Guard(const SideStream& side)
+CommunicationStream::Guard::Guard(const CommunicationStream& side)
     : side_(side),
       former_device_(side.guard_.exchangeDevice(side.stream_.device())),
       former_stream_(side.guard_.exchangeStream(side.stream_)) {}
 
-SideStream::Guard::~Guard() {
+CommunicationStream::Guard::~Guard() {
   side_.guard_.exchangeStream(former_stream_);
   side_.guard_.uncheckedSetDevice(former_device_);
 }

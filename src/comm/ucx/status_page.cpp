@@ -1,4 +1,4 @@
-#include "comm/ucx/bulletin.hpp"
+#include "comm/ucx/status_page.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +10,8 @@
 
 namespace accel::comm::ucx {
 
-// All loads acquire and all stores release, so that a version that is the same before and after means one call.
-void Bulletin::begin(const char* call, const char* operation, uint64_t sequence) {
+// A sequence lock: all loads acquire and all stores release, so that an unchanged version means a consistent read.
+void StatusPage::begin(const char* call, const char* operation, uint64_t sequence) {
   State& state = this->state();
   const uint32_t version = state.version.load(std::memory_order_relaxed);
   state.version.store(version + 1, std::memory_order_release);
@@ -32,7 +32,7 @@ void Bulletin::begin(const char* call, const char* operation, uint64_t sequence)
   state.version.store(version + 2, std::memory_order_release);
 }
 
-std::string Bulletin::call() const {
+std::string StatusPage::call() const {
   const State& state = this->state();
   const uint32_t version = state.version.load(std::memory_order_acquire);
   const uint64_t sequence = state.sequence.load(std::memory_order_acquire);
@@ -48,17 +48,17 @@ std::string Bulletin::call() const {
   return text(running ? "" : "no call since ", static_cast<const char*>(name), " #", sequence);
 }
 
-void Bulletin::give_up(const Failure& failure) {
+void StatusPage::set_failure(const Failure& failure) {
   State& state = this->state();
   state.kind = static_cast<int32_t>(failure.kind);
   state.rank = failure.rank;
   failure.message.copy(state.message, kMessageBytes - 1);
-  state.gave_up.store(1, std::memory_order_release);
+  state.has_failure.store(1, std::memory_order_release);
 }
 
-std::optional<Failure> Bulletin::failure() const {
+std::optional<Failure> StatusPage::failure() const {
   const State& state = this->state();
-  if (state.gave_up.load(std::memory_order_acquire) == 0) return std::nullopt;
+  if (state.has_failure.load(std::memory_order_acquire) == 0) return std::nullopt;
   return Failure{static_cast<CollectiveFailure>(state.kind), state.rank, state.message};
 }
 

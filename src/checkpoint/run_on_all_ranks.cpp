@@ -1,4 +1,4 @@
-#include "checkpoint/together.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 
 #include <c10/util/Exception.h>
 
@@ -11,7 +11,7 @@
 namespace accel::checkpoint {
 namespace {
 
-// With it a report is short enough to need no memory.
+// Short enough for the report not to allocate.
 constexpr const char* kNoMemory = "no memory";
 
 // "<status>\n<text>"

@@ -1,7 +1,7 @@
 """A module whose forward is a function of this program. LibTorch's autograd goes through it, and data parallelism, optimizers and
 checkpoints take it as any other:
 
-    accel launch --num-processes 2 -- python foreign_module.py
+    accel launch --num-processes 2 -- python custom_module.py
 """
 
 import accel

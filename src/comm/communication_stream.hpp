@@ -1,0 +1,43 @@
+// Communication stream: a stream of the device on which asynchronous collectives run beside the computation.
+#pragma once
+
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <optional>
+
+namespace accel::comm {
+
+class CommunicationStream {
+ public:
+  // On the current device of this type.
+  explicit CommunicationStream(c10::DeviceType device);
+
+  // An event after the work that is now queued on this thread's current stream.
+  c10::Event mark() const;
+
+  // During its lifetime this thread's current stream is the communication stream, which waits for `mark` first if
+  // given.
+  class Guard {
+   public:
+    explicit Guard(const CommunicationStream& side);
+    Guard(const CommunicationStream& side, c10::Event& mark) : Guard(side) { mark.block(side.stream_); }
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    // Waits until the device has completed the stream's work.
+    void synchronize() const { side_.guard_.synchronizeStream(side_.stream_); }
+
+   private:
+    const CommunicationStream& side_;
+    const c10::Device former_device_;
+    const c10::Stream former_stream_;
+  };
+
+ private:
+  c10::impl::VirtualGuardImpl guard_;
+  c10::Stream stream_;
+};
+
+}  // namespace accel::comm
