@@ -101,9 +101,10 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   return prepared;
 }
 
-std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::DataLoader& loader,
-                                                                   const DataloaderConfig& configuration) {
-  require(!loader.is_sharded(), Status::kInvalidState,
+std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const data::Loader& loader,
+                                                                           const DataloaderConfig& configuration) {
+  const auto* const plain = dynamic_cast<const data::DataLoader*>(&loader);
+  require(plain != nullptr, Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
   sharding.num_processes = state_.data_parallel()->size();
@@ -125,8 +126,8 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
     sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {
       state::synchronize_rng_states(*communicator, device, rng_types, at::Generator());
     };
-  auto prepared = loader.sharded(sharding);
-  if (sharding.non_blocking && sharding.device && !loader.pin_memory())
+  auto prepared = std::make_shared<data::PreparedDataLoader>(*plain, sharding);
+  if (sharding.non_blocking && sharding.device && !loader.input().options.pin_memory)
     log(LogLevel::kWarning,
         "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
         "block "

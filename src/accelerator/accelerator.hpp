@@ -15,7 +15,8 @@
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
 #include "checkpoint/training_state.hpp"
-#include "data/dataloader.hpp"
+#include "data/loader.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
@@ -40,7 +41,7 @@ struct PreparedObject {
   nn::ModulePtr model;
   PrepareModelSettings model_settings;
   std::shared_ptr<optim::Optimizer> optimizer;
-  std::shared_ptr<data::DataLoader> loader;
+  std::shared_ptr<data::Loader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
   std::optional<bool> device_placement;
 };
@@ -66,8 +67,8 @@ class Accelerator {
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
-  std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
-                                                        const DataloaderConfig& configuration);
+  std::shared_ptr<data::PreparedDataLoader> prepare_data_loader(const data::Loader& loader,
+                                                                const DataloaderConfig& configuration);
   // All of them, or none; schedulers come last, for they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
@@ -106,7 +107,7 @@ class Accelerator {
   void set_seed(int64_t seed, bool device_specific);
   void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
 
-  const std::vector<std::shared_ptr<data::DataLoader>>& loaders() const { return loaders_; }
+  const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
   // Ranks that ran out of inputs get what one that trained longest has: optimizers, schedulers, the loss scale.
   void broadcast_training_state(int rank);
 
@@ -163,7 +164,7 @@ class Accelerator {
   std::vector<ModelEntry> models_;
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
-  std::vector<std::shared_ptr<data::DataLoader>> loaders_;
+  std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
   std::vector<RegisteredObject> objects_;
 };
 

@@ -57,14 +57,14 @@ class RegisteredState final : public tensor::Stateful {
 // A loader is taken to where it was unless it was prepared otherwise.
 class LoaderState final : public tensor::Stateful {
  public:
-  explicit LoaderState(std::shared_ptr<data::DataLoader> loader) : loader_(std::move(loader)) {}
+  explicit LoaderState(std::shared_ptr<data::PreparedDataLoader> loader) : loader_(std::move(loader)) {}
   c10::IValue state_dict() const override { return loader_->state_dict(); }
   void load_state_dict(const c10::IValue& state) override {
-    if (loader_->resumes()) loader_->load_state_dict(state);
+    if (loader_->sharding().resumes) loader_->load_state_dict(state);
   }
 
  private:
-  std::shared_ptr<data::DataLoader> loader_;
+  std::shared_ptr<data::PreparedDataLoader> loader_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Batch {
   c10::IValue value;
   state::LoaderProgress progress;  // while it is in hand
   EpochPosition end;               // behind it
-  int64_t observed = 0;            // items that were read for it here
+  int64_t count = 0;               // items that were read for it here
   bool more = false;               // whether there are any behind them
 };
 

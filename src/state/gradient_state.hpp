@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace accel::data {
-class DataLoader;
+class PreparedDataLoader;
 }
 
 namespace accel::state {
@@ -66,7 +66,7 @@ class GradientState {
 
   // Loaders nest: the innermost running one is active. A loader that is gone, or broke off, drops out by itself.
   void begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
-                    const std::weak_ptr<data::DataLoader>& loader = {});
+                    const std::weak_ptr<data::PreparedDataLoader>& loader = {});
   void end_loader(const std::shared_ptr<const LoaderProgress>& progress);
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
@@ -74,12 +74,12 @@ class GradientState {
   // Of the loader that is active; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
   // The loader of the innermost loop, or of the `depth`-th around it; null where there are not so many.
-  std::shared_ptr<data::DataLoader> active_loader(int64_t depth) const;
+  std::shared_ptr<data::PreparedDataLoader> active_loader(int64_t depth) const;
 
  private:
   struct RunningLoader {
     std::weak_ptr<const LoaderProgress> progress;
-    std::weak_ptr<data::DataLoader> loader;
+    std::weak_ptr<data::PreparedDataLoader> loader;
   };
 
   AccumulationSettings settings_;

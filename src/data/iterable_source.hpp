@@ -5,13 +5,13 @@
 
 #include "comm/communicator.hpp"
 #include "data/batch_source.hpp"
+#include "data/chunked_reader.hpp"
 #include "data/collate.hpp"
-#include "data/item_groups.hpp"
 
 namespace accel::data {
 
 // How a stream is cut.
-struct StreamShare {
+struct IterableShare {
   int64_t num_processes = 1;
   int64_t process_index = 0;
   int64_t rows = 1;  // of a rank's batch
@@ -20,32 +20,33 @@ struct StreamShare {
 };
 
 // The readers of an epoch as a position has them, one behind the other, without what was taken from them.
-ItemGroups::Open open_readers(std::shared_ptr<const Stream> stream, int64_t epoch, const EpochPosition& position);
+ChunkedReader::Open open_readers(std::shared_ptr<const IterableDataset> stream, int64_t epoch,
+                                 const EpochPosition& position);
 
-// All ranks read the same items, and each keeps its part of every group.
-class StreamSource final : public BatchSource {
+// All ranks read the same items, and each keeps its part of every chunk.
+class IterableSource final : public BatchSource {
  public:
-  StreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin, Collation collation);
+  IterableSource(ChunkedReader chunks, const IterableShare& share, EpochPosition begin, Collation collation);
   std::optional<Batch> read(int64_t index) override;
 
  private:
-  ItemGroups groups_;
-  StreamShare share_;
+  ChunkedReader chunks_;
+  IterableShare share_;
   EpochPosition end_;
   Collation collation_;
 };
 
 // Each rank reads shards of its own. They tell each other how much they have, so that all end together.
-class ShardedStreamSource final : public BatchSource {
+class ShardedIterableSource final : public BatchSource {
  public:
-  ShardedStreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin, Collation collation,
-                      std::shared_ptr<comm::Communicator> communicator, const std::vector<int64_t>& process_indices);
+  ShardedIterableSource(ChunkedReader chunks, const IterableShare& share, EpochPosition begin, Collation collation,
+                        std::shared_ptr<comm::Communicator> communicator, const std::vector<int64_t>& process_indices);
   std::optional<Batch> read(int64_t index) override;
   std::optional<Batch> deliver(const Take& take) override;
 
  private:
-  ItemGroups groups_;
-  StreamShare share_;
+  ChunkedReader chunks_;
+  IterableShare share_;
   EpochPosition end_;
   Collation collation_;
   std::shared_ptr<comm::Communicator> communicator_;
