@@ -50,6 +50,8 @@ class ParallelModel : public nn::Module {
   // The ranks among which gradients are exchanged, instead of all those of the model; null: each rank keeps its own,
   // also in the backward of a forward that was made before. Returns the former group.
   virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;
+  // A backward ended with this error: what refuses the next forward for that names it.
+  virtual void note_failed_backward(const std::string& /*error*/) {}
   // The program exchanges them from the next backward on.
   virtual void register_comm_hook(BucketCallback callback) = 0;
   // Those that this rank has.
