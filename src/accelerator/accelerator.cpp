@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -147,6 +150,25 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   return prepared;
 }
 
+std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                                 const LocalSgdSettings& settings,
+                                                                 parallel::CommunicatorPtr gradient_group) {
+  auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.gradient_group(),
+                                                        local_sgd_steps, settings, std::move(gradient_group));
+  local_sgds_.erase(
+      std::remove_if(local_sgds_.begin(), local_sgds_.end(), [](const auto& run) { return run.expired(); }),
+      local_sgds_.end());
+  local_sgds_.push_back(local_sgd);
+  return local_sgd;
+}
+
+std::vector<std::shared_ptr<parallel::LocalSgd>> Accelerator::local_sgds() const {
+  std::vector<std::shared_ptr<parallel::LocalSgd>> open;
+  for (const auto& run : local_sgds_)
+    if (auto local_sgd = run.lock()) open.push_back(std::move(local_sgd));
+  return open;
+}
+
 std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObject>& objects) {
   const size_t models = models_.size(), optimizers = optimizers_.size(), loaders = loaders_.size(),
                schedulers = schedulers_.size();
@@ -211,6 +233,7 @@ void Accelerator::free_memory() {
   optimizers_.clear();
   schedulers_.clear();
   loaders_.clear();
+  local_sgds_.clear();
   state_.gradient_state()->restart();
   release_cached_memory();
 }

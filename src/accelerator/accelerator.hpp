@@ -20,6 +20,7 @@
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
@@ -73,6 +74,11 @@ class Accelerator {
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
+
+  // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
+  std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                      const LocalSgdSettings& settings,
+                                                      parallel::CommunicatorPtr gradient_group);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss, const tensor::BackwardOptions& options = {});
@@ -150,6 +156,7 @@ class Accelerator {
   void weigh(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
+  std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
   state::AccumulationGroups groups() const;  // of the state itself, then of each model
 
@@ -165,6 +172,7 @@ class Accelerator {
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
+  std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
   std::vector<RegisteredObject> objects_;
 };
 

@@ -95,6 +95,10 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
   add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
   add("accumulation", std::make_shared<AccumulationState>(groups()));
+  add("local_sgd",
+      std::make_shared<LocalSgdState>(
+          local_sgds(), std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
+          state_.is_main_process()));
   add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& group : groups()) open = open || !group->complete;
