@@ -39,7 +39,7 @@ class IndexIterator final : public DatasetIterator {
   int64_t next_ = 0;
 };
 
-// What rank 0 tells the others of a batch before its rows follow.
+// What rank 0 sends about a batch before its rows.
 struct Announcement {
   enum { kState, kMore, kSamples, kRest, kRemainder, kPerRank };
   enum { kBytes, kRows, kValid, kNumbers };
@@ -68,8 +68,8 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-// Of what read() puts together: rank 0's own part, the encoded ones of the others, and its own encoded where others
-// have it.
+// From the value of read(): rank 0's own part, the encoded parts of the others, and its own encoded where other ranks
+// get the same.
 const std::string& message_for(const Batch& batch, int64_t process_index) {
   const auto parts = batch.value.toListRef();
   return (process_index > 0 ? parts[static_cast<size_t>(process_index)] : parts.back()).toStringRef();
@@ -96,8 +96,8 @@ DispatchSource::DispatchSource(ChunkedReader chunks, const DispatchShare& share,
   num_processes_ = 1 + *std::max_element(process_indices_.begin(), process_indices_.end());
 }
 
-// The reference's rows: equally many for each rank, and at the end those of the first group once more where the last
-// ones cannot be shared out evenly.
+// The reference's rows: equally many for each rank, and at the end rows of the first chunk again where the last ones
+// cannot be divided evenly.
 std::vector<c10::IValue> DispatchSource::cut(const ChunkedReader::Chunk& chunk, Batch& batch) {
   const int64_t ranks = num_processes_;
   auto items = chunk.items;

@@ -1,4 +1,4 @@
-// One rank reads for all of them. @accelerate DataLoaderDispatcher
+// Dispatched batches: rank 0 reads and sends each rank its part. @accelerate DataLoaderDispatcher
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace accel::data {
 struct DispatchShare {
   int64_t size = 1;  // items that are read at a time for all ranks
   bool drop_last = false;
-  bool items_are_batches = false;  // each rank gets whole ones
+  bool items_are_batches = false;  // each rank gets whole batches
   int64_t remainder = -1;          // of the epoch's last global batch, where that is known beforehand
   SliceFunction slice;             // may be empty
 };
 
-// Each rank's rows are put together on rank 0 and travel as a value, so that ranks may get different shapes and leaves
-// that are no tensors. Ranks with the same process_index get the same.
+// Each rank's rows are collated on rank 0 and sent as a value, so that ranks may get different shapes and leaves that
+// are no tensors. Ranks with the same process_index get the same.
 class DispatchSource final : public BatchSource {
  public:
   using Make = std::function<c10::IValue(std::vector<c10::IValue> items)>;
@@ -46,7 +46,7 @@ class DispatchSource final : public BatchSource {
   int64_t num_processes_;
 };
 
-// The items of an epoch as a stream of their indices: numbers, or tensors of them where batches have any size.
+// Iterates over the indices of an epoch: numbers, or tensors of them where batches have any size.
 std::unique_ptr<DatasetIterator> read_indices(const EpochBatches& batches);
 
 }  // namespace accel::data

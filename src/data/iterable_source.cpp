@@ -111,7 +111,7 @@ ShardedIterableSource::ShardedIterableSource(ChunkedReader chunks, const Iterabl
     ranks_[static_cast<size_t>(process_indices[rank])] = static_cast<int64_t>(rank);
 }
 
-// Goes on with repetitions at the end of the own shards.
+// At the end of this rank's shards it continues with repetitions.
 std::optional<Batch> ShardedIterableSource::read(int64_t) {
   Batch batch;
   const ChunkedReader::Chunk* chunk = chunks_.current();

@@ -1,4 +1,4 @@
-// Batches of a stream that every rank reads. @accelerate IterableDatasetShard
+// Batches of an iterable dataset, for one rank. @accelerate IterableDatasetShard
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace accel::data {
 
-// How a stream is cut.
+// This rank's share of each step.
 struct IterableShare {
   int64_t num_processes = 1;
   int64_t process_index = 0;
@@ -19,7 +19,7 @@ struct IterableShare {
   int64_t remainder = -1;  // of the epoch's last global batch, where that is known beforehand
 };
 
-// The readers of an epoch as a position has them, one behind the other, without what was taken from them.
+// Iterates over the iterators of a position one after another, without the items that were taken from them.
 ChunkedReader::Open open_readers(std::shared_ptr<const IterableDataset> stream, int64_t epoch,
                                  const EpochPosition& position);
 
@@ -36,7 +36,7 @@ class IterableSource final : public BatchSource {
   Collation collation_;
 };
 
-// Each rank reads shards of its own. They tell each other how much they have, so that all end together.
+// Each rank reads shards of its own. The ranks exchange how many items they have, so that all end together.
 class ShardedIterableSource final : public BatchSource {
  public:
   ShardedIterableSource(ChunkedReader chunks, const IterableShare& share, EpochPosition begin, Collation collation,
@@ -50,8 +50,8 @@ class ShardedIterableSource final : public BatchSource {
   EpochPosition end_;
   Collation collation_;
   std::shared_ptr<comm::Communicator> communicator_;
-  std::vector<int64_t> ranks_;  // one that has the items of each process_index; the others have the same
-  std::optional<Batch> held_;   // read, and not given out because another rank failed
+  std::vector<int64_t> ranks_;  // for each process_index one rank that has its items; others may have the same
+  std::optional<Batch> held_;   // read, and not returned because another rank failed
 };
 
 }  // namespace accel::data

@@ -1,4 +1,4 @@
-// What a loader reads, in which order, and how batches are made of it. @accelerate torch.utils.data.DataLoader
+// The arguments of a loader: the data, its order, and how batches are made. @accelerate torch.utils.data.DataLoader
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -47,7 +47,7 @@ class PreparedDataLoader final : public Loader, public std::enable_shared_from_t
   std::optional<c10::IValue> next() override;
 
   const ShardOptions& sharding() const { return sharding_; }
-  // Holds from the next epoch on that begins. Iterable datasets are always evened out.
+  // Takes effect at the start of the next epoch. Iterable datasets are always evened out.
   void set_even_batches(bool even_batches) { sharding_.even_batches = even_batches; }
 
  private:

@@ -1,4 +1,4 @@
-// Items that the caller's code makes one after another.
+// An iterable dataset of callbacks of the application.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace accel::data {
 
-// A reader is a number that `begin` chooses, and that comes back with each call until `end`.
+// An iterator is a number that `begin` chooses; each call gets it until `end`.
 struct IterableDatasetFunctions {
   std::function<int64_t(int64_t epoch, int64_t shard, int64_t num_readers)> begin;
   std::function<std::optional<c10::IValue>(int64_t reader)> next;

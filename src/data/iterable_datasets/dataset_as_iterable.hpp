@@ -1,4 +1,4 @@
-// The items of a dataset one after another.
+// Iterates over a map-style dataset. @accelerate datasets.Dataset.to_iterable_dataset
 #pragma once
 
 #include <cstdint>

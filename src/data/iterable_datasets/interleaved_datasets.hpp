@@ -1,4 +1,4 @@
-// Several streams as one. @accelerate datasets.interleave_datasets
+// Interleaves iterable datasets, drawn at random by weight. @accelerate datasets.interleave_datasets
 #pragma once
 
 #include <cstdint>
