@@ -11351,6 +11351,8 @@ func (state *State) NoSync(module *Module, body func(*Scope) error) error {
 
 // LocalSGD is accel_local_sgd_begin. Inside, each rank trains for itself, and the weights are averaged every
 // local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
+// accel_save_state() inside the scope saves where it is, with each rank's own weights and optimizers;
+// accel_load_state() inside such a scope continues from there.
 //
 //   - state: A state.
 //   - module: A prepared model.

@@ -3885,7 +3885,7 @@ out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_local_sgd_begin "Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
+%feature("docstring") accel_local_sgd_begin "Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged. accel_save_state() inside the scope saves where it is, with each rank's own weights and optimizers; accel_load_state() inside such a scope continues from there.
 
 state: A state.
 module: A prepared model.

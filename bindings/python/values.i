@@ -109,13 +109,15 @@ static int list_to_new_value(PyObject *object, accel_value_t *out) {
   PyObject *const items = PySequence_Fast(object, "expected a list or tuple");
   if (items == NULL) return 0;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-  const int is_tuple = PyTuple_Check(object);
-  int made = (is_tuple ? accel_value_tuple : accel_value_list)(NULL, 0, out) == ACCEL_OK;
-  for (Py_ssize_t i = 0; made && i < count; i++) {
-    accel_value_t item = ACCEL_VALUE_INIT;
-    made = python_to_new_value(PySequence_Fast_GET_ITEM(items, i), &item) && accel_value_push(out, &item) == ACCEL_OK;
-    accel_value_dispose(&item);
-  }
+  accel_value_t *const values = PyMem_Calloc((size_t)count + 1, sizeof *values);
+  Py_ssize_t converted = 0;
+  if (values == NULL) PyErr_NoMemory();
+  while (values != NULL && converted < count && python_to_new_value(PySequence_Fast_GET_ITEM(items, converted), &values[converted]))
+    converted++;
+  const int made = values != NULL && converted == count &&
+                   (PyTuple_Check(object) ? accel_value_tuple : accel_value_list)(values, (size_t)count, out) == ACCEL_OK;
+  while (values != NULL && converted > 0) accel_value_dispose(&values[--converted]);
+  PyMem_Free(values);
   Py_DECREF(items);
   return made;
 }

@@ -80,7 +80,8 @@ typedef struct accel_local_sgd_options {
 } accel_local_sgd_options_t;
 
 /** Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the
- * scope (Stich, 2019). With one process nothing is averaged.
+ * scope (Stich, 2019). With one process nothing is averaged. accel_save_state() inside the scope saves where it is, with
+ * each rank's own weights and optimizers; accel_load_state() inside such a scope continues from there.
  * @param state A state.
  * @param module A prepared model.
  * @param local_sgd_steps At least 1.

@@ -191,7 +191,8 @@ accel_value_int_list(const int64_t *ACCEL_NULLABLE items, size_t n_items, accel_
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *ACCEL_OWNED out);
 
-/** Copies a value with its containers; tensors are shared.
+/** Copies a value; tensors are shared. A change of the copy does not show in the value, nor the reverse: a container that
+ * several values share is copied when one of them changes.
  * @param value Any.
  * @param out The copy.
  * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
@@ -336,7 +337,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_set(accel_value_t *map, const char *key, const accel_value_t *item);
 
 /** Appends a copy of an item.
- * @param list A list or tuple that the caller owns.
+ * @param list A list or tuple that the caller owns. A tuple is made anew: accel_value_tuple() is for many items.
  * @param item Any value.
  * @return ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
  * @threads any */

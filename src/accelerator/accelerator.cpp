@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -101,9 +104,10 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   return prepared;
 }
 
-std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::DataLoader& loader,
-                                                                   const DataloaderConfig& configuration) {
-  require(!loader.is_sharded(), Status::kInvalidState,
+std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const data::Loader& loader,
+                                                                           const DataloaderConfig& configuration) {
+  const auto* const plain = dynamic_cast<const data::DataLoader*>(&loader);
+  require(plain != nullptr, Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
   sharding.num_processes = state_.data_parallel()->size();
@@ -125,8 +129,8 @@ std::shared_ptr<data::DataLoader> Accelerator::prepare_data_loader(const data::D
     sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {
       state::synchronize_rng_states(*communicator, device, rng_types, at::Generator());
     };
-  auto prepared = loader.sharded(sharding);
-  if (sharding.non_blocking && sharding.device && !loader.pin_memory())
+  auto prepared = std::make_shared<data::PreparedDataLoader>(*plain, sharding);
+  if (sharding.non_blocking && sharding.device && !loader.input().options.pin_memory)
     log(LogLevel::kWarning,
         "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
         "block "
@@ -144,6 +148,25 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
       std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());
   models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>()});
   return prepared;
+}
+
+std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                                 const LocalSgdSettings& settings,
+                                                                 parallel::CommunicatorPtr gradient_group) {
+  auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.gradient_group(),
+                                                        local_sgd_steps, settings, std::move(gradient_group));
+  local_sgds_.erase(
+      std::remove_if(local_sgds_.begin(), local_sgds_.end(), [](const auto& run) { return run.expired(); }),
+      local_sgds_.end());
+  local_sgds_.push_back(local_sgd);
+  return local_sgd;
+}
+
+std::vector<std::shared_ptr<parallel::LocalSgd>> Accelerator::local_sgds() const {
+  std::vector<std::shared_ptr<parallel::LocalSgd>> open;
+  for (const auto& run : local_sgds_)
+    if (auto local_sgd = run.lock()) open.push_back(std::move(local_sgd));
+  return open;
 }
 
 std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObject>& objects) {
@@ -210,6 +233,7 @@ void Accelerator::free_memory() {
   optimizers_.clear();
   schedulers_.clear();
   loaders_.clear();
+  local_sgds_.clear();
   state_.gradient_state()->restart();
   release_cached_memory();
 }

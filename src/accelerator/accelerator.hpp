@@ -14,10 +14,12 @@
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
 #include "checkpoint/training_state.hpp"
-#include "data/dataloader.hpp"
+#include "data/loader.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
@@ -39,7 +41,7 @@ struct PreparedObject {
   nn::ModulePtr model;
   PrepareModelSettings model_settings;
   std::shared_ptr<optim::Optimizer> optimizer;
-  std::shared_ptr<data::DataLoader> loader;
+  std::shared_ptr<data::Loader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
   std::optional<bool> device_placement;
 };
@@ -65,12 +67,17 @@ class Accelerator {
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
-  std::shared_ptr<data::DataLoader> prepare_data_loader(const data::DataLoader& loader,
-                                                        const DataloaderConfig& configuration);
+  std::shared_ptr<data::PreparedDataLoader> prepare_data_loader(const data::Loader& loader,
+                                                                const DataloaderConfig& configuration);
   // Prepares all of them or none; schedulers last, because they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
+
+  // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
+  std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                      const LocalSgdSettings& settings,
+                                                      parallel::CommunicatorPtr gradient_group);
 
   // Back-propagates loss / gradient_accumulation_steps.
   void backward(const at::Tensor& loss, const tensor::BackwardOptions& options = {});
@@ -106,7 +113,7 @@ class Accelerator {
   void set_seed(int64_t seed, bool device_specific);
   void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
 
-  const std::vector<std::shared_ptr<data::DataLoader>>& loaders() const { return loaders_; }
+  const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
@@ -149,6 +156,7 @@ class Accelerator {
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
   std::vector<nn::ModulePtr> models() const;
+  std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 
@@ -163,7 +171,8 @@ class Accelerator {
   std::vector<ModelEntry> models_;
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
-  std::vector<std::shared_ptr<data::DataLoader>> loaders_;
+  std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
+  std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
   std::vector<RegisteredObject> objects_;
 };
 

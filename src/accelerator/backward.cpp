@@ -61,7 +61,7 @@ class SuspendGradientReduction {
 
 }  // namespace
 
-void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) {
+void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
   const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
   if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
@@ -74,6 +74,9 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor, const tens
     seed_factor_ = factor;
   }
   tensor::backward(loss, options, seed_);
+} catch (const std::exception& error) {
+  for (const ModelEntry& entry : models_) entry.parallel()->note_failed_backward(error.what());
+  throw;
 }
 
 void Accelerator::backward(const at::Tensor& loss, const tensor::BackwardOptions& options) {

@@ -93,11 +93,11 @@ std::string Accelerator::describe() const {
         << (state_.settings().step_scheduler_with_optimizer ? "follows the steps of the optimizers" : "steps by itself")
         << "\n";
   for (size_t i = 0; i < loaders_.size(); i++) {
-    const data::DataLoader& loader = *loaders_[i];
+    const data::PreparedDataLoader& loader = *loaders_[i];
     const auto length = loader.length(), rows = loader.total_batch_size();
     out << "loader " << i << " = " << (length ? std::to_string(*length) : "a stream's") << " batches on this rank, "
-        << (loader.even_batches() ? "even" : "uneven") << ", " << (rows ? std::to_string(*rows) : "any number of")
-        << " rows a step over all ranks\n";
+        << (loader.sharding().even_batches ? "even" : "uneven") << ", "
+        << (rows ? std::to_string(*rows) : "any number of") << " rows a step over all ranks\n";
   }
   return out.str();
 }

@@ -54,6 +54,16 @@ nn::NamedTensors saved_buffers(const nn::Module& model) {
   return buffers;
 }
 
+// A list in the saved state of local SGD; empty where there is none.
+std::vector<c10::IValue> items_of(const c10::IValue& state, const char* key) {
+  require(state.isGenericDict(), Status::kCorrupt, "the saved state of local SGD is no map");
+  const auto map = state.toGenericDict();
+  const auto found = map.find(key);
+  if (found == map.end()) return {};
+  require(found->value().isList(), Status::kCorrupt, "'", key, "' in the saved state of local SGD is no list");
+  return found->value().toListRef().vec();
+}
+
 std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
   require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
   return saved.toListRef().vec();
@@ -141,6 +151,75 @@ void BufferState::load_state_dict(const c10::IValue& state) {
       buffer.copy_(found->value().toTensor());
     }
   }
+}
+
+LocalSgdState::LocalSgdState(std::vector<std::shared_ptr<parallel::LocalSgd>> runs,
+                             std::vector<std::shared_ptr<tensor::Stateful>> optimizers, bool is_main_process)
+    : runs_(std::move(runs)), optimizers_(std::move(optimizers)), is_main_process_(is_main_process) {
+  for (const auto& run : runs_)
+    for (const at::Tensor& parameter : run->model()->module()->parameters()) weights_.push_back(parameter);
+}
+
+c10::IValue LocalSgdState::state_dict() const {
+  auto saved = tree::new_map();
+  auto runs = tree::new_list(), weights = tree::new_list(), optimizers = tree::new_list();
+  for (const auto& run : runs_) runs.push_back(run->state_dict());
+  saved.insert("runs", runs);
+  const bool differ = std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->has_local_steps(); });
+  if (is_main_process_ || !differ) return saved;
+  for (const at::Tensor& weight : weights_) weights.push_back(weight.detach());
+  for (const auto& optimizer : optimizers_) optimizers.push_back(optimizer->state_dict());
+  saved.insert("weights", weights);
+  saved.insert("optimizers", optimizers);
+  return saved;
+}
+
+// What was saved without local SGD, or by one process, which has none, begins it anew.
+void LocalSgdState::load_runs(const c10::IValue& state) const {
+  const std::vector<c10::IValue> saved = items_of(state, "runs");
+  for (size_t i = 0; i < runs_.size(); i++) {
+    if (saved.empty() || (saved[i].isGenericDict() && saved[i].toGenericDict().empty()))
+      runs_[i]->restart();
+    else
+      runs_[i]->load_state_dict(saved[i]);
+  }
+}
+
+void LocalSgdState::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
+  for (const c10::IValue& of_rank : states) {
+    const size_t saved = items_of(of_rank, "runs").size(), open = runs_.size();
+    require(saved == 0 || open == 0 || saved == open, Status::kInvalidState, "the state was saved inside of ", saved,
+            " scopes of local SGD and ", open, " are open; expected the same ones, or none");
+  }
+}
+
+void LocalSgdState::load_state_dict(const c10::IValue& state) {
+  check_states_of_ranks({state});
+  if (runs_.empty()) return;
+  load_runs(state);
+  const std::vector<c10::IValue> weights = items_of(state, "weights"), optimizers = items_of(state, "optimizers");
+  if (weights.empty()) return;
+  require(weights.size() == weights_.size() && optimizers.size() == optimizers_.size(), Status::kCorrupt,
+          "the saved weights of local SGD are of another model, or another number of optimizers");
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights.size(); i++) weights_[i].copy_(weights[i].toTensor());
+  for (size_t i = 0; i < optimizers.size(); i++) optimizers_[i]->load_state_dict(optimizers[i]);
+}
+
+void LocalSgdState::load_states_of_ranks(const std::vector<c10::IValue>& states, int /*rank*/) {
+  if (runs_.empty()) return;
+  load_runs(states.front());
+  std::vector<at::Tensor> sums;  // rank 0's are in the models already
+  for (const at::Tensor& weight : weights_) sums.push_back(weight.detach().clone());
+  for (const c10::IValue& of_rank : states) {
+    const std::vector<c10::IValue> weights = items_of(of_rank, "weights");
+    if (weights.empty() && &of_rank != &states.front()) return;  // all are equal
+    require(weights.empty() || weights.size() == sums.size(), Status::kCorrupt,
+            "the saved weights of local SGD are of another model");
+    for (size_t i = 0; i < weights.size(); i++) sums[i].add_(weights[i].toTensor());
+  }
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < sums.size(); i++) weights_[i].copy_(sums[i].div_(static_cast<double>(states.size())));
 }
 
 c10::IValue GradientSums::state_dict() const {

@@ -5,10 +5,12 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "nn/module.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "state/gradient_state.hpp"
 #include "tensor/stateful.hpp"
@@ -71,6 +73,27 @@ class BufferState final : public RankState {
 
  private:
   std::vector<nn::ModulePtr> models_;
+  bool is_main_process_;
+};
+
+// Local SGD that is under way. While the ranks' weights and optimizers differ, each has its own here but rank 0, whose
+// are in the files of models and optimizers. With another number of ranks all begin at the mean of the weights, with
+// rank 0's optimizers.
+class LocalSgdState final : public RankState {
+ public:
+  LocalSgdState(std::vector<std::shared_ptr<parallel::LocalSgd>> runs,
+                std::vector<std::shared_ptr<tensor::Stateful>> optimizers, bool is_main_process);
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+  void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override;
+  void check_states_of_ranks(const std::vector<c10::IValue>& states) const override;
+
+ private:
+  void load_runs(const c10::IValue& state) const;
+
+  std::vector<std::shared_ptr<parallel::LocalSgd>> runs_;
+  std::vector<at::Tensor> weights_;  // of their models
+  std::vector<std::shared_ptr<tensor::Stateful>> optimizers_;
   bool is_main_process_;
 };
 

@@ -57,14 +57,14 @@ class RegisteredState final : public tensor::Stateful {
 // Restores the position of a loader unless it was prepared without that.
 class LoaderState final : public tensor::Stateful {
  public:
-  explicit LoaderState(std::shared_ptr<data::DataLoader> loader) : loader_(std::move(loader)) {}
+  explicit LoaderState(std::shared_ptr<data::PreparedDataLoader> loader) : loader_(std::move(loader)) {}
   c10::IValue state_dict() const override { return loader_->state_dict(); }
   void load_state_dict(const c10::IValue& state) override {
-    if (loader_->resumes()) loader_->load_state_dict(state);
+    if (loader_->sharding().resumes) loader_->load_state_dict(state);
   }
 
  private:
-  std::shared_ptr<data::DataLoader> loader_;
+  std::shared_ptr<data::PreparedDataLoader> loader_;
 };
 
 }  // namespace
@@ -95,6 +95,10 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
   add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
   add("accumulation", std::make_shared<AccumulationState>(windows()));
+  add("local_sgd",
+      std::make_shared<LocalSgdState>(
+          local_sgds(), std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
+          state_.is_main_process()));
   add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& window : windows()) open = open || !window->complete;

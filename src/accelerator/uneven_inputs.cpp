@@ -10,11 +10,11 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
   const auto& loaders = accelerator_->loaders();
   if (even_batches)
     for (const auto& loader : loaders) {
-      former_even_.emplace_back(loader, loader->even_batches());
+      former_even_.emplace_back(loader, loader->sharding().even_batches);
       loader->set_even_batches(*even_batches);
     }
   const bool even = !loaders.empty() && std::all_of(loaders.begin(), loaders.end(),
-                                                    [](const auto& loader) { return loader->even_batches(); });
+                                                    [](const auto& loader) { return loader->sharding().even_batches; });
   if (even_batches.value_or(even)) return;
   std::vector<parallel::ParallelModelPtr> parallel_models;
   for (const nn::ModulePtr& model : models)

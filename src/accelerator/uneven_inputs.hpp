@@ -25,7 +25,7 @@ class JoinedInputs {
 
  private:
   std::shared_ptr<Accelerator> accelerator_;
-  std::vector<std::pair<std::shared_ptr<data::DataLoader>, bool>> former_even_;
+  std::vector<std::pair<std::shared_ptr<data::PreparedDataLoader>, bool>> former_even_;
   std::optional<parallel::UnevenInputs> inputs_;
 };
 

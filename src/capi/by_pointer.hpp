@@ -6,8 +6,8 @@
 #include "accel.h"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
+#include "capi/owned_value.hpp"
 #include "capi/thread_error.hpp"
-#include "capi/value_node.hpp"
 
 namespace accel::capi {
 

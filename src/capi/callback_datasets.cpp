@@ -11,7 +11,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "data/datasets/callback_dataset.hpp"
-#include "data/streams/callback_stream.hpp"
+#include "data/iterable_datasets/callback_iterable_dataset.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -44,11 +44,11 @@ data::ItemFunctions functions_of(const Callback<accel_dataset_length_fn>& length
   return functions;
 }
 
-data::StreamFunctions functions_of(const Callback<accel_stream_begin_fn>& begin,
-                                   const Callback<accel_stream_next_fn>& next,
-                                   const std::optional<Callback<accel_stream_skip_fn>>& skip,
-                                   const std::optional<Callback<accel_stream_end_fn>>& end) {
-  data::StreamFunctions functions;
+data::IterableDatasetFunctions functions_of(const Callback<accel_stream_begin_fn>& begin,
+                                            const Callback<accel_stream_next_fn>& next,
+                                            const std::optional<Callback<accel_stream_skip_fn>>& skip,
+                                            const std::optional<Callback<accel_stream_end_fn>>& end) {
+  data::IterableDatasetFunctions functions;
   functions.begin = [begin](int64_t epoch, int64_t shard, int64_t num_readers) {
     return begin.checked("begin", epoch, shard, num_readers);
   };
@@ -95,7 +95,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_create_stream(accel_stream_begin_fn 
     check_pointer(begin, "begin");
     check_pointer(next, "next");
     check_pointer(out, "out");
-    write_output(out, std::make_shared<data::CallbackStream>(
+    write_output(out, std::make_shared<data::CallbackIterableDataset>(
                           functions_of(registration, registration.with(next), optional_callback(registration, skip),
                                        optional_callback(registration, end)),
                           optional_number(length), num_shards));

@@ -14,6 +14,7 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -21,8 +22,8 @@ namespace {
 
 data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_options_t& options) {
   data::LoaderData data;
-  if (handle.stream != nullptr) {
-    data.stream = handle.stream;
+  if (handle.iterable != nullptr) {
+    data.iterable = handle.iterable;
   } else {
     data.dataset = handle.dataset;
   }
@@ -88,11 +89,17 @@ data::CallbackBatchSampler::Batches batches_by(Callback<accel_batch_sampler_fn> 
   };
 }
 
-const data::ShardOptions& sharding_of(const accel_dataloader_t* loader) {
-  const data::DataLoader& engine = *check(loader, "loader").loader;
-  require(engine.is_sharded(), Status::kInvalidState,
+data::DataLoader& plain_loader(const accel_dataloader_t* loader) {
+  auto* const plain = dynamic_cast<data::DataLoader*>(check(loader, "loader").loader.get());
+  require(plain != nullptr, Status::kInvalidState, "the loader is prepared already; expected one that was just made");
+  return *plain;
+}
+
+data::PreparedDataLoader& prepared_loader(const accel_dataloader_t* loader) {
+  auto* const prepared = dynamic_cast<data::PreparedDataLoader*>(check(loader, "loader").loader.get());
+  require(prepared != nullptr, Status::kInvalidState,
           "the loader is not prepared; expected one of accel_prepare() or accel_prepare_data_loader()");
-  return engine.sharding();
+  return *prepared;
 }
 
 }  // namespace
@@ -118,7 +125,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_collate(accel_dataloader_t* l
                                                            void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_collate_fn> callback(collate, user_data, destroy);
-    data::DataLoader& engine = *check(loader, "loader").loader;
+    data::DataLoader& engine = plain_loader(loader);
     check_pointer(collate, "collate");
     engine.set_collate([callback](std::vector<c10::IValue> items) {
       auto list = tree::new_list();
@@ -137,10 +144,10 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_batch_sampler(accel_dataloade
                                                                  accel_destroy_fn destroy, int64_t batch_size) {
   return guarded(__func__, [&] {
     const Callback<accel_batch_sampler_fn> callback(batches, user_data, destroy);
-    data::DataLoader& engine = *check(loader, "loader").loader;
+    data::DataLoader& engine = plain_loader(loader);
     check_pointer(batches, "batches");
     engine.set_batch_sampler(std::make_shared<data::CallbackBatchSampler>(
-        batches_by(callback), optional_number(batch_size), engine.drop_last()));
+        batches_by(callback), optional_number(batch_size), engine.input().drop_last()));
   });
 }
 
@@ -148,7 +155,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loa
                                                          void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const Callback<accel_slice_fn> callback(slice, user_data, destroy);
-    data::DataLoader& engine = *check(loader, "loader").loader;
+    data::DataLoader& engine = plain_loader(loader);
     check_pointer(slice, "slice");
     engine.set_slice(
         [callback](const c10::IValue& rows, int64_t begin, int64_t end, int64_t process_index, int64_t num_processes) {
@@ -163,7 +170,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_set_slice(accel_dataloader_t* loa
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_next(accel_dataloader_t* loader, accel_value_t* out) {
   return guarded(__func__, [&] {
-    data::DataLoader& engine = *check(loader, "loader").loader;
+    data::Loader& engine = *check(loader, "loader").loader;
     check_pointer(out, "out");
     const auto batch = engine.next();
     if (!batch) return ACCEL_ITER_END;
@@ -190,7 +197,7 @@ ACCEL_FUNCTION int64_t accel_dataloader_total_batch_size(const accel_dataloader_
 
 ACCEL_FUNCTION int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t* loader) {
   return guarded_value<int64_t>(__func__, -1, [&] {
-    const auto length = check(loader, "loader").loader->total_dataset_length();
+    const auto length = check(loader, "loader").loader->input().length();
     require(length.has_value(), Status::kUnsupported, "the stream of the loader does not say how many items it has");
     return *length;
   });
@@ -198,8 +205,7 @@ ACCEL_FUNCTION int64_t accel_dataloader_total_dataset_length(const accel_dataloa
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* loader, accel_value_t* out) {
   return guarded(__func__, out, [&] {
-    check(loader, "loader");
-    const data::ShardOptions& config = sharding_of(loader);
+    const data::ShardOptions& config = prepared_loader(loader).sharding();
     c10::impl::GenericDict fields = tree::new_map();
     const auto insert = [&](const char* name, c10::IValue value) {
       fields.insert(std::string(name), std::move(value));
@@ -217,10 +223,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* 
 }
 
 ACCEL_FUNCTION accel_status_t accel_dataloader_set_even_batches(accel_dataloader_t* loader, int32_t even_batches) {
-  return guarded(__func__, [&] {
-    sharding_of(loader);
-    loader->loader->set_even_batches(read_flag(even_batches, "even_batches"));
-  });
+  return guarded(__func__, [&] { prepared_loader(loader).set_even_batches(read_flag(even_batches, "even_batches")); });
 }
 
 ACCEL_FUNCTION int64_t accel_dataloader_epoch(const accel_dataloader_t* loader) {
@@ -242,7 +245,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_state_dict(const accel_dataloader
 ACCEL_FUNCTION accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t* loader,
                                                                const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
-    data::DataLoader& engine = *check(loader, "loader").loader;
+    data::Loader& engine = *check(loader, "loader").loader;
     engine.load_state_dict(to_ivalue(*check_pointer(state_dict, "state_dict"), "state_dict"));
   });
 }

@@ -12,13 +12,13 @@
 #include "capi/value.hpp"
 #include "data/datasets/concatenated_dataset.hpp"
 #include "data/datasets/subset_dataset.hpp"
-#include "data/streams/dataset_stream.hpp"
-#include "data/streams/merged_stream.hpp"
-#include "data/streams/no_items.hpp"
+#include "data/iterable_datasets/dataset_as_iterable.hpp"
+#include "data/iterable_datasets/interleaved_datasets.hpp"
+#include "data/iterable_datasets/no_items.hpp"
 #include "tensor/tree.hpp"
 
-accel_dataset::accel_dataset(std::shared_ptr<const accel::data::Stream> stream)
-    : dataset(std::make_shared<accel::data::NoItems>()), stream(std::move(stream)) {}
+accel_dataset::accel_dataset(std::shared_ptr<const accel::data::IterableDataset> iterable)
+    : dataset(std::make_shared<accel::data::NoItems>()), iterable(std::move(iterable)) {}
 
 namespace accel::capi {
 
@@ -26,7 +26,7 @@ namespace {
 
 const accel_dataset& check_numbered(accel_dataset_t* dataset, const char* name) {
   const accel_dataset& handle = check(dataset, name);
-  require(handle.stream == nullptr, Status::kUnsupported, name,
+  require(handle.iterable == nullptr, Status::kUnsupported, name,
           " is a stream, whose items have no numbers; expected a dataset with items by number");
   return handle;
 }
@@ -65,7 +65,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_concatenate(accel_dataset_t* const* 
 
 ACCEL_FUNCTION accel_status_t accel_dataset_as_stream(accel_dataset_t* dataset, int64_t seed, accel_dataset_t** out) {
   return guarded(__func__, out, [&] {
-    return std::make_shared<data::DatasetStream>(check_numbered(dataset, "dataset").dataset, optional_number(seed));
+    return std::make_shared<data::DatasetAsIterable>(check_numbered(dataset, "dataset").dataset, optional_number(seed));
   });
 }
 
@@ -74,18 +74,18 @@ ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* source
                                                   accel_dataset_t** out) {
   return guarded(__func__, out, [&] {
     check_pointer(sources, "sources");
-    std::vector<std::shared_ptr<const data::Stream>> streams;
+    std::vector<std::shared_ptr<const data::IterableDataset>> streams;
     for (size_t i = 0; i < n_sources; ++i) {
       const accel_dataset& source = check(sources[i], "sources[i]");
-      streams.push_back(source.stream != nullptr
-                            ? source.stream
-                            : std::make_shared<const data::DatasetStream>(source.dataset, std::nullopt));
+      streams.push_back(source.iterable != nullptr
+                            ? source.iterable
+                            : std::make_shared<const data::DatasetAsIterable>(source.dataset, std::nullopt));
     }
     require(end >= ACCEL_MERGE_END_FIRST && end <= ACCEL_MERGE_END_ALL, Status::kInvalidArgument, "end is ", end,
             "; expected one of ACCEL_MERGE_END_*");
     const std::vector<double> numbers = read_weights(weights, n_sources);
-    return std::make_shared<data::MergedStream>(std::move(streams), numbers, seed,
-                                                static_cast<data::MergedStream::End>(end));
+    return std::make_shared<data::InterleavedDatasets>(std::move(streams), numbers, seed,
+                                                       static_cast<data::InterleavedDatasets::End>(end));
   });
 }
 
@@ -98,8 +98,8 @@ ACCEL_FUNCTION void accel_dataset_release(accel_dataset_t* dataset) { release_ha
 ACCEL_FUNCTION int64_t accel_dataset_length(const accel_dataset_t* dataset) {
   return guarded_value<int64_t>(__func__, -1, [&] {
     const accel_dataset& handle = check(dataset, "dataset");
-    if (handle.stream == nullptr) return handle.dataset->length();
-    const auto length = handle.stream->length();
+    if (handle.iterable == nullptr) return handle.dataset->length();
+    const auto length = handle.iterable->length();
     require(length.has_value(), Status::kUnsupported,
             "the dataset is a stream whose length is not known; expected one with items by number, or a known length");
     return *length;

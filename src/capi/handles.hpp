@@ -20,9 +20,9 @@ class Scheduler;
 }  // namespace optim
 namespace data {
 class Dataset;
-class Stream;
+class IterableDataset;
 class Sampler;
-class DataLoader;
+class Loader;
 }  // namespace data
 namespace accelerator {
 class Accelerator;
@@ -72,10 +72,11 @@ struct accel_scheduler final : accel::capi::Handle<accel::capi::ObjectKind::kSch
 
 struct accel_dataset final : accel::capi::Handle<accel::capi::ObjectKind::kDataset> {
   explicit accel_dataset(std::shared_ptr<const accel::data::Dataset> dataset) : dataset(std::move(dataset)) {}
-  explicit accel_dataset(std::shared_ptr<const accel::data::Stream> stream);
-  // Never null: a stream has a dataset that refuses to be read, so that only functions for streams need to distinguish.
+  explicit accel_dataset(std::shared_ptr<const accel::data::IterableDataset> iterable);
+  // Never null: an iterable dataset has one here that refuses to be read, so that only callers that accept both kinds
+  // check for it.
   std::shared_ptr<const accel::data::Dataset> dataset;
-  std::shared_ptr<const accel::data::Stream> stream;  // null for items by number
+  std::shared_ptr<const accel::data::IterableDataset> iterable;  // null for items by number
 };
 
 struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampler> {
@@ -84,8 +85,8 @@ struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampl
 };
 
 struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDataloader> {
-  explicit accel_dataloader(std::shared_ptr<accel::data::DataLoader> loader) : loader(std::move(loader)) {}
-  std::shared_ptr<accel::data::DataLoader> loader;
+  explicit accel_dataloader(std::shared_ptr<accel::data::Loader> loader) : loader(std::move(loader)) {}
+  std::shared_ptr<accel::data::Loader> loader;
 };
 
 struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {

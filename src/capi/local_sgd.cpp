@@ -1,6 +1,9 @@
 // Section 10: local SGD.
 #include "parallel/localsgd/local_sgd.hpp"
 
+#include <memory>
+#include <utility>
+
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "capi/guard.hpp"
@@ -12,8 +15,18 @@
 namespace accel::capi {
 namespace {
 
+class LocalSgdScope {
+ public:
+  explicit LocalSgdScope(std::shared_ptr<parallel::LocalSgd> local_sgd) : local_sgd_(std::move(local_sgd)) {}
+  void finish() { local_sgd_->finish(); }
+  parallel::LocalSgd& local_sgd() { return *local_sgd_; }
+
+ private:
+  std::shared_ptr<parallel::LocalSgd> local_sgd_;
+};
+
 parallel::LocalSgd& local_sgd_of(accel_scope_t* scope) {
-  return guard_of<parallel::LocalSgd>(scope, "local SGD", "accel_local_sgd_begin");
+  return guard_of<LocalSgdScope>(scope, "local SGD", "accel_local_sgd_begin").local_sgd();
 }
 
 }  // namespace
@@ -22,12 +35,12 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_
                                                     int64_t local_sgd_steps, const accel_local_sgd_options_t* options,
                                                     accel_scope_t** out) {
   return guarded(__func__, out, [&] {
-    const auto& communicator = accelerator_of(state)->state().gradient_group();
+    const auto& accelerator = accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     const accel_state_t* const group = given_options(options, "options").gradient_group;
-    return open_scope<parallel::LocalSgd>(
-        accelerator::require_prepared(model), communicator, local_sgd_steps, read_settings(options, "options"),
-        group == nullptr ? nullptr : check(group, "options.gradient_group").accelerator->state().communicator());
+    return open_scope<LocalSgdScope>(accelerator->begin_local_sgd(
+        model, local_sgd_steps, read_settings(options, "options"),
+        group == nullptr ? nullptr : check(group, "options.gradient_group").accelerator->state().communicator()));
   });
 }
 

@@ -21,6 +21,7 @@
 #include "nn/operators.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/loss.hpp"
 #include "tensor/operator_resolution.hpp"
 #include "tensor/tree.hpp"
@@ -52,10 +53,28 @@ const tensor::Operator& check_operator(const accel_op_t* op) {
   return op->engine;
 }
 
-tensor::Argument to_argument(const accel_value_t& value);
+tensor::Argument list_of(const c10::IValue& sequence);
 
-tensor::Argument list_item(const void* list, size_t index) {
-  return to_argument(static_cast<const accel_value_node*>(list)->item(index));
+// Of an item of a container.
+tensor::Argument to_argument(const c10::IValue& value) {
+  using tensor::Argument;
+  if (value.isTensor()) return value.toTensor().defined() ? Argument::tensor(value.toTensor()) : Argument();
+  if (value.isInt()) return Argument::integer(value.toInt());
+  if (value.isBool()) return Argument::boolean(value.toBool());
+  if (value.isDouble()) return Argument::number(value.toDouble());
+  if (value.isString()) return Argument::string(value.toStringRef().c_str());
+  if (tree::is_sequence(value)) return list_of(value);
+  if (value.isGenericDict()) return Argument::map();
+  if (value.isDevice()) return Argument::device(value.toDevice());
+  if (const auto dtype = tree::dtype_of(value)) return Argument::dtype(*dtype);
+  return Argument();
+}
+
+tensor::Argument list_of(const c10::IValue& sequence) {
+  const auto item = [](const void* list, size_t index) {
+    return to_argument(tree::sequence_items(*static_cast<const c10::IValue*>(list))[index]);
+  };
+  return tensor::Argument::list(&sequence, tree::sequence_items(sequence).size(), item);
 }
 
 tensor::Argument to_argument(const accel_value_t& value) {
@@ -74,7 +93,7 @@ tensor::Argument to_argument(const accel_value_t& value) {
       return Argument::tensor(value.as.tensor->tensor);
     case ACCEL_VALUE_LIST:
     case ACCEL_VALUE_TUPLE:
-      return Argument::list(value.as.node, value.as.node->size(), list_item);
+      return list_of(value.as.node->container());
     case ACCEL_VALUE_MAP:
       return Argument::map();
     case ACCEL_VALUE_DTYPE:

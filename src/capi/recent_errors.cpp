@@ -12,7 +12,8 @@
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 #include "capi/process_check.hpp"
-#include "capi/value_node.hpp"
+#include "capi/value.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
@@ -29,20 +30,19 @@ int64_t kept_count = 0;
 std::array<KeptError, kKept> kept_errors;  // error number n is at n % kKept
 
 // Messages may quote bytes of the application that are no text.
-OwnedValue text_value(std::string text) {
+std::string shown(std::string text) {
   for (size_t bad; (bad = first_bad_byte(text)) != text.size();) text[bad] = '?';
-  return string_value(text);
+  return text;
 }
 
-OwnedValue value_of(const RecentError& error) {
-  OwnedValue map = container_value(ACCEL_VALUE_MAP);
-  accel_value_node& members = *map.get().as.node;
-  members.set("number", OwnedValue(accel_arg_int(error.number)));
-  members.set("thread", OwnedValue(accel_arg_int(error.thread)));
-  members.set("function", string_value(error.function));
-  members.set("status", OwnedValue(accel_arg_int(error.status)));
-  members.set("rank", OwnedValue(accel_arg_int(error.rank)));
-  members.set("message", text_value(error.message));
+c10::IValue value_of(const RecentError& error) {
+  auto map = tree::new_map();
+  map.insert("number", error.number);
+  map.insert("thread", error.thread);
+  map.insert("function", error.function);
+  map.insert("status", static_cast<int64_t>(error.status));
+  map.insert("rank", static_cast<int64_t>(error.rank));
+  map.insert("message", shown(error.message));
   return map;
 }
 
@@ -76,9 +76,9 @@ std::vector<RecentError> recent_errors(int64_t after) {
 
 ACCEL_FUNCTION accel_status_t accel_recent_errors(int64_t after, accel_value_t* out) {
   return guarded(__func__, out, [&] {
-    OwnedValue list = container_value(ACCEL_VALUE_LIST);
-    for (const RecentError& error : recent_errors(after)) list.get().as.node->push(value_of(error));
-    return list;
+    auto list = tree::new_list();
+    for (const RecentError& error : recent_errors(after)) list.push_back(value_of(error));
+    return from_ivalue(list);
   });
 }
 

@@ -18,7 +18,7 @@
 #include "capi/scope.hpp"
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
-#include "data/dataloader.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "state/main_process_first.hpp"
 #include "state/split.hpp"
 #include "tensor/tree.hpp"

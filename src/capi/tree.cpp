@@ -30,7 +30,7 @@ accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t
   return guarded(name, [&] {
     check_pointer(value, "value");
     check_pointer(out, "out");
-    give(out, function(to_ivalue(*value, "value", DtypeForm::kKept)));
+    give(out, function(to_ivalue(*value, "value")));
     return ACCEL_OK;
   });
 }
@@ -53,7 +53,7 @@ ACCEL_FUNCTION accel_status_t accel_recursively_apply(const accel_value_t* value
     check_pointer(function, "function");
     check_pointer(out, "out");
     const auto call = [&](const at::Tensor& tensor) { return call_tensor_function(callback, tensor); };
-    const c10::IValue tree = to_ivalue(*value, "value", DtypeForm::kKept);
+    const c10::IValue tree = to_ivalue(*value, "value");
     give(out, error_on_other_type != 0 ? tree::map_tensors_only(tree, call) : tree::map_tensors(tree, call));
   });
 }
@@ -65,7 +65,7 @@ ACCEL_FUNCTION accel_status_t accel_listify(const accel_value_t* value, accel_va
 ACCEL_FUNCTION accel_status_t accel_concatenate(const accel_value_t* items, int64_t dim, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     check_pointer(items, "items");
-    return from_ivalue(tree::concatenate(to_ivalue(*items, "items", DtypeForm::kKept), dim));
+    return from_ivalue(tree::concatenate(to_ivalue(*items, "items"), dim));
   });
 }
 
@@ -98,7 +98,7 @@ ACCEL_FUNCTION accel_status_t accel_convert_to_fp32(const accel_value_t* value, 
 ACCEL_FUNCTION accel_status_t accel_find_batch_size(const accel_value_t* value, int64_t* out) {
   return guarded(__func__, out, [&] {
     check_pointer(value, "value");
-    return tree::find_batch_size(to_ivalue(*value, "value", DtypeForm::kKept));
+    return tree::find_batch_size(to_ivalue(*value, "value"));
   });
 }
 

@@ -1,7 +1,14 @@
 #include "capi/value.hpp"
 
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "accel.h"
 #include "base/error.hpp"
@@ -14,39 +21,36 @@
 namespace accel::capi {
 namespace {
 
-accel_value_node& check_map(const accel_value_t* map) {
+// The container of a value that the caller owns, for a change: other values that share it keep what it holds.
+accel_value_node& own_node(accel_value_t& value) {
+  if (value.as.node->has_other_owners())
+    OwnedValue former(std::exchange(value, container_value(value.as.node->container()).release()));
+  return *value.as.node;
+}
+
+accel_value_node& check_map(accel_value_t* map) {
   check_value(*map, "map");
   require(map->kind == ACCEL_VALUE_MAP, Status::kTypeMismatch, "map is a ", value_kind_name(map->kind),
           "; expected a MAP");
-  return *map->as.node;
+  return own_node(*map);
 }
 
-OwnedValue copy_sequence(int32_t kind, const accel_value_t* items, size_t n_items) {
-  require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items, " values");
-  OwnedValue sequence = container_value(kind);
-  sequence.get().as.node->reserve(n_items);
-  for (size_t i = 0; i < n_items; i++) sequence.get().as.node->push(copy_value(items[i], "items"));
-  return sequence;
+// Within the depth that every function on values can follow.
+OwnedValue new_sequence(int32_t kind, const accel_value_t* items, size_t n_items) {
+  std::vector<c10::IValue> made = to_ivalues(items, n_items, "items");
+  for (const c10::IValue& item : made) check_nesting(item);
+  if (kind == ACCEL_VALUE_TUPLE) return container_value(tree::new_tuple(std::move(made)));
+  return container_value(tree::new_list(std::move(made)));
+}
+
+c10::IValue key_value(const MapKey& key) {
+  if (const auto* const number = std::get_if<int64_t>(&key)) return *number;
+  return std::string(std::get<std::string_view>(key));
 }
 
 // A readable container, or null.
 const accel_value_node* container_of(const accel_value_t* value) {
   return value != nullptr && is_container(*value) ? value->as.node : nullptr;
-}
-
-bool equal_values(const accel_value_t& a, const accel_value_t& b) {
-  check_value(a, "a");
-  check_value(b, "b");
-  if (a.kind != b.kind) return false;
-  if (a.kind == ACCEL_VALUE_DTYPE) return a.as.dtype == b.as.dtype;
-  if (!is_container(a)) return tree::equal(to_ivalue(a, "a"), to_ivalue(b, "b"));
-  const accel_value_node &left = *a.as.node, &right = *b.as.node;
-  if (left.size() != right.size()) return false;
-  for (size_t i = 0; i < left.size(); i++) {
-    const accel_value_t* other = is_sequence(a) ? &right.item(i) : right.find(checked_key(left.key(i)));
-    if (other == nullptr || !equal_values(left.item(i), *other)) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -63,11 +67,11 @@ ACCEL_FUNCTION accel_status_t accel_value_tensor(accel_tensor_t* tensor, accel_v
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_list(const accel_value_t* items, size_t n_items, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return copy_sequence(ACCEL_VALUE_LIST, items, n_items); });
+  return guarded(__func__, out, [&] { return new_sequence(ACCEL_VALUE_LIST, items, n_items); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_tuple(const accel_value_t* items, size_t n_items, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return copy_sequence(ACCEL_VALUE_TUPLE, items, n_items); });
+  return guarded(__func__, out, [&] { return new_sequence(ACCEL_VALUE_TUPLE, items, n_items); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_bytes(const void* data, size_t size, const char* type, accel_value_t* out) {
@@ -81,15 +85,15 @@ ACCEL_FUNCTION accel_status_t accel_value_int_list(const int64_t* items, size_t 
   return guarded(__func__, out, [&] {
     require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items,
             " integers");
-    OwnedValue list = container_value(ACCEL_VALUE_LIST);
-    list.get().as.node->reserve(n_items);
-    for (size_t i = 0; i < n_items; i++) list.get().as.node->push(OwnedValue(accel_arg_int(items[i])));
-    return list;
+    auto list = tree::new_list();
+    list.reserve(n_items);
+    for (size_t i = 0; i < n_items; i++) list.push_back(items[i]);
+    return container_value(list);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_map(accel_value_t* out) {
-  return guarded(__func__, out, [&] { return container_value(ACCEL_VALUE_MAP); });
+  return guarded(__func__, out, [&] { return container_value(tree::new_map()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_copy(const accel_value_t* value, accel_value_t* out) {
@@ -139,7 +143,9 @@ ACCEL_FUNCTION accel_status_t accel_value_put(accel_value_t* map, const accel_va
     check_pointer(map, "map");
     check_pointer(key, "key");
     check_pointer(item, "item");
-    check_map(map).set(map_key(*key), copy_value(*item, "item"));
+    const c10::IValue name = key_value(map_key(*key));
+    const c10::IValue value = to_ivalue(*item, "item");  // ahead: it may share the container
+    check_map(map).set(name, value);
   });
 }
 
@@ -156,7 +162,8 @@ ACCEL_FUNCTION accel_status_t accel_value_set(accel_value_t* map, const char* ke
     check_pointer(map, "map");
     check_text(check_pointer(key, "key"), "key");
     check_pointer(item, "item");
-    check_map(map).set(std::string(key), copy_value(*item, "item"));
+    const c10::IValue value = to_ivalue(*item, "item");  // ahead: it may share the container
+    check_map(map).set(std::string(key), value);
   });
 }
 
@@ -167,7 +174,8 @@ ACCEL_FUNCTION accel_status_t accel_value_push(accel_value_t* list, const accel_
     check_value(*list, "list");
     require(is_sequence(*list), Status::kTypeMismatch, "list is a ", value_kind_name(list->kind),
             "; expected a LIST or a TUPLE");
-    list->as.node->push(copy_value(*item, "item"));
+    const c10::IValue value = to_ivalue(*item, "item");  // ahead: it may share the container
+    own_node(*list).push(value);
   });
 }
 
@@ -175,13 +183,14 @@ ACCEL_FUNCTION accel_status_t accel_value_equal(const accel_value_t* a, const ac
   return guarded(__func__, out, [&] {
     check_pointer(a, "a");
     check_pointer(b, "b");
-    return equal_values(*a, *b) ? 1 : 0;
+    const c10::IValue left = to_ivalue(*a, "a"), right = to_ivalue(*b, "b");
+    return tree::equal(left, right) ? 1 : 0;
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_value_to_json(const accel_value_t* value, accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
-    const c10::IValue tree = to_ivalue(*check_pointer(value, "value"), "value", DtypeForm::kName);
+    const c10::IValue tree = to_ivalue(*check_pointer(value, "value"), "value");
     return new_buffer(tree::to_json(tree));
   });
 }

@@ -10,17 +10,18 @@
 
 namespace accel::capi {
 
-// IValue has no element types: operators and scripts take LibTorch's number, JSON the name; kKept comes back from
-// from_ivalue().
-enum class DtypeForm { kInteger, kName, kKept };
-
-// Converts a value, with copies of its containers; tensors are shared. Checks kinds and handles; `name` is the
-// parameter's.
-c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm form = DtypeForm::kInteger);
+// The engine's value. Containers and tensors are shared, so nothing that the engine gets here may be changed in place.
+// Checks kinds and handles; `name` is the parameter's.
+c10::IValue to_ivalue(const accel_value_t& value, const char* name);
 std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, const char* name);
 
-// An owned value; throws before it owns anything. Typed lists become lists.
+// An owned value, which shares containers and tensors with the engine's. Throws before it owns anything, for what C
+// cannot read.
 accel_value_t from_ivalue(const c10::IValue& value);
+
+// An item of a container of from_ivalue() or to_ivalue(), whose text belongs to the container.
+accel_value_t borrowed_value(const c10::IValue& item);
+void end_borrowed(const accel_value_t& item);
 
 // Disposes a value that a callback or from_ivalue() made.
 class DisposeValue {

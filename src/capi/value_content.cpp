@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
-#include "capi/value_node.hpp"
+#include "capi/owned_value.hpp"
 
 namespace accel::capi {
 namespace {

@@ -1,5 +1,7 @@
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <memory>
 #include <string>
@@ -13,106 +15,49 @@
 #include "tensor/bytes.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
 
-// LibTorch has no value kind for element types.
-struct KeptDtype final : torch::CustomClassHolder {
-  explicit KeptDtype(accel_dtype_t dtype) : dtype(dtype) {}
-  const accel_dtype_t dtype;
-};
-
-c10::IValue convert_dtype(accel_dtype_t dtype, DtypeForm form) {
-  const c10::ScalarType type = tensor::dtype_from_number(dtype);
-  switch (form) {
-    case DtypeForm::kInteger:
-      return static_cast<int64_t>(type);
-    case DtypeForm::kName:
-      return std::string(tensor::dtype_name(type));
-    case DtypeForm::kKept:
-      break;
-  }
-  return c10::IValue::make_capsule(c10::make_intrusive<KeptDtype>(dtype));
-}
-
-OwnedValue convert(const c10::IValue& value, int depth);
-
-// From values of the engine, operators and scripts.
+// What the engine, an operator or a script made.
 void require_text(const std::string& text, const char* what) {
   const size_t bad = first_bad_byte(text);
   if (bad != text.size())
     fail(Status::kTypeMismatch, what, text[bad] == '\0' ? " contains a NUL" : " is no UTF-8", "; expected text");
 }
 
-MapKey convert_key(const c10::IValue& key) {
-  if (key.isInt()) return key.toInt();
-  if (!key.isString())
-    fail(Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key), "; expected strings or integers");
-  require_text(key.toStringRef(), "a key of a map");
-  return key.toStringRef();
-}
-
-c10::IValue key_ivalue(const accel_value_t& key) {
-  if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
-  return std::string(key.as.string);
-}
-
-OwnedValue convert_map(const c10::impl::GenericDict& members, int depth) {
-  OwnedValue map = container_value(ACCEL_VALUE_MAP);
-  map.get().as.node->reserve(members.size());
-  for (const auto& member : members) {
-    map.get().as.node->set(convert_key(member.key()), convert(member.value(), depth + 1));
-  }
-  return map;
-}
-
-OwnedValue convert_sequence(const c10::IValue& value, int depth) {
-  const c10::ArrayRef<c10::IValue> items = tree::sequence_items(value);
-  OwnedValue sequence = container_value(value.isTuple() ? ACCEL_VALUE_TUPLE : ACCEL_VALUE_LIST);
-  sequence.get().as.node->reserve(items.size());
-  for (const c10::IValue& item : items) sequence.get().as.node->push(convert(item, depth + 1));
-  return sequence;
-}
-
-OwnedValue convert(const c10::IValue& value, int depth) {
+// Whether C can read all of it.
+void check_readable(const c10::IValue& value, int depth) {
   require(depth <= tree::kDeepest, Status::kInvalidArgument, "a value is nested more than ", tree::kDeepest,
           " levels deep");
-  if (value.isNone()) return {};
-  if (value.isTensor()) {
-    if (!value.toTensor().defined()) return {};
-    accel_value_t tensor = ACCEL_VALUE_INIT;
-    tensor.kind = ACCEL_VALUE_TENSOR;
-    tensor.as.tensor = new_tensor(value.toTensor());
-    return OwnedValue(tensor);
+  if (value.isTensor() || value.isInt() || value.isDouble() || value.isBool() || value.isNone() || value.isDevice())
+    return;
+  if (value.isString()) return require_text(value.toStringRef(), "a string");
+  if (tree::is_sequence(value)) {
+    for (const c10::IValue& item : tree::sequence_items(value)) check_readable(item, depth + 1);
+    return;
   }
-  if (value.isBool()) return OwnedValue(accel_arg_bool(value.toBool() ? 1 : 0));
-  if (value.isInt()) return OwnedValue(accel_arg_int(value.toInt()));
-  if (value.isDouble()) return OwnedValue(accel_arg_double(value.toDouble()));
-  if (value.isString()) {
-    const std::string& text = value.toStringRef();
-    require_text(text, "a string");
-    return string_value(text);
+  if (value.isGenericDict()) {
+    for (const auto& member : value.toGenericDict()) {
+      const c10::IValue& key = member.key();
+      if (key.isString())
+        require_text(key.toStringRef(), "a key of a map");
+      else if (!key.isInt())
+        fail(Status::kTypeMismatch, "a map has a key of kind ", tree::kind_name(key), "; expected strings or integers");
+      check_readable(member.value(), depth + 1);
+    }
+    return;
   }
-  if (tree::is_sequence(value)) return convert_sequence(value, depth);
-  if (value.isGenericDict()) return convert_map(value.toGenericDict(), depth);
-  if (value.isDevice()) {
-    const tensor::DeviceNumbers numbers = tensor::device_numbers(value.toDevice());
-    return OwnedValue(accel_arg_device({numbers.kind, numbers.index}));
-  }
-  if (const tree::Bytes* const bytes = tree::bytes_of(value))
-    return bytes_value(bytes->data, bytes->type.empty() ? nullptr : bytes->type.c_str());
-  if (value.isCapsule())
-    if (const auto* kept = dynamic_cast<const KeptDtype*>(value.toCapsule().get()))
-      return OwnedValue(accel_arg_dtype(kept->dtype));
-  fail(Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
-       " cannot leave the library; expected tensors, numbers, strings, bytes, devices, lists, tuples and maps");
+  if (tree::bytes_of(value) == nullptr && !tree::dtype_of(value))
+    fail(Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
+         " cannot leave the library; expected tensors, numbers, strings, bytes, devices, lists, tuples and maps");
 }
 
 }  // namespace
 
-c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm form) {
+c10::IValue to_ivalue(const accel_value_t& value, const char* name) {
   check_value(value, name);
   switch (value.kind) {
     case ACCEL_VALUE_BOOL:
@@ -126,7 +71,7 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
     case ACCEL_VALUE_TENSOR:
       return value.as.tensor->tensor;
     case ACCEL_VALUE_DTYPE:
-      return convert_dtype(value.as.dtype, form);
+      return tree::dtype_value(tensor::dtype_from_number(value.as.dtype));
     case ACCEL_VALUE_DEVICE:
       return tensor::device_from_numbers({value.as.device.type, value.as.device.index});
     case ACCEL_VALUE_BYTES: {
@@ -134,28 +79,10 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name, DtypeForm fo
       return tree::bytes_value(std::string(static_cast<const char*>(bytes.data), bytes.size),
                                bytes.type == nullptr ? "" : bytes.type);
     }
-    case ACCEL_VALUE_LIST: {
-      const accel_value_node& node = *value.as.node;
-      c10::List<c10::IValue> items = tree::new_list();
-      items.reserve(node.size());
-      for (size_t i = 0; i < node.size(); i++) items.push_back(to_ivalue(node.item(i), name, form));
-      return items;
-    }
-    case ACCEL_VALUE_TUPLE: {
-      const accel_value_node& node = *value.as.node;
-      std::vector<c10::IValue> items;
-      items.reserve(node.size());
-      for (size_t i = 0; i < node.size(); i++) items.push_back(to_ivalue(node.item(i), name, form));
-      return tree::new_tuple(std::move(items));
-    }
-    case ACCEL_VALUE_MAP: {
-      const accel_value_node& node = *value.as.node;
-      std::vector<std::pair<c10::IValue, c10::IValue>> members;
-      members.reserve(node.size());
-      for (size_t i = 0; i < node.size(); i++)
-        members.emplace_back(key_ivalue(node.key(i)), to_ivalue(node.item(i), name, form));
-      return tree::new_map(std::move(members));
-    }
+    case ACCEL_VALUE_LIST:
+    case ACCEL_VALUE_TUPLE:
+    case ACCEL_VALUE_MAP:
+      return value.as.node->container();
     default:
       return {};
   }
@@ -169,7 +96,45 @@ std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, c
   return converted;
 }
 
-accel_value_t from_ivalue(const c10::IValue& value) { return convert(value, 0).release(); }
+accel_value_t borrowed_value(const c10::IValue& item) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  if (item.isTensor()) {
+    if (!item.toTensor().defined()) return value;
+    value.as.tensor = new_tensor(item.toTensor());
+    value.kind = ACCEL_VALUE_TENSOR;
+    return value;
+  }
+  if (item.isInt()) return accel_arg_int(item.toInt());
+  if (item.isDouble()) return accel_arg_double(item.toDouble());
+  if (item.isString()) return accel_arg_string(item.toStringRef().c_str());
+  if (item.isBool()) return accel_arg_bool(item.toBool() ? 1 : 0);
+  if (tree::is_sequence(item) || item.isGenericDict()) return container_value(item).release();
+  if (item.isDevice()) {
+    const tensor::DeviceNumbers numbers = tensor::device_numbers(item.toDevice());
+    return accel_arg_device({numbers.kind, numbers.index});
+  }
+  if (const tree::Bytes* const bytes = tree::bytes_of(item))
+    return accel_arg_bytes(std::make_unique<accel_bytes_t>(
+                               accel_bytes_t{bytes->data.empty() ? nullptr : bytes->data.data(), bytes->data.size(),
+                                             bytes->type.empty() ? nullptr : bytes->type.c_str()})
+                               .release());
+  if (const auto dtype = tree::dtype_of(item)) return accel_arg_dtype(tensor::dtype_number(*dtype));
+  return value;
+}
+
+void end_borrowed(const accel_value_t& item) {
+  if (item.kind == ACCEL_VALUE_STRING) return;
+  if (item.kind == ACCEL_VALUE_BYTES) return std::unique_ptr<const accel_bytes_t>(item.as.bytes).reset();
+  const OwnedValue ended(item);
+}
+
+accel_value_t from_ivalue(const c10::IValue& value) {
+  check_readable(value, 0);
+  if (value.isString()) return string_value(value.toStringRef()).release();
+  if (const tree::Bytes* const bytes = tree::bytes_of(value))
+    return bytes_value(bytes->data, bytes->type.empty() ? nullptr : bytes->type.c_str()).release();
+  return borrowed_value(value);
+}
 
 accel_tensor_t* new_tensor(at::Tensor tensor) { return std::make_unique<accel_tensor>(std::move(tensor)).release(); }
 

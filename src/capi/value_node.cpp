@@ -1,264 +1,210 @@
 #include "capi/value_node.hpp"
 
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <new>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "base/error.hpp"
-#include "base/text_check.hpp"
-#include "capi/handles.hpp"
-#include "capi/object.hpp"
-#include "tensor/device.hpp"
-#include "tensor/dtype.hpp"
+#include "capi/value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
-
-const char* value_kind_name(int32_t kind) {
-  switch (kind) {
-    case ACCEL_VALUE_NONE:
-      return "NONE";
-    case ACCEL_VALUE_BOOL:
-      return "BOOL";
-    case ACCEL_VALUE_INT:
-      return "INT";
-    case ACCEL_VALUE_DOUBLE:
-      return "DOUBLE";
-    case ACCEL_VALUE_STRING:
-      return "STRING";
-    case ACCEL_VALUE_TENSOR:
-      return "TENSOR";
-    case ACCEL_VALUE_LIST:
-      return "LIST";
-    case ACCEL_VALUE_MAP:
-      return "MAP";
-    case ACCEL_VALUE_DTYPE:
-      return "DTYPE";
-    case ACCEL_VALUE_DEVICE:
-      return "DEVICE";
-    case ACCEL_VALUE_TUPLE:
-      return "TUPLE";
-    case ACCEL_VALUE_BYTES:
-      return "BYTES";
-    default:
-      return "value of unknown kind";
-  }
-}
-
-bool is_sequence(const accel_value_t& value) {
-  return value.kind == ACCEL_VALUE_LIST || value.kind == ACCEL_VALUE_TUPLE;
-}
-
-void check_text(std::string_view text, const char* name) {
-  const size_t bad = first_bad_byte(text);
-  if (bad == text.size()) return;
-  fail(Status::kInvalidArgument, name, " is no UTF-8: byte ", bad, " is ", int{static_cast<unsigned char>(text[bad])},
-       "; expected text in UTF-8; bytes have a kind of their own, accel_value_bytes()");
-}
-
-bool is_container(const accel_value_t& value) { return is_sequence(value) || value.kind == ACCEL_VALUE_MAP; }
-
-void check_value(const accel_value_t& value, const char* name) {
-  switch (value.kind) {
-    case ACCEL_VALUE_NONE:
-    case ACCEL_VALUE_BOOL:
-    case ACCEL_VALUE_INT:
-    case ACCEL_VALUE_DOUBLE:
-      return;
-    case ACCEL_VALUE_STRING:
-      require(value.as.string != nullptr, Status::kInvalidArgument, name, " is a STRING whose text is NULL");
-      check_text(value.as.string, name);
-      return;
-    case ACCEL_VALUE_TENSOR:
-      check(value.as.tensor, name);
-      return;
-    case ACCEL_VALUE_BYTES:
-      require(value.as.bytes != nullptr && (value.as.bytes->data != nullptr || value.as.bytes->size == 0),
-              Status::kInvalidArgument, name, " is BYTES whose data is NULL");
-      return;
-    case ACCEL_VALUE_LIST:
-    case ACCEL_VALUE_TUPLE:
-    case ACCEL_VALUE_MAP:
-      require(value.as.node != nullptr && value.as.node->kind() == value.kind, Status::kInvalidHandle, name,
-              " is no container of this library; make it with accel_value_list(), accel_value_tuple() or "
-              "accel_value_map()");
-      return;
-    case ACCEL_VALUE_DTYPE:
-      tensor::dtype_from_number(value.as.dtype);
-      return;
-    case ACCEL_VALUE_DEVICE:
-      tensor::device_from_numbers({value.as.device.type, value.as.device.index});
-      return;
-    default:
-      fail(Status::kInvalidArgument, name, ".kind is ", value.kind,
-           "; expected ACCEL_VALUE_NONE (0) to ACCEL_VALUE_BYTES (11)");
-  }
-}
-
-OwnedValue string_value(std::string_view text) {
-  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  if (!text.empty()) std::memcpy(copy, text.data(), text.size());
-  copy[text.size()] = '\0';
-  accel_value_t value = ACCEL_VALUE_INIT;
-  value.kind = ACCEL_VALUE_STRING;
-  value.as.string = copy;
-  return OwnedValue(value);
-}
-
-// One piece of memory: what accel_value_t points to, the bytes, the type.
-OwnedValue bytes_value(std::string_view data, const char* type) {
-  const size_t type_size = type == nullptr ? 0 : std::strlen(type) + 1;
-  auto* const memory = static_cast<char*>(std::malloc(sizeof(accel_bytes_t) + data.size() + type_size));
-  if (memory == nullptr) throw std::bad_alloc();
-  char* const own_data = memory + sizeof(accel_bytes_t);
-  if (!data.empty()) std::memcpy(own_data, data.data(), data.size());
-  if (type != nullptr) std::memcpy(own_data + data.size(), type, type_size);
-  accel_value_t value = ACCEL_VALUE_INIT;
-  value.kind = ACCEL_VALUE_BYTES;
-  value.as.bytes = new (memory)
-      accel_bytes_t{data.empty() ? nullptr : own_data, data.size(), type == nullptr ? nullptr : own_data + data.size()};
-  return OwnedValue(value);
-}
-
-MapKey map_key(const accel_value_t& key) {
-  check_value(key, "key");
-  require(key.kind == ACCEL_VALUE_INT || key.kind == ACCEL_VALUE_STRING, Status::kTypeMismatch, "key is a ",
-          value_kind_name(key.kind), "; expected a STRING or an INT");
-  return checked_key(key);
-}
-
-MapKey checked_key(const accel_value_t& key) {
-  if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
-  return key.as.string;
-}
-
-OwnedValue container_value(int32_t kind) {
-  accel_value_t value = ACCEL_VALUE_INIT;
-  value.kind = kind;
-  value.as.node = std::make_unique<accel_value_node>(kind).release();
-  return OwnedValue(value);
-}
-
-int value_depth(const accel_value_t& value) { return is_container(value) ? value.as.node->depth() : 0; }
-
-OwnedValue copy_value(const accel_value_t& value, const char* name) {
-  check_value(value, name);
-  switch (value.kind) {
-    case ACCEL_VALUE_STRING:
-      return string_value(value.as.string);
-    case ACCEL_VALUE_TENSOR:
-      value.as.tensor->retain();
-      return OwnedValue(value);
-    case ACCEL_VALUE_BYTES: {
-      const accel_bytes_t& bytes = *value.as.bytes;
-      return bytes_value({static_cast<const char*>(bytes.data), bytes.size}, bytes.type);
-    }
-    case ACCEL_VALUE_LIST:
-    case ACCEL_VALUE_TUPLE:
-    case ACCEL_VALUE_MAP:
-      break;
-    default:
-      return OwnedValue(value);
-  }
-  OwnedValue copy = container_value(value.kind);
-  const accel_value_node& from = *value.as.node;
-  accel_value_node& to = *copy.get().as.node;
-  to.reserve(from.size());
-  for (size_t i = 0; i < from.size(); i++) {
-    OwnedValue item = copy_value(from.item(i), name);
-    if (is_sequence(value))
-      to.push(std::move(item));
-    else
-      to.set(checked_key(from.key(i)), std::move(item));
-  }
-  return copy;
-}
-
-}  // namespace accel::capi
-
 namespace {
 
 constexpr size_t kMostSearched = 8;  // keys that are compared one by one
 
+MapKey key_of(const accel_value_t& key) {
+  if (key.kind == ACCEL_VALUE_INT) return key.as.integer;
+  return key.as.string;
+}
+
+// The containers inside a value, itself included.
+int depth_of(const c10::IValue& value) {
+  int deepest = 0;
+  if (tree::is_sequence(value)) {
+    for (const c10::IValue& item : tree::sequence_items(value)) deepest = std::max(deepest, depth_of(item));
+  } else if (value.isGenericDict()) {
+    for (const auto& member : value.toGenericDict()) deepest = std::max(deepest, depth_of(member.value()));
+  } else {
+    return 0;
+  }
+  return deepest + 1;
+}
+
+// TorchScript asks for it.
+void fit_key_type(c10::impl::GenericDict& map, const c10::IValue& key) {
+  const c10::TypePtr type = key.isInt() ? c10::TypePtr(c10::IntType::get()) : c10::TypePtr(c10::StringType::get());
+  if (map.empty())
+    map.unsafeSetKeyType(type);
+  else if (map.keyType()->kind() != type->kind())
+    map.unsafeSetKeyType(c10::AnyType::get());
+}
+
 }  // namespace
 
-void accel_value_node::reserve(size_t size) {
-  items_.reserve(size);
-  if (kind_ == ACCEL_VALUE_MAP) keys_.reserve(size);
+void check_nesting(const c10::IValue& item) {
+  const int depth = depth_of(item) + 1;
+  require(depth <= tree::kDeepest, Status::kInvalidArgument, "the value would be nested ", depth,
+          " levels deep; expected at most ", tree::kDeepest);
 }
 
-std::optional<size_t> accel_value_node::place_of(const accel::capi::MapKey& key) const {
-  if (keys_.size() > kMostSearched) {
-    const auto place = places_.find(key);
-    return place == places_.end() ? std::nullopt : std::optional<size_t>(place->second);
-  }
-  const auto found = std::find_if(keys_.begin(), keys_.end(),
-                                  [&key](const auto& own) { return accel::capi::checked_key(own.get()) == key; });
-  if (found == keys_.end()) return std::nullopt;
-  return static_cast<size_t>(found - keys_.begin());
+OwnedValue container_value(c10::IValue container) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  value.as.node = std::make_unique<accel_value_node>(std::move(container)).release();
+  value.kind = value.as.node->kind();
+  return OwnedValue(value);
 }
+
+}  // namespace accel::capi
+
+// Texts belong to the container.
+struct accel_value_node::Items {
+  Items() = default;
+  Items(const Items&) = delete;
+  Items& operator=(const Items&) = delete;
+  ~Items() {
+    for (accel_value_t& item : items) accel::capi::end_borrowed(item);
+  }
+
+  void reserve(size_t size, bool has_keys) {
+    items.reserve(size);
+    if (has_keys) keys.reserve(size);
+  }
+  void add(const c10::IValue& item) {
+    items.push_back(accel_arg_none());  // ahead: what the item owns would be lost without room for it
+    items.back() = accel::capi::borrowed_value(item);
+  }
+  void add(const c10::IValue& key, const c10::IValue& item) {
+    keys.push_back(accel::capi::borrowed_value(key));
+    add(item);
+    const size_t size = keys.size();
+    if (size <= accel::capi::kMostSearched) return;
+    for (size_t i = places.size(); i < size; i++) places.emplace(accel::capi::key_of(keys[i]), i);
+  }
+
+  void replace(const c10::IValue& key, const c10::IValue& item) {
+    const accel_value_t made = accel::capi::borrowed_value(item);
+    accel_value_t& former = items[*place_of(accel::capi::key_of(accel::capi::borrowed_value(key)))];
+    accel::capi::end_borrowed(former);
+    former = made;
+  }
+
+  std::optional<size_t> place_of(const accel::capi::MapKey& key) const {
+    if (keys.size() > accel::capi::kMostSearched) {
+      const auto place = places.find(key);
+      return place == places.end() ? std::nullopt : std::optional<size_t>(place->second);
+    }
+    const auto found =
+        std::find_if(keys.begin(), keys.end(), [&key](const auto& own) { return accel::capi::key_of(own) == key; });
+    if (found == keys.end()) return std::nullopt;
+    return static_cast<size_t>(found - keys.begin());
+  }
+
+  std::vector<accel_value_t> items;
+  std::vector<accel_value_t> keys;                         // of a map, beside its items
+  std::unordered_map<accel::capi::MapKey, size_t> places;  // of a map with many; a short one is searched faster
+};
+
+accel_value_node::accel_value_node(c10::IValue container) : container_(std::move(container)) {}
+
+accel_value_node::~accel_value_node() { std::unique_ptr<Items>(items_.load(std::memory_order_acquire)).reset(); }
+
+int32_t accel_value_node::kind() const {
+  if (container_.isTuple()) return ACCEL_VALUE_TUPLE;
+  return container_.isGenericDict() ? ACCEL_VALUE_MAP : ACCEL_VALUE_LIST;
+}
+
+size_t accel_value_node::size() const {
+  return container_.isGenericDict() ? container_.toGenericDict().size()
+                                    : accel::tree::sequence_items(container_).size();
+}
+
+// Threads that come here at once each make them; those of the first are kept.
+const accel_value_node::Items& accel_value_node::items() const {
+  if (const Items* const made = items_.load(std::memory_order_acquire)) return *made;
+  auto made = std::make_unique<Items>();
+  made->reserve(size(), container_.isGenericDict());
+  if (container_.isGenericDict()) {
+    for (const auto& member : container_.toGenericDict()) made->add(member.key(), member.value());
+  } else {
+    for (const c10::IValue& item : accel::tree::sequence_items(container_)) made->add(item);
+  }
+  Items* first = nullptr;
+  return items_.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel) ? *made.release() : *first;
+}
+
+const accel_value_t& accel_value_node::item(size_t index) const { return items().items[index]; }
+
+const accel_value_t& accel_value_node::key(size_t index) const { return items().keys[index]; }
 
 const accel_value_t* accel_value_node::find(const accel::capi::MapKey& key) const {
-  const auto place = place_of(key);
-  return place ? &items_[*place].get() : nullptr;
+  const auto place = items().place_of(key);
+  return place ? &items().items[*place] : nullptr;
 }
 
-void accel_value_node::enclose(const accel_value_t& item) {
-  const int depth = accel::capi::value_depth(item) + 1;
-  accel::require(depth <= accel::tree::kDeepest, accel::Status::kInvalidArgument, "the value would be nested ", depth,
-                 " levels deep; expected at most ", accel::tree::kDeepest);
-  depth_ = std::max(depth_, depth);
-}
-
-void accel_value_node::push(accel::capi::OwnedValue item) {
-  enclose(item.get());
-  items_.push_back(std::move(item));
-}
-
-void accel_value_node::set(const accel::capi::MapKey& key, accel::capi::OwnedValue item) {
-  enclose(item.get());
-  if (const auto place = place_of(key)) {
-    items_[*place] = std::move(item);
+// Containers of scripts have an element type, which the copy has not.
+void accel_value_node::own_container() {
+  using namespace accel;
+  if (container_.isTuple()) return;  // replaced as a whole
+  if (container_.isGenericDict()) {
+    const c10::impl::GenericDict map = container_.toGenericDict();
+    if (container_.use_count() == 2 && map.valueType()->kind() == c10::TypeKind::AnyType) return;  // `map` is the other
+    c10::impl::GenericDict copy(map.keyType(), c10::AnyType::get());
+    copy.reserve(map.size());
+    for (const auto& member : map) copy.insert(member.key(), member.value());
+    container_ = copy;
     return;
   }
-  const size_t size = keys_.size();
-  const int64_t* const number = std::get_if<int64_t>(&key);
-  keys_.push_back(number != nullptr ? accel::capi::OwnedValue(accel_arg_int(*number))
-                                    : accel::capi::string_value(std::get<std::string_view>(key)));
+  const c10::List<c10::IValue> list = container_.toList();
+  if (container_.use_count() == 2 && list.elementType()->kind() == c10::TypeKind::AnyType) return;  // `list` is
+  container_ = tree::sequence_like(container_, tree::sequence_items(container_).vec());
+}
+
+// `note` adds to the items that were read what has changed.
+template <typename Note>
+void accel_value_node::note_change(const Note& note) {
+  Items* const read = items_.load(std::memory_order_acquire);
+  if (read == nullptr) return;
   try {
-    for (size_t i = places_.size(); size >= kMostSearched && i <= size; i++)
-      places_.emplace(accel::capi::checked_key(keys_[i].get()), i);
-    items_.push_back(std::move(item));
-  } catch (...) {
-    places_.erase(accel::capi::checked_key(keys_.back().get()));
-    keys_.pop_back();
-    throw;
+    note(*read);
+  } catch (...) {  // they are made again when they are read
+    std::unique_ptr<Items>(items_.exchange(nullptr, std::memory_order_acq_rel)).reset();
   }
 }
 
-void accel_value_dispose(accel_value_t* value) {
-  if (value == nullptr) return;
-  const accel_value_t given = *value;
-  *value = ACCEL_VALUE_INIT;
-  switch (given.kind) {
-    case ACCEL_VALUE_STRING:
-      std::free(const_cast<char*>(given.as.string));
-      break;
-    case ACCEL_VALUE_TENSOR:
-      accel::capi::release_handle(given.as.tensor);
-      break;
-    case ACCEL_VALUE_BYTES:
-      std::free(const_cast<accel_bytes_t*>(given.as.bytes));
-      break;
-    case ACCEL_VALUE_LIST:
-    case ACCEL_VALUE_TUPLE:
-    case ACCEL_VALUE_MAP:
-      std::unique_ptr<accel_value_node>(given.as.node).reset();
-      break;
-    default:
-      break;
+void accel_value_node::push(const c10::IValue& item) {
+  using namespace accel;
+  capi::check_nesting(item);
+  own_container();
+  if (container_.isTuple()) {
+    std::vector<c10::IValue> all = tree::sequence_items(container_).vec();
+    all.push_back(item);
+    container_ = tree::new_tuple(std::move(all));
+  } else {
+    container_.toList().push_back(item);
   }
+  note_change([&](Items& read) { read.add(item); });
+}
+
+void accel_value_node::set(const c10::IValue& key, const c10::IValue& item) {
+  using namespace accel;
+  capi::check_nesting(item);
+  own_container();
+  c10::impl::GenericDict map = container_.toGenericDict();
+  capi::fit_key_type(map, key);
+  const bool is_new = map.insert_or_assign(key, item).second;
+  note_change([&](Items& read) {
+    if (is_new)
+      read.add(key, item);
+    else
+      read.replace(key, item);
+  });
 }

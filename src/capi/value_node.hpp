@@ -1,89 +1,61 @@
-// Nodes: the memory that an accel_value_t owns.
+// The containers of accel_value_t: an engine's nested value, and the accel_value_t items through which C reads it.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "accel.h"
+#include "capi/owned_value.hpp"
 
 namespace accel::capi {
 
-const char* value_kind_name(int32_t kind);  // "LIST"
-bool is_container(const accel_value_t& value);
-bool is_sequence(const accel_value_t& value);  // a LIST or TUPLE
+// `container`: a list, tuple or map.
+OwnedValue container_value(c10::IValue container);
 
-// Throws for invalid kinds and values that are incomplete for their kind; does not check the items of containers.
-void check_value(const accel_value_t& value, const char* name);
-
-// Owns an accel_value_t. The library stores values beyond a call only in this form.
-class OwnedValue {
- public:
-  OwnedValue() = default;
-  // Takes ownership of the value's content.
-  explicit OwnedValue(const accel_value_t& value) : value_(value) {}
-  OwnedValue(OwnedValue&& other) noexcept : value_(other.release()) {}
-  OwnedValue& operator=(OwnedValue&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~OwnedValue() { accel_value_dispose(&value_); }
-
-  const accel_value_t& get() const { return value_; }
-  accel_value_t release() { return std::exchange(value_, accel_value_t ACCEL_VALUE_INIT); }
-
- private:
-  accel_value_t value_ = ACCEL_VALUE_INIT;
-};
-
-// A copy that owns everything except its tensors, which are shared. Checks kinds and handles; `name` is the
-// parameter's.
-OwnedValue copy_value(const accel_value_t& value, const char* name);
-
-OwnedValue string_value(std::string_view text);
-OwnedValue bytes_value(std::string_view data, const char* type);
-// Throws unless the text is UTF-8; `name` is the parameter's.
-void check_text(std::string_view text, const char* name);
-OwnedValue container_value(int32_t kind);  // an empty LIST, TUPLE or MAP
-
-// The containers inside a value, itself included.
-int value_depth(const accel_value_t& value);
-
-// A key of a map. A text belongs to the value that it was taken from.
-using MapKey = std::variant<int64_t, std::string_view>;
-MapKey map_key(const accel_value_t& key);      // throws for a value that cannot be one
-MapKey checked_key(const accel_value_t& key);  // of one that a map holds
+// Refuses an item that would nest a container deeper than every function on values can follow.
+void check_nesting(const c10::IValue& item);
 
 }  // namespace accel::capi
 
+// Shared by the accel_value_t that copies of one another are. Several threads may read it at once.
 struct accel_value_node {
  public:
-  explicit accel_value_node(int32_t kind) : kind_(kind) {}
+  // A list, tuple or map, which is shared, not copied.
+  explicit accel_value_node(c10::IValue container);
+  ~accel_value_node();
+  accel_value_node(const accel_value_node&) = delete;
+  accel_value_node& operator=(const accel_value_node&) = delete;
 
-  int32_t kind() const { return kind_; }
-  int depth() const { return depth_; }
-  size_t size() const { return items_.size(); }
-  const accel_value_t& item(size_t index) const { return items_[index].get(); }
-  const accel_value_t& key(size_t index) const { return keys_[index].get(); }
+  const c10::IValue& container() const { return container_; }
+  int32_t kind() const;
+  size_t size() const;
+  // The items as accel_value_t, which are made when the first is asked for, and belong to the node.
+  const accel_value_t& item(size_t index) const;
+  const accel_value_t& key(size_t index) const;
   const accel_value_t* find(const accel::capi::MapKey& key) const;
 
-  void reserve(size_t size);
-  // Both throw if values are nested too deeply for other functions.
-  void push(accel::capi::OwnedValue item);
-  void set(const accel::capi::MapKey& key, accel::capi::OwnedValue item);
+  void retain() { owners_.fetch_add(1, std::memory_order_relaxed); }
+  // Whether that was the last owner; the caller then deletes the node.
+  bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  bool has_other_owners() const { return owners_.load(std::memory_order_acquire) > 1; }
+
+  // Of a node with one owner. The container is copied first where the engine, or another value, has it too. Both refuse
+  // to nest deeper than every function on values can follow.
+  void push(const c10::IValue& item);
+  void set(const c10::IValue& key, const c10::IValue& item);
 
  private:
-  void enclose(const accel_value_t& item);
-  std::optional<size_t> place_of(const accel::capi::MapKey& key) const;
+  struct Items;
 
-  int32_t kind_;
-  int depth_ = 1;
-  std::vector<accel::capi::OwnedValue> items_;
-  std::vector<accel::capi::OwnedValue> keys_;               // of a map, beside its items
-  std::unordered_map<accel::capi::MapKey, size_t> places_;  // of a map with many; a short one is searched faster
+  const Items& items() const;
+  void own_container();
+  template <typename Note>
+  void note_change(const Note& note);
+
+  std::atomic<int32_t> owners_{1};
+  c10::IValue container_;
+  mutable std::atomic<Items*> items_{nullptr};
 };

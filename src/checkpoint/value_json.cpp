@@ -17,6 +17,8 @@
 #include "base/json.hpp"
 #include "base/text_check.hpp"
 #include "tensor/bytes.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -28,6 +30,7 @@ constexpr const char* kTensor = "$tensor";
 constexpr const char* kDouble = "$double";
 constexpr const char* kInt = "$int";
 constexpr const char* kDevice = "$device";
+constexpr const char* kDtype = "$dtype";
 constexpr const char* kMap = "$map";
 constexpr const char* kTuple = "$tuple";
 constexpr const char* kBytes = "$bytes";  // [type, tensor]
@@ -65,6 +68,7 @@ class Encoder {
     if (value.isTuple()) return tagged(kTuple, list(value.toTupleRef().elements(), path, depth));
     if (value.isGenericDict()) return map(value.toGenericDict(), path, depth);
     if (const tree::Bytes* const bytes = tree::bytes_of(value)) return encode_bytes(*bytes, path);
+    if (const auto dtype = tree::dtype_of(value)) return tagged(kDtype, Json(std::string(tensor::dtype_name(*dtype))));
     fail(Status::kTypeMismatch, "the value at '", path, "' is a ", tree::kind_name(value),
          "; files hold numbers, strings, bytes, tensors, lists, tuples and maps");
   }
@@ -212,6 +216,7 @@ class Decoder {
     if (tag == kDouble) return parse_number<double>(text);
     if (tag == kInt) return parse_number<int64_t>(text);
     if (tag == kDevice) return device(text);
+    if (tag == kDtype) return dtype(text);
     if (tag != kTensor) corrupt("'", tag, "' is no kind of value");
     const auto found = tensors_.find(text);
     if (found == tensors_.end()) corrupt("the tensor '", text, "' is missing");
@@ -223,6 +228,14 @@ class Decoder {
       return at::Device(text);
     } catch (const c10::Error&) {
       corrupt("'", text, "' is no device");
+    }
+  }
+
+  c10::IValue dtype(const std::string& text) const {
+    try {
+      return tree::dtype_value(tensor::dtype_from_name(text));
+    } catch (const Error&) {
+      corrupt("'", text, "' is no dtype");
     }
   }
 

@@ -12,13 +12,14 @@
 #include "base/error.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 // Every value is a tag and its content. Counts and sizes have 8 bytes.
 namespace accel::comm {
 namespace {
 
-enum class Tag : uint8_t { kNone, kFalse, kTrue, kInt, kDouble, kString, kTensor, kList, kMap, kTuple, kBytes };
+enum class Tag : uint8_t { kNone, kFalse, kTrue, kInt, kDouble, kString, kTensor, kList, kMap, kTuple, kBytes, kDtype };
 
 class Writer {
  public:
@@ -35,6 +36,7 @@ class Writer {
     if (value.isGenericDict()) return put_map(value.toGenericDict(), depth);
     if (const tree::Bytes* const bytes = tree::bytes_of(value))
       return put(Tag::kBytes), put_text(bytes->type), put_text(bytes->data);
+    if (const auto dtype = tree::dtype_of(value)) return put(Tag::kDtype), put(tensor::dtype_number(*dtype));
     if (!tree::is_sequence(value))
       fail(Status::kTypeMismatch, "a value of kind ", tree::kind_name(value),
            " cannot be sent; expected numbers, strings, bytes, tensors, lists, tuples and maps");
@@ -130,6 +132,11 @@ class Reader {
       case Tag::kBytes: {
         std::string type(get_text());
         return tree::bytes_value(std::string(get_text()), std::move(type));
+      }
+      case Tag::kDtype: {
+        const tensor::Dtype* const dtype = tensor::find_dtype(get<int32_t>());
+        check(dtype != nullptr);
+        return tree::dtype_value(dtype->type);
       }
     }
     check(false);

@@ -1,4 +1,4 @@
-// How the items of an epoch are put together into batches. @accelerate torch.utils.data.BatchSampler
+// Batch samplers: which items form each batch of an epoch. @accelerate torch.utils.data.BatchSampler
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,7 @@ class OrderedBatchSampler final : public BatchSampler {
   bool drop_last_;
 };
 
-// Batches that somebody else puts together. With a batch size all but the last one must have it.
+// Batches that a function chooses. With a batch size, all but the last one must have it.
 class CallbackBatchSampler final : public BatchSampler {
  public:
   using Batches = std::function<std::vector<std::vector<int64_t>>(int64_t epoch)>;

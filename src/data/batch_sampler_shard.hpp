@@ -1,6 +1,5 @@
-// Which batches of an epoch one rank gets. Everything is arithmetic on
-// positions: nothing is drawn, and any batch can be asked for at once, so
-// resuming needs no replay.
+// One rank's share of a batch sampler's batches, by arithmetic on positions: any batch is known from its number, so
+// resuming needs no replay. @accelerate BatchSamplerShard
 #pragma once
 
 #include <cstdint>
@@ -21,8 +20,8 @@ struct Shard {
   int64_t num_processes = 1;
   int64_t process_index = 0;
   bool split_batches = false;  // the batch size is that of all ranks together
-  bool even_batches = false;   // ranks that would come off badly in the last
-                               // batches get items from the start once more
+  bool even_batches = false;   // ranks that would get fewer items in the last
+                               // batches get items from the start again
 };
 
 class BatchSamplerShard {
@@ -36,14 +35,14 @@ class BatchSamplerShard {
 
   BatchSamplerShard(const Batching& batching, const Shard& shard);
 
-  // The batches that batch() can give.
+  // The number of batches of batch().
   int64_t count() const { return count_; }
   // What the reference reports. It is one more than count() when split_batches
   // leaves a rank nothing of an uneven last batch.
   int64_t length() const { return length_; }
   Positions batch(int64_t index) const { return batch_of(rank_, index); }
 
-  // What another rank has at the same time; nothing of it may be left.
+  // The positions of another rank in the same step, which may be empty.
   Positions batch_of(int64_t rank, int64_t index) const;
   // How many of them are no repetitions.
   int64_t valid(const Positions& positions) const;

@@ -1,4 +1,4 @@
-// Where a loader's batches of one epoch come from.
+// The interface of what reads the batches of one epoch.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,21 +12,21 @@
 
 namespace accel::data {
 
-// How far an epoch is. Another number of ranks can go on from it.
+// A position in an epoch, from which another number of ranks can continue too.
 struct EpochPosition {
-  int64_t samples = 0;  // that all ranks together were handed, without repetitions
-  // Of streams: the items that were taken from each of the readers that there were, and how many of what those had left
-  // were handed out since.
+  int64_t samples = 0;  // that all ranks together have got, without repetitions
+  // Of iterable datasets: the items that were taken from each of the iterators that there were, and how many of the
+  // items which those had left were returned since.
   std::vector<int64_t> readers;
   int64_t rest = 0;
 };
 
 struct Batch {
   c10::IValue value;
-  state::LoaderProgress progress;  // while it is in hand
-  EpochPosition end;               // behind it
-  int64_t observed = 0;            // items that were read for it here
-  bool more = false;               // whether there are any behind them
+  state::LoaderProgress progress;  // while the batch is in use
+  EpochPosition end;               // the position after the batch
+  int64_t count = 0;               // items that were read for it here
+  bool more = false;               // whether more items follow
 };
 
 class BatchSource {
@@ -34,14 +34,14 @@ class BatchSource {
   using Take = std::function<std::optional<Batch>()>;
 
   virtual ~BatchSource() = default;
-  // The batch `index` of those that are left, from 0; nothing at the end. One that failed may be asked for again.
+  // Batch `index` of those that are left, from 0; nothing at the end. A batch that failed may be read again.
   virtual std::optional<Batch> read(int64_t index) = 0;
-  // Whether several threads may read at once, in any order. Otherwise one reads after the other.
+  // Whether several threads may read at once, in any order. Otherwise batches are read in order, by one thread.
   virtual bool is_random_access() const { return false; }
-  // Whether there is anything to read here that a thread could do ahead of time.
+  // Whether this rank reads anything that a thread could read ahead.
   virtual bool reads() const { return true; }
-  // Makes of what was read what this rank gets, on the loop's thread and in order: where ranks depend on each other
-  // they talk here, and hear of each other's failures. `take` gives the batch that was read.
+  // Turns what was read into this rank's batch, on the loop's thread and in order: where ranks depend on each other
+  // they communicate here, failures included. `take` returns the batch that was read.
   virtual std::optional<Batch> deliver(const Take& take) { return take(); }
 };
 

@@ -1,4 +1,4 @@
-// How the items of a batch become one value. @accelerate torch.utils.data.default_collate
+// Collation: the items of a batch become one value. @accelerate torch.utils.data.default_collate
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -1,4 +1,5 @@
-// Items by number. Datasets are read from several threads at once: reading changes nothing.
+// Map-style datasets: items by index. Several threads read at once, so reading changes nothing. @accelerate
+// torch.utils.data.Dataset
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -21,18 +22,18 @@ class Dataset {
   // The items as one value.
   c10::IValue batch(c10::IntArrayRef indices, const Collation& collation = {}) const;
 
-  // Malformed rows that were left out because that was asked for, and files that are none of its kind.
+  // Malformed rows that were left out on request, and files of other kinds.
   virtual int64_t num_skipped() const { return 0; }
-  // Whether reading runs the caller's code. Threads of ours do that only where he asked for workers.
+  // Whether reading runs the application's code. Our threads do that only where it asked for workers.
   virtual bool calls_back() const { return false; }
   // A loader begins an epoch, for items that differ by epoch. Nothing reads meanwhile.
   virtual void begin_epoch(int64_t) const {}
 
  protected:
   virtual c10::IValue read_item(int64_t index) const = 0;
-  // For items that are cheaper to read together.
+  // Overridden where items are cheaper to read together.
   virtual std::vector<c10::IValue> read_items(c10::IntArrayRef indices) const;
-  // For rows that can be written where the batch will lie.
+  // For rows that can be written straight into the batch.
   virtual c10::IValue read_batch(c10::IntArrayRef indices, const Collation& collation) const;
 };
 

@@ -1,4 +1,4 @@
-// Copies of batches to a device beside what is computed there.
+// Copies batches to a device, asynchronously where the device has streams.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,7 +14,7 @@ class DeviceCopy {
  public:
   DeviceCopy(c10::Device device, bool non_blocking);
 
-  // Whether copies can go on beside computations, so that it pays to begin them early.
+  // Whether copies overlap computations, so that it pays to begin them early.
   bool is_asynchronous() const { return side_.has_value(); }
 
   struct Started {
@@ -23,7 +23,7 @@ class DeviceCopy {
     c10::IValue source;  // lives until the copy is done
   };
   Started start(const c10::IValue& value);
-  // The value, for what this thread computes from here on.
+  // The value on the device, ready for what this thread computes next.
   c10::IValue finish(Started started) const;
 
  private:

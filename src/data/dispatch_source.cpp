@@ -17,9 +17,9 @@
 namespace accel::data {
 namespace {
 
-class IndexReader final : public StreamReader {
+class IndexIterator final : public DatasetIterator {
  public:
-  explicit IndexReader(EpochBatches batches) : batches_(std::move(batches)), units_(batches_.count()) {}
+  explicit IndexIterator(EpochBatches batches) : batches_(std::move(batches)), units_(batches_.count()) {}
 
   std::optional<c10::IValue> next() override {
     if (next_ >= units_) return std::nullopt;
@@ -39,7 +39,7 @@ class IndexReader final : public StreamReader {
   int64_t next_ = 0;
 };
 
-// What rank 0 tells the others of a batch before its rows follow.
+// What rank 0 sends about a batch before its rows.
 struct Announcement {
   enum { kState, kMore, kSamples, kRest, kRemainder, kPerRank };
   enum { kBytes, kRows, kValid, kNumbers };
@@ -68,8 +68,8 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-// Of what read() puts together: rank 0's own part, the encoded ones of the others, and its own encoded where others
-// have it.
+// From the value of read(): rank 0's own part, the encoded parts of the others, and its own encoded where other ranks
+// get the same.
 const std::string& message_for(const Batch& batch, int64_t process_index) {
   const auto parts = batch.value.toListRef();
   return (process_index > 0 ? parts[static_cast<size_t>(process_index)] : parts.back()).toStringRef();
@@ -77,13 +77,13 @@ const std::string& message_for(const Batch& batch, int64_t process_index) {
 
 }  // namespace
 
-std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches) {
-  return std::make_unique<IndexReader>(batches);
+std::unique_ptr<DatasetIterator> read_indices(const EpochBatches& batches) {
+  return std::make_unique<IndexIterator>(batches);
 }
 
-DispatchSource::DispatchSource(ItemGroups groups, const DispatchShare& share, EpochPosition begin, Make make,
+DispatchSource::DispatchSource(ChunkedReader chunks, const DispatchShare& share, EpochPosition begin, Make make,
                                std::shared_ptr<comm::Communicator> communicator, std::vector<int64_t> process_indices)
-    : groups_(std::move(groups)),
+    : chunks_(std::move(chunks)),
       share_(share),
       end_(std::move(begin)),
       make_(std::move(make)),
@@ -96,15 +96,15 @@ DispatchSource::DispatchSource(ItemGroups groups, const DispatchShare& share, Ep
   num_processes_ = 1 + *std::max_element(process_indices_.begin(), process_indices_.end());
 }
 
-// The reference's rows: equally many for each rank, and at the end those of the first group once more where the last
-// ones cannot be shared out evenly.
-std::vector<c10::IValue> DispatchSource::cut(const ItemGroups::Group& group, Batch& batch) {
+// The reference's rows: equally many for each rank, and at the end rows of the first chunk again where the last ones
+// cannot be divided evenly.
+std::vector<c10::IValue> DispatchSource::cut(const ChunkedReader::Chunk& chunk, Batch& batch) {
   const int64_t ranks = num_processes_;
-  auto items = group.items;
-  int64_t each = group.observed / ranks;
-  if (group.observed % ranks != 0) {
+  auto items = chunk.items;
+  int64_t each = chunk.count / ranks;
+  if (chunk.count % ranks != 0) {
     each += 1;
-    const auto& first = groups_.first();
+    const auto& first = chunks_.first();
     const int64_t again =
         share_.items_are_batches ? ranks : std::min<int64_t>(ranks, static_cast<int64_t>(first.size()));
     for (int64_t i = 0; i < again; ++i) items.push_back(first[static_cast<size_t>(i) % first.size()]);
@@ -120,7 +120,7 @@ std::vector<c10::IValue> DispatchSource::cut(const ItemGroups::Group& group, Bat
       for (int64_t i = from; i < to; ++i) rows += items[i].toTensor().numel();
       return rows;
     };
-    const int64_t valid_end = std::clamp(group.observed, begin, end);
+    const int64_t valid_end = std::clamp(chunk.count, begin, end);
     batch.progress.ranks.push_back({rows_between(begin, end), rows_between(begin, valid_end)});
     if (share_.slice)
       parts.push_back(share_.slice(together, begin, end, rank, ranks));
@@ -134,23 +134,23 @@ std::vector<c10::IValue> DispatchSource::cut(const ItemGroups::Group& group, Bat
 
 std::optional<Batch> DispatchSource::read(int64_t) {
   if (!reads()) return Batch{};
-  const ItemGroups::Group* group = groups_.current();
-  if (group == nullptr) return std::nullopt;
+  const ChunkedReader::Chunk* chunk = chunks_.current();
+  if (chunk == nullptr) return std::nullopt;
   Batch batch;
-  auto parts = cut(*group, batch);
+  auto parts = cut(*chunk, batch);
   auto messages = tree::new_list();
   messages.push_back(parts[0]);
   for (size_t rank = 1; rank < parts.size(); ++rank) messages.push_back(comm::encode_object(parts[rank]));
   if (first_is_shared()) messages.push_back(comm::encode_object(parts[0]));
   batch.value = messages;
-  batch.progress.end_of_dataloader = groups_.observed_next() == 0;
+  batch.progress.end_of_dataloader = chunks_.next_count() == 0;
   int64_t valid = 0;
   for (const auto& rank : batch.progress.ranks) valid += rank.valid;
   batch.progress.remainder = batch.progress.end_of_dataloader ? valid : share_.remainder;
   end_.samples += valid;
-  end_.rest += group->observed;
+  end_.rest += chunk->count;
   batch.end = end_;
-  groups_.advance();
+  chunks_.advance();
   return batch;
 }
 

@@ -1,4 +1,4 @@
-// One rank reads for all of them. @accelerate DataLoaderDispatcher
+// Dispatched batches: rank 0 reads and sends each rank its part. @accelerate DataLoaderDispatcher
 #pragma once
 
 #include <algorithm>
@@ -9,38 +9,35 @@
 #include "comm/communicator.hpp"
 #include "data/batch_sampler.hpp"
 #include "data/batch_source.hpp"
-#include "data/item_groups.hpp"
+#include "data/chunked_reader.hpp"
+#include "data/loader_input.hpp"
 
 namespace accel::data {
-
-// Of the rows of all ranks together, those of one.
-using SliceFunction = std::function<c10::IValue(const c10::IValue& rows, int64_t begin, int64_t end,
-                                                int64_t process_index, int64_t num_processes)>;
 
 struct DispatchShare {
   int64_t size = 1;  // items that are read at a time for all ranks
   bool drop_last = false;
-  bool items_are_batches = false;  // each rank gets whole ones
+  bool items_are_batches = false;  // each rank gets whole batches
   int64_t remainder = -1;          // of the epoch's last global batch, where that is known beforehand
   SliceFunction slice;             // may be empty
 };
 
-// Each rank's rows are put together on rank 0 and travel as a value, so that ranks may get different shapes and leaves
-// that are no tensors. Ranks with the same process_index get the same.
+// Each rank's rows are collated on rank 0 and sent as a value, so that ranks may get different shapes and leaves that
+// are no tensors. Ranks with the same process_index get the same.
 class DispatchSource final : public BatchSource {
  public:
   using Make = std::function<c10::IValue(std::vector<c10::IValue> items)>;
-  DispatchSource(ItemGroups groups, const DispatchShare& share, EpochPosition begin, Make make,
+  DispatchSource(ChunkedReader chunks, const DispatchShare& share, EpochPosition begin, Make make,
                  std::shared_ptr<comm::Communicator> communicator, std::vector<int64_t> process_indices);
   std::optional<Batch> read(int64_t index) override;
   bool reads() const override { return communicator_->rank() == 0; }
   std::optional<Batch> deliver(const Take& take) override;
 
  private:
-  std::vector<c10::IValue> cut(const ItemGroups::Group& group, Batch& batch);
+  std::vector<c10::IValue> cut(const ChunkedReader::Chunk& chunk, Batch& batch);
   bool first_is_shared() const { return std::count(process_indices_.begin(), process_indices_.end(), 0) > 1; }
 
-  ItemGroups groups_;
+  ChunkedReader chunks_;
   DispatchShare share_;
   EpochPosition end_;
   Make make_;
@@ -49,7 +46,7 @@ class DispatchSource final : public BatchSource {
   int64_t num_processes_;
 };
 
-// The items of an epoch as a stream of their indices: numbers, or tensors of them where batches have any size.
-std::unique_ptr<StreamReader> read_indices(const EpochBatches& batches);
+// Iterates over the indices of an epoch: numbers, or tensors of them where batches have any size.
+std::unique_ptr<DatasetIterator> read_indices(const EpochBatches& batches);
 
 }  // namespace accel::data

@@ -1,5 +1,5 @@
-// Items with several parts: maps where the parts have names, else lists. The mask of a padded part stands under
-// "<name>_mask", or behind the part.
+// Structured items: maps where the parts have names, else lists. The mask of a padded part is stored under
+// "<name>_mask", or after the part.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +31,7 @@ class ItemBuilder {
   std::vector<std::pair<c10::IValue, c10::IValue>> members_;  // of those that have them
 };
 
-// A part that stands alone: itself, or the list [part, mask].
+// An item of a single part: the part, or the list [part, mask].
 c10::IValue alone(Part part);
 
 }  // namespace accel::data

@@ -1,4 +1,4 @@
-// Where a loader stands, as checkpoints keep it.
+// The state_dict of a loader: its position in an epoch.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,7 +12,7 @@ namespace accel::data {
 
 struct LoaderState {
   int64_t epoch = 0;
-  int64_t batches = 0;          // of the epoch, that this rank was handed
+  int64_t batches = 0;          // of the epoch, that this rank has got
   std::optional<int64_t> seed;  // of the order
   EpochPosition position;
 };

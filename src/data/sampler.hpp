@@ -1,4 +1,4 @@
-// The order in which items are visited.
+// Samplers: the order in which items are read. @accelerate torch.utils.data.Sampler
 #pragma once
 
 #include <ATen/core/Generator.h>

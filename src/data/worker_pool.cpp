@@ -45,7 +45,7 @@ void WorkerPool::stop() {
 std::optional<Batch> WorkerPool::take() {
   std::unique_lock lock(mutex_);
   Slot& next = slot(taken_);
-  // No deadline: what is in the making ends with the dataset's read, as it would without the threads.
+  // No deadline: reading takes as long as the dataset does, as it would without the threads.
   ready_.wait(lock, [&] { return next.ready; });
   Slot taken = std::exchange(next, {});
   ++taken_;
@@ -71,7 +71,7 @@ void WorkerPool::run() {
       if (!scope) scope.emplace(policy_);
       made.batch = read_(index);
     } catch (const abi::__forced_unwind&) {
-      throw;  // the host's runtime ends this thread from inside of a callback
+      throw;  // the application's runtime ends this thread from inside of a callback
     } catch (...) {
       made.failure = std::current_exception();
     }

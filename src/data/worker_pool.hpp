@@ -1,4 +1,4 @@
-// Threads that read numbered batches ahead of who takes them, in order.
+// A pool of worker threads that read numbered batches ahead, which are taken in order.
 #pragma once
 
 #include <condition_variable>
@@ -19,16 +19,15 @@ class WorkerPool {
  public:
   using Read = std::function<std::optional<Batch>(int64_t index)>;
 
-  // Reads batch `begin` and those behind it. At most `depth` are in the making or wait to be taken, which bounds the
-  // memory; `read` runs on as many threads at once as there are workers.
+  // Reads the batches from `begin` on. At most `depth` are being read or wait to be taken, which bounds the memory;
+  // `read` runs on as many threads at once as there are workers.
   WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth);
-  // Waits until what is in the making is done.
+  // Waits for the batches that are being read.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // The next one, as soon as it is there. Nothing, and what reading threw, come at their place; there are no more
-  // behind them.
+  // Waits for the next batch. Nothing, and what reading threw, take the place of their batch; no batches follow them.
   std::optional<Batch> take();
 
  private:
@@ -48,8 +47,8 @@ class WorkerPool {
   std::condition_variable room_, ready_;
   std::vector<Slot> slots_;
   int64_t next_;                 // to be read
-  int64_t taken_;                // and everything before it
-  std::optional<int64_t> last_;  // behind it nothing is read
+  int64_t taken_;                // the next to be taken
+  std::optional<int64_t> last_;  // nothing is read after it
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -159,7 +159,8 @@ class Module : public std::enable_shared_from_this<Module> {
   template <typename Hook, typename Precedes>
   int64_t add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes);
   c10::IValue forward_without_grad(const Inputs& inputs);
-  Inputs watch_inputs(Inputs inputs);
+  // `tensors`: those in the inputs that need gradients.
+  Inputs watch_inputs(const Inputs& inputs, const std::vector<at::Tensor>& tensors);
   c10::IValue watch_output(const c10::IValue& output, bool after_too);
   static Inputs run_backward_hooks(const std::vector<Registered<BackwardHook>>& hooks, Module& module,
                                    Inputs gradients);

@@ -110,9 +110,12 @@ c10::IValue Module::call(const Inputs& inputs) {
   const bool is_watched = !(backward_pre_hooks_.empty() && backward_hooks_.empty()) && at::GradMode::is_enabled();
   bool inputs_need_none = false;
   if (is_watched && !backward_hooks_.empty()) {
-    inputs_need_none = differentiable(*current).empty();
-    replaced = watch_inputs(*current);
-    current = &replaced;
+    const std::vector<at::Tensor> tensors = differentiable(*current);
+    inputs_need_none = tensors.empty();
+    if (!inputs_need_none) {
+      replaced = watch_inputs(*current, tensors);
+      current = &replaced;
+    }
   }
   c10::IValue output = no_grad_ ? forward_without_grad(*current) : forward(*current);
   for (size_t i = 0; i < post_hooks_.size();) {
@@ -159,9 +162,7 @@ Inputs Module::run_backward_hooks(const std::vector<Registered<BackwardHook>>& h
 }
 
 // The graph owns the module, not the other way round.
-Inputs Module::watch_inputs(Inputs inputs) {
-  const std::vector<at::Tensor> tensors = differentiable(inputs);
-  if (tensors.empty()) return inputs;
+Inputs Module::watch_inputs(const Inputs& inputs, const std::vector<at::Tensor>& tensors) {
   const auto watched = tensor::watch_gradients(
       tensors, [self = shared_from_this(), like = detached_like(inputs)](const std::vector<at::Tensor>& gradients) {
         const Inputs kept = run_backward_hooks(self->backward_hooks_, *self, gradients_like(like, gradients));

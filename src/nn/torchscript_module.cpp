@@ -8,14 +8,32 @@
 #include <new>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace {
 
-// Converts values to the types of a script's signature, whose lists and maps have element types.
+// A script may change its containers in place, and those of the application are shared with it: it works on copies,
+// also of what it returns. Element types are LibTorch's numbers there.
+c10::IValue copied(const c10::IValue& value) {
+  if (const auto dtype = tree::dtype_of(value)) return static_cast<int64_t>(*dtype);
+  if (tree::is_sequence(value)) {
+    std::vector<c10::IValue> items;
+    for (const c10::IValue& item : tree::sequence_items(value)) items.push_back(copied(item));
+    return tree::sequence_like(value, std::move(items));
+  }
+  if (!value.isGenericDict()) return value;
+  std::vector<std::pair<c10::IValue, c10::IValue>> members;
+  for (const auto& member : value.toGenericDict()) members.emplace_back(member.key(), copied(member.value()));
+  return tree::new_map(std::move(members));
+}
+
+// Values as a script's signature wants them: our lists and maps carry no element type, its do.
 c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
   if (const auto optional = type->cast<c10::OptionalType>())
     return value.isNone() ? value : fit(value, optional->getElementType());
@@ -39,7 +57,7 @@ c10::IValue fit(const c10::IValue& value, const c10::TypePtr& type) {
       dict.insert(entry.key(), fit(entry.value(), dict_type->getValueType()));
     return dict;
   }
-  return value;
+  return copied(value);
 }
 
 std::string class_name(const torch::jit::Module& script) {
@@ -82,8 +100,8 @@ class TorchScriptModule final : public Module {
     std::vector<c10::IValue> stack;
     stack.reserve(arguments.size());
     for (size_t i = 0; i < inputs.size(); i++)  // arguments[0] is self
-      stack.push_back(i + 1 < arguments.size() ? fit(inputs[i], arguments[i + 1].type()) : inputs[i]);
-    return (*method)(std::move(stack));
+      stack.push_back(i + 1 < arguments.size() ? fit(inputs[i], arguments[i + 1].type()) : copied(inputs[i]));
+    return copied((*method)(std::move(stack)));
   }
 
   void training_changed() override {

@@ -50,6 +50,8 @@ class ParallelModel : public nn::Module {
   // Sets the ranks that exchange gradients, instead of all of the model; null: none, also in the backward of an earlier
   // forward. Returns the former group.
   virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;
+  // A backward ended with this error: the error of the next forward names it.
+  virtual void note_failed_backward(const std::string& /*error*/) {}
   // The application exchanges gradients from the next backward on.
   virtual void register_comm_hook(BucketCallback callback) = 0;
   // The gradients of this rank.

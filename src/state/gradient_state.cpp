@@ -44,7 +44,7 @@ void GradientState::begin_micro_batch(const AccumulationWindows& windows) {
 }
 
 void GradientState::begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
-                                 const std::weak_ptr<data::DataLoader>& loader) {
+                                 const std::weak_ptr<data::PreparedDataLoader>& loader) {
   end_loader(progress);
   loaders_.push_back({progress, loader});
 }
@@ -63,7 +63,7 @@ std::shared_ptr<const LoaderProgress> GradientState::active() const {
   return nullptr;
 }
 
-std::shared_ptr<data::DataLoader> GradientState::active_loader(int64_t depth) const {
+std::shared_ptr<data::PreparedDataLoader> GradientState::active_loader(int64_t depth) const {
   for (auto entry = loaders_.rbegin(); entry != loaders_.rend(); ++entry) {
     auto loader = entry->loader.lock();
     if (loader != nullptr && depth-- == 0) return loader;

@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace accel::data {
-class DataLoader;
+class PreparedDataLoader;
 }
 
 namespace accel::state {
@@ -66,7 +66,7 @@ class GradientState {
 
   // Loaders nest: the innermost running one is active. Deleted and aborted loaders are dropped.
   void begin_loader(const std::shared_ptr<const LoaderProgress>& progress,
-                    const std::weak_ptr<data::DataLoader>& loader = {});
+                    const std::weak_ptr<data::PreparedDataLoader>& loader = {});
   void end_loader(const std::shared_ptr<const LoaderProgress>& progress);
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
@@ -74,12 +74,12 @@ class GradientState {
   // Of the active loader; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
   // The loader of the innermost loop, or of the `depth`-th loop around it; null if there is none.
-  std::shared_ptr<data::DataLoader> active_loader(int64_t depth) const;
+  std::shared_ptr<data::PreparedDataLoader> active_loader(int64_t depth) const;
 
  private:
   struct RunningLoader {
     std::weak_ptr<const LoaderProgress> progress;
-    std::weak_ptr<data::DataLoader> loader;
+    std::weak_ptr<data::PreparedDataLoader> loader;
   };
 
   AccumulationSettings settings_;

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "tensor/bytes.hpp"
+#include "tensor/dtype_value.hpp"
 
 namespace accel::tree {
 namespace {
@@ -204,6 +205,7 @@ bool equal_at(const c10::IValue& a, const c10::IValue& b, int depth) {
     const Bytes* const right = bytes_of(b);
     return right != nullptr && left->data == right->data && left->type == right->type;
   }
+  if (const auto left = dtype_of(a)) return left == dtype_of(b);
   if (a.isNone()) return b.isNone();
   if (a.isBool()) return b.isBool() && a.toBool() == b.toBool();
   if (a.isInt()) return b.isInt() && a.toInt() == b.toInt();
@@ -303,14 +305,18 @@ bool equal(const c10::IValue& a, const c10::IValue& b) { return equal_at(a, b, 0
 
 c10::List<c10::IValue> new_list() { return c10::List<c10::IValue>(c10::AnyType::get()); }
 
-c10::IValue new_tuple(std::vector<c10::IValue> items) { return c10::ivalue::Tuple::create(std::move(items)); }
-
-c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items) {
-  if (sequence.isTuple()) return new_tuple(std::move(items));
+c10::List<c10::IValue> new_list(std::vector<c10::IValue> items) {
   c10::List<c10::IValue> list = new_list();
   list.reserve(items.size());
   for (c10::IValue& item : items) list.push_back(std::move(item));
   return list;
+}
+
+c10::IValue new_tuple(std::vector<c10::IValue> items) { return c10::ivalue::Tuple::create(std::move(items)); }
+
+c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items) {
+  if (sequence.isTuple()) return new_tuple(std::move(items));
+  return new_list(std::move(items));
 }
 
 c10::impl::GenericDict new_map() { return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()); }
@@ -340,6 +346,7 @@ std::string kind_name(const c10::IValue& value) {
   if (value.isString()) return "string";
   if (value.isDevice()) return "device";
   if (bytes_of(value) != nullptr) return "bytes";
+  if (dtype_of(value)) return "dtype";
   return value.tagKind();
 }
 

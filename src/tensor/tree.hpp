@@ -57,6 +57,7 @@ c10::IValue from_json(const std::string& json, const std::string& source);
 bool is_sequence(const c10::IValue& value);  // a list or tuple
 c10::ArrayRef<c10::IValue> sequence_items(const c10::IValue& sequence);
 c10::List<c10::IValue> new_list();
+c10::List<c10::IValue> new_list(std::vector<c10::IValue> items);
 c10::IValue new_tuple(std::vector<c10::IValue> items);
 // A sequence of the same kind.
 c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> items);

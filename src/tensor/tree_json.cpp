@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::tree {
@@ -25,6 +27,7 @@ Json json_of(const c10::IValue& value, int depth) {
   }
   if (value.isString()) return Json(value.toStringRef());
   if (value.isDevice()) return Json(value.toDevice().str());
+  if (const auto dtype = dtype_of(value)) return Json(std::string(tensor::dtype_name(*dtype)));
   if (value.isTensor()) return json_of(listify(value), depth);
   if (value.isGenericDict()) {
     Json::Members members;

@@ -1,6 +1,8 @@
 /* Section 2: nested values. */
 #include "tree_fixture.h"
 
+#include <pthread.h>
+
 static void test_string(void **state) {
   (void)state;
   char text[] = "caf\xc3\xa9";
@@ -260,6 +262,109 @@ static void test_push_copies(void **state) {
   accel_value_dispose(&list);
 }
 
+/* Values that share a container do not see what becomes of the others. */
+static void test_shared_containers(void **state) {
+  (void)state;
+  const accel_value_t one = accel_arg_int(1), two = accel_arg_int(2);
+  accel_value_t inner = ACCEL_VALUE_INIT, outer = ACCEL_VALUE_INIT, twin = ACCEL_VALUE_INIT, tuple = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(&one, 1, &inner));
+  assert_ok(accel_value_list(&inner, 1, &outer));
+  const accel_value_t *const item = accel_value_at(accel_value_at(&outer, 0), 0);
+  assert_ok(accel_value_push(&inner, &two));
+  assert_json(&inner, "[1,2]");
+  assert_json(&outer, "[[1]]");
+  assert_int_equal(item->as.integer, 1);
+  assert_ok(accel_value_copy(accel_value_at(&outer, 0), &twin));
+  assert_ok(accel_value_push(&twin, &inner));
+  assert_ok(accel_value_push(&twin, &twin));
+  assert_json(&twin, "[1,[1,2],[1,[1,2]]]");
+  assert_json(&outer, "[[1]]");
+  assert_ok(accel_value_tuple(&outer, 1, &tuple));
+  accel_value_dispose(&outer);
+  assert_int_equal(accel_value_count(accel_value_at(&tuple, 0)), 1);
+  assert_ok(accel_value_push(&tuple, &two));
+  assert_int_equal(accel_value_at(&tuple, 1)->as.integer, 2);
+  assert_int_equal(tuple.kind, ACCEL_VALUE_TUPLE);
+  accel_value_dispose(&inner);
+  assert_json(&tuple, "[[[1]],2]");
+  assert_json(&twin, "[1,[1,2],[1,[1,2]]]");
+  accel_value_dispose(&twin);
+  accel_value_dispose(&tuple);
+}
+
+/* Items that were read before a map or a list grew or changed are right afterwards, few or many. */
+static void test_reading_between_changes(void **state) {
+  (void)state;
+  accel_value_t map = ACCEL_VALUE_INIT, list = ACCEL_VALUE_INIT, twin = ACCEL_VALUE_INIT, text = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_map(&map));
+  assert_ok(accel_value_list(NULL, 0, &list));
+  for (int64_t i = 0; i < 40; i++) {
+    char name[24];
+    snprintf(name, sizeof name, "key %d", (int)(i % 20));
+    const accel_value_t number = accel_arg_int(i);
+    assert_true((accel_value_get(&map, name) == NULL) == (i < 20));
+    assert_ok(accel_value_string(name, &text));
+    assert_ok(accel_value_set(&map, name, i % 3 == 0 ? &text : &number));
+    const accel_value_t *const found = accel_value_get(&map, name);
+    if (i % 3 == 0)
+      assert_string_equal(found->as.string, name);
+    else
+      assert_int_equal(found->as.integer, i);
+    accel_value_dispose(&text);
+    assert_ok(accel_value_push(&list, i % 2 == 0 ? &map : &number));
+    assert_int_equal(accel_value_at(&list, (size_t)i)->kind, i % 2 == 0 ? ACCEL_VALUE_MAP : ACCEL_VALUE_INT);
+  }
+  assert_int_equal(accel_value_count(&map), 20);
+  assert_string_equal(accel_value_key(&map, 19), "key 19");
+  assert_int_equal(accel_value_count(accel_value_at(&list, 4)), 5);
+  assert_ok(accel_value_copy(&map, &twin));
+  const accel_value_t key = accel_arg_int(7), none = accel_arg_none();
+  assert_ok(accel_value_put(&twin, &key, &none));
+  assert_int_equal(accel_value_key_at(&twin, 20)->as.integer, 7);
+  assert_null(accel_value_key_at(&map, 20));
+  accel_value_dispose(&map);
+  assert_string_equal(accel_value_key(&twin, 3), "key 3");
+  assert_non_null(accel_value_find(&twin, &key));
+  accel_value_dispose(&twin);
+  accel_value_dispose(&list);
+}
+
+static void *read_all(void *argument) {
+  const accel_value_t *const tree = argument;
+  for (size_t i = 0; i < accel_value_count(tree); i++) {
+    const accel_value_t *const row = accel_value_at(tree, i);
+    if (accel_value_get(row, "x")->as.tensor == NULL) return NULL;
+    if (accel_value_get(row, "n")->as.integer != (int64_t)i) return NULL;
+  }
+  return argument;
+}
+
+/* The items of a container are made at the first reading, which several threads may do at once. */
+static void test_threads_read_at_once(void **state) {
+  (void)state;
+  accel_tensor_t *const tensor = new_test_tensor(kNumbers, kThreeByTwo, 2, ACCEL_DTYPE_FLOAT32);
+  const accel_value_t x = accel_arg_tensor(tensor);
+  accel_value_t tree = ACCEL_VALUE_INIT, row = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(NULL, 0, &tree));
+  for (int64_t i = 0; i < 64; i++) {
+    const accel_value_t number = accel_arg_int(i);
+    assert_ok(accel_value_map(&row));
+    assert_ok(accel_value_set(&row, "x", &x));
+    assert_ok(accel_value_set(&row, "n", &number));
+    assert_ok(accel_value_push(&tree, &row));
+    accel_value_dispose(&row);
+  }
+  accel_tensor_release(tensor);
+  pthread_t threads[4];
+  for (size_t i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, read_all, &tree), 0);
+  for (size_t i = 0; i < 4; i++) {
+    void *read = NULL;
+    assert_int_equal(pthread_join(threads[i], &read), 0);
+    assert_ptr_equal(read, &tree);
+  }
+  accel_value_dispose(&tree);
+}
+
 static void test_depth_is_limited(void **state) {
   (void)state;
   accel_value_t nested = ACCEL_VALUE_INIT, outer = ACCEL_VALUE_INIT;
@@ -459,6 +564,9 @@ int main(void) {
       capi_unit_test(test_bytes),
       capi_unit_test(test_integer_keys),
       capi_unit_test(test_push_copies),
+      capi_unit_test(test_shared_containers),
+      capi_unit_test(test_reading_between_changes),
+      capi_unit_test(test_threads_read_at_once),
       capi_unit_test(test_depth_is_limited),
       capi_unit_test(test_copy),
       capi_unit_test(test_copy_refuses),

@@ -10,6 +10,7 @@
 #include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -38,6 +39,7 @@ c10::IValue random_tree(std::mt19937& random, int depth) {
     case 6:
       return random_tensor(random);
     case 7:
+      if (random() % 2 == 0) return tree::dtype_value(at::kBFloat16);
       return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(random() % 8));
     case 8:
       return tree::bytes_value(random_text(random), random_text(random));

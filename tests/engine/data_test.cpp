@@ -14,12 +14,14 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "data/dataloader.hpp"
 #include "data/datasets/subset_dataset.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "expect_error.hpp"
+#include "numbers.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -47,7 +49,7 @@ std::shared_ptr<DataLoader> counting_loader(int64_t length, int64_t batch_size, 
   return std::make_shared<DataLoader>(counting(length), std::make_shared<SequentialSampler>(length), options);
 }
 
-std::vector<Numbers> epoch_of(DataLoader& loader) {
+std::vector<Numbers> epoch_of(Loader& loader) {
   std::vector<Numbers> batches;
   while (const auto batch = loader.next()) batches.push_back(column(*batch));
   return batches;
@@ -322,19 +324,19 @@ ShardOptions share(int64_t ranks, int64_t rank, bool even = true, bool split = f
 
 TEST(DataSharded, RanksShareTheBatches) {
   const auto loader = counting_loader(7, 2);
-  EXPECT_EQ(epoch_of(*loader->sharded(share(2, 0))), (std::vector<Numbers>{{0, 1}, {4, 5}}));
-  EXPECT_EQ(epoch_of(*loader->sharded(share(2, 1))), (std::vector<Numbers>{{2, 3}, {6, 0}}));
-  EXPECT_EQ(epoch_of(*loader->sharded(share(2, 1, false))), (std::vector<Numbers>{{2, 3}, {6}}));
-  EXPECT_EQ(epoch_of(*loader->sharded(share(2, 1, true, true))), (std::vector<Numbers>{{1}, {3}, {5}, {0}}));
-  EXPECT_EQ(loader->sharded(share(2, 1, false, true))->length(), 3);
-  EXPECT_EQ(epoch_of(*loader->sharded(share(1, 0))).back(), (Numbers{6}));
+  EXPECT_EQ(epoch_of(*tests::prepared(*loader, share(2, 0))), (std::vector<Numbers>{{0, 1}, {4, 5}}));
+  EXPECT_EQ(epoch_of(*tests::prepared(*loader, share(2, 1))), (std::vector<Numbers>{{2, 3}, {6, 0}}));
+  EXPECT_EQ(epoch_of(*tests::prepared(*loader, share(2, 1, false))), (std::vector<Numbers>{{2, 3}, {6}}));
+  EXPECT_EQ(epoch_of(*tests::prepared(*loader, share(2, 1, true, true))), (std::vector<Numbers>{{1}, {3}, {5}, {0}}));
+  EXPECT_EQ(tests::prepared(*loader, share(2, 1, false, true))->length(), 3);
+  EXPECT_EQ(epoch_of(*tests::prepared(*loader, share(1, 0))).back(), (Numbers{6}));
 }
 
 TEST(DataSharded, TellsTheGradientStateHowFarItIs) {
   const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
   auto sharding = share(2, 0);
   sharding.gradient_state = gradients;
-  const auto loader = counting_loader(7, 2)->sharded(sharding);
+  const auto loader = tests::prepared(*counting_loader(7, 2), sharding);
   EXPECT_EQ(loader->total_batch_size(), 4);
   for (int epoch = 0; epoch < 2; ++epoch) {
     EXPECT_FALSE(gradients->in_dataloader());
@@ -350,7 +352,7 @@ TEST(DataSharded, TellsTheGradientStateHowFarItIs) {
   loader->set_epoch(0);
   EXPECT_FALSE(gradients->in_dataloader());
 
-  const auto dropping = counting_loader(7, 2, true)->sharded(sharding);
+  const auto dropping = tests::prepared(*counting_loader(7, 2, true), sharding);
   dropping->next();
   EXPECT_EQ(gradients->remainder(), -1);
   EXPECT_TRUE(gradients->end_of_dataloader());
@@ -360,7 +362,7 @@ TEST(DataSharded, ResumedAtTheLastBatchItSaysSo) {
   const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
   auto sharding = share(2, 1);
   sharding.gradient_state = gradients;
-  const auto skipping = counting_loader(8, 2)->sharded(sharding)->skip_first(1);
+  const auto skipping = tests::prepared(*counting_loader(8, 2), sharding)->skip_first(1);
   EXPECT_EQ(column(*skipping->next()), (Numbers{6, 7}));
   EXPECT_TRUE(gradients->end_of_dataloader());
 }
@@ -368,16 +370,17 @@ TEST(DataSharded, ResumedAtTheLastBatchItSaysSo) {
 TEST(DataSharded, MovesBatchesToTheDevice) {
   auto sharding = share(2, 0);
   sharding.device = c10::Device(c10::kMeta);
-  const auto batch = *counting_loader(8, 2)->sharded(sharding)->next();
+  const auto batch = *tests::prepared(*counting_loader(8, 2), sharding)->next();
   EXPECT_TRUE(batch.toListRef()[0].toTensor().is_meta());
 }
 
 TEST(DataSharded, RefusesWhatCannotBeShared) {
   const auto loader = counting_loader(8, 3);
-  expect_error(Status::kInvalidArgument, "multiple of the 2", [&] { loader->sharded(share(2, 0, true, true)); });
-  expect_error(Status::kInvalidArgument, "process 2 of 2", [&] { loader->sharded(share(2, 2)); });
-  expect_error(Status::kInvalidState, "shared out already",
-               [&] { loader->sharded(share(2, 0))->sharded(share(2, 0)); });
+  expect_error(Status::kInvalidArgument, "multiple of the 2",
+               [&] { tests::prepared(*loader, share(2, 0, true, true)); });
+  expect_error(Status::kInvalidArgument, "process 2 of 2", [&] { tests::prepared(*loader, share(2, 2)); });
+  static_assert(!std::is_constructible_v<PreparedDataLoader, const PreparedDataLoader&, const ShardOptions&>,
+                "a loader is prepared once");
 }
 
 }  // namespace data_test

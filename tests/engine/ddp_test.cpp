@@ -19,11 +19,14 @@
 #include <fstream>
 #include <future>
 #include <mutex>
+#include <stdexcept>
 
+#include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
 #include "rank_threads.hpp"
+#include "tensor/backward.hpp"
 
 namespace accel::parallel {
 namespace ddp_test {
@@ -76,6 +79,11 @@ void expect_equal_gradients(const nn::Module& model, const std::map<std::string,
     ASSERT_TRUE(parameter.grad().defined()) << name;
     EXPECT_TRUE(at::allclose(parameter.grad(), other, 1e-6, 1e-7)) << name;
   }
+}
+
+void forget_gradients(const nn::Module& model) {
+  for (const auto& parameter : model.parameters())
+    if (parameter.grad().defined()) parameter.mutable_grad().zero_();
 }
 
 // The file that is mapped where a tensor is.
@@ -165,8 +173,7 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
         DistributedDataParallel ddp(model, communicator, options);
         const int64_t each = 12 / size, begin = communicator->rank() * each;
         for (int step = 0; step < 3; step++) {  // buckets are rebuilt after the first
-          for (const auto& parameter : model->parameters())
-            if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+          forget_gradients(*model);
           backward(ddp.call(nn::Inputs{rows(begin, begin + each), true}).toTensor());
           expect_equal_gradients(*model, expected);
         }
@@ -174,20 +181,24 @@ TEST(DdpGradients, EqualThoseOfTheJoinedBatch) {
     }
 }
 
-TEST(DdpGradients, UnusedParametersAreFound) {
+// Steps of two ranks, each on half of the batch, in which one layer is not used.
+void expect_steps_without_spare(const DdpSettings& options, int steps) {
   const auto expected = joined_gradients(false);
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpSettings options;
-    options.find_unused_parameters = true;
     const auto model = make_model(1);
     DistributedDataParallel ddp(model, communicator, options);
-    for (int step = 0; step < 2; step++) {
-      for (const auto& parameter : model->parameters())
-        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+    for (int step = 0; step < steps; step++) {
+      forget_gradients(*model);
       backward(ddp.call(nn::Inputs{rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
       expect_equal_gradients(*model, expected);
     }
   });
+}
+
+TEST(DdpGradients, UnusedParametersAreFound) {
+  DdpSettings options;
+  options.find_unused_parameters = true;
+  expect_steps_without_spare(options, 2);
 }
 
 // The Reducer reports a change of the unused parameters to its logger.
@@ -198,6 +209,34 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
     for (int i = 0; i < 2; i++)
       tests::expect_error(Status::kInvalidState, "no gradient to 1 of 4 trainable parameters: spare; expected each",
                           [&] { model.call(rows(0, 4)); });
+  });
+}
+
+// The gradients of some parameters have come, and the ranks may have exchanged some buckets and not others.
+TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
+  tests::run_accelerators(2, {}, [](const tests::AcceleratorPtr& accelerator) {
+    const auto inner = std::make_shared<nn::ForeignModule>("TwoLayers");
+    inner->add_parameter("first", at::full({3, 5}, 0.1, at::kFloat), true);
+    inner->add_parameter("second", at::full({1, 3}, 0.1, at::kFloat), true);
+    bool fails = false;
+    inner->set_forward([&](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+      at::Tensor hidden = at::linear(inputs[0].toTensor(), module.find_tensor("first"));
+      if (fails)
+        hidden = tensor::watch_gradients({hidden}, [](const auto&) -> std::vector<at::Tensor> {
+          throw std::runtime_error("the hook does not like the gradient");
+        })[0];
+      return at::linear(hidden, module.find_tensor("second"));
+    });
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const auto step = [&] { accelerator->backward(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
+    step();
+    step();
+    fails = true;
+    EXPECT_THROW(step(), std::runtime_error);
+    fails = false;
+    for (int i = 0; i < 2; i++)
+      tests::expect_error(Status::kInvalidState,
+                          "failed after 1 of 2 gradients: the hook does not like the gradient; other ranks", step);
   });
 }
 
@@ -234,19 +273,9 @@ TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
 }
 
 TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
-  const auto expected = joined_gradients(false);
-  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
-    DdpSettings options;
-    options.static_graph = true;
-    const auto model = make_model(1);
-    DistributedDataParallel ddp(model, communicator, options);
-    for (int step = 0; step < 3; step++) {
-      for (const auto& parameter : model->parameters())
-        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-      backward(ddp.call(nn::Inputs{rows(communicator->rank() * 6, communicator->rank() * 6 + 6)}).toTensor());
-      expect_equal_gradients(*model, expected);
-    }
-  });
+  DdpSettings options;
+  options.static_graph = true;
+  expect_steps_without_spare(options, 3);
 }
 
 // The first backward is one of those that are not exchanged.
@@ -259,8 +288,7 @@ TEST(DdpGradients, AStaticGraphIsLearntWhileGradientsAccumulate) {
     DistributedDataParallel ddp(model, communicator, options);
     const int64_t begin = communicator->rank() * 6;
     for (int step = 0; step < 3; step++) {
-      for (const auto& parameter : model->parameters())
-        if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+      forget_gradients(*model);
       for (const int64_t half : {0, 3}) {
         ddp.set_gradient_sync(half == 3);
         const at::Tensor output = ddp.call(rows(begin + half, begin + half + 3));

@@ -25,7 +25,7 @@ using tests::Batches;
 using tests::epoch_of;
 using tests::Numbers;
 using tests::numbers_of;
-using LoaderPtr = std::shared_ptr<DataLoader>;
+using LoaderPtr = std::shared_ptr<Loader>;
 
 template <typename Body>
 void expect_error(Status status, const std::string& part, Body&& body) {
@@ -104,7 +104,7 @@ LoaderPtr make_loader(const Setting& setting, int64_t rank) {
   sharding.process_index = rank;
   sharding.split_batches = setting.split;
   sharding.even_batches = setting.even;
-  return DataLoader(data, options).sharded(sharding);
+  return tests::prepared(DataLoader(data, options), sharding);
 }
 
 Setting random_setting(std::mt19937& draw) {
@@ -134,7 +134,7 @@ Setting random_setting(std::mt19937& draw) {
 }
 
 // The rows that count, of `steps` batches or of all that are left.
-Numbers valid_rows(DataLoader& loader, int64_t steps = -1) {
+Numbers valid_rows(Loader& loader, int64_t steps = -1) {
   Numbers rows;
   for (; steps != 0; --steps) {
     const auto batch = loader.next();
@@ -371,7 +371,8 @@ TEST(LoaderBatchSampler, RefusesWhatItCannotUse) {
   ShardOptions sharding;
   sharding.num_processes = 2;
   sharding.split_batches = true;
-  expect_error(Status::kInvalidArgument, "needs a batch size", [&] { with({{1}}, std::nullopt)->sharded(sharding); });
+  expect_error(Status::kInvalidArgument, "needs a batch size",
+               [&] { tests::prepared(*with({{1}}, std::nullopt), sharding); });
 }
 
 // Ranks that talk.
@@ -388,7 +389,7 @@ ShardOptions together(const std::shared_ptr<comm::Communicator>& communicator, b
 }
 
 // What is gathered for a metric over an epoch, or over `steps` batches.
-Numbers metric(DataLoader& loader, const ShardOptions& sharding, int64_t steps = -1) {
+Numbers metric(Loader& loader, const ShardOptions& sharding, int64_t steps = -1) {
   Numbers rows;
   for (; steps != 0; --steps) {
     const auto batch = loader.next();
@@ -422,7 +423,7 @@ TEST(LoaderMetrics, EverySampleOnceInEveryMode) {
               sharding.split_batches = split;
               LoaderOptions options;
               options.batch_size = split ? 2 * ranks : 4;
-              const auto loader = DataLoader(tests::numbers(kind, size), options).sharded(sharding);
+              const auto loader = tests::prepared(DataLoader(tests::numbers(kind, size), options), sharding);
               for (int epoch = 0; epoch < 2; ++epoch)
                 require(metric(*loader, sharding) == range(size), Status::kInternal, kind, " dispatch ", dispatch,
                         " split ", split, " size ", size, " ranks ", ranks);
@@ -440,7 +441,7 @@ TEST(LoaderMetrics, BatchesOfAnySize) {
           },
           std::nullopt, false);
       const auto sharding = together(communicator, dispatch);
-      const auto loader = DataLoader(data, LoaderOptions()).sharded(sharding);
+      const auto loader = tests::prepared(DataLoader(data, LoaderOptions()), sharding);
       require(metric(*loader, sharding) == Numbers{0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8}, Status::kInternal, "rows");
     }
   });
@@ -450,7 +451,7 @@ TEST(LoaderMetrics, ARankWithoutABatchIsAnErrorInsteadOfAWait) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     auto sharding = together(communicator, false);
     sharding.even_batches = false;
-    const auto loader = DataLoader(tests::numbers("map", 3), LoaderOptions()).sharded(sharding);
+    const auto loader = tests::prepared(DataLoader(tests::numbers("map", 3), LoaderOptions()), sharding);
     require(metric(*loader, sharding, 1) == Numbers{0, 1}, Status::kInternal, "rows");
     const auto batch = loader->next();
     require(batch.has_value() == (communicator->rank() == 0), Status::kInternal, "batches");
@@ -466,11 +467,11 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
       for (const Numbers& shards : {Numbers{7, 3, 1}, Numbers{4, 4, 4}, Numbers{1, 9, 2, 6, 5}, Numbers{2, 1, 1}}) {
         const int64_t size = std::accumulate(shards.begin(), shards.end(), int64_t{0});
         LoaderData data;
-        data.stream = std::make_shared<tests::NumberStream>(shards, false);
+        data.iterable = std::make_shared<tests::NumberIterable>(shards, false);
         LoaderOptions options;
         options.batch_size = 2;
         const auto sharding = together(communicator, false);
-        const auto loader = DataLoader(data, options).sharded(sharding);
+        const auto loader = tests::prepared(DataLoader(data, options), sharding);
         require(metric(*loader, sharding) == range(size), Status::kInternal, "first epoch");
         for (int64_t steps = 0; steps < 3; ++steps) {
           loader->set_epoch(1);
@@ -478,7 +479,7 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
           if (loader->epoch() == 2) continue;  // it had fewer batches
           const auto state = loader->state_dict();
           // The same number of ranks goes on with the same batches.
-          const auto resumed = DataLoader(data, options).sharded(together(communicator, false));
+          const auto resumed = tests::prepared(DataLoader(data, options), together(communicator, false));
           resumed->load_state_dict(state);
           require(epoch_of(*resumed) == epoch_of(*loader), Status::kInternal, "resumed");
           // One rank alone goes on with what all of them had left.
@@ -496,8 +497,8 @@ TEST(LoaderShardedStream, EachRankReadsItsShardsAndAllEndTogether) {
 TEST(LoaderShardedStream, ShardsWithoutItemsAreAnError) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     LoaderData data;
-    data.stream = std::make_shared<tests::NumberStream>(Numbers{3, 0}, false);
-    const auto loader = DataLoader(data, LoaderOptions()).sharded(together(communicator, false));
+    data.iterable = std::make_shared<tests::NumberIterable>(Numbers{3, 0}, false);
+    const auto loader = tests::prepared(DataLoader(data, LoaderOptions()), together(communicator, false));
     expect_error(Status::kInvalidState, "rank 1 has no item", [&] { loader->next(); });
   });
 }
@@ -528,7 +529,7 @@ TEST(LoaderDispatch, RaggedRowsAndLeavesThatAreNoTensors) {
     LoaderOptions options;
     options.batch_size = 2;
     options.collation.kind = Collation::Kind::kPad;
-    const auto loader = DataLoader(data, options).sharded(together(communicator, true));
+    const auto loader = tests::prepared(DataLoader(data, options), together(communicator, true));
     const auto batch = loader->next()->toGenericDict();
     const int64_t rank = communicator->rank();
     require(batch.at("tokens").toTensor().sizes() == at::IntArrayRef({2, 2 + 2 * rank}), Status::kInternal, "shape");
@@ -549,7 +550,7 @@ TEST(LoaderDispatch, AFailureOfRank0IsOneOfAllRanks) {
     LoaderOptions options;
     options.batch_size = 2;
     options.collation.kind = Collation::Kind::kPad;
-    const auto loader = DataLoader(data, options).sharded(together(communicator, true));
+    const auto loader = tests::prepared(DataLoader(data, options), together(communicator, true));
     loader->next();
     communicator->barrier();
     dataset->break_item(5);
@@ -570,7 +571,7 @@ TEST(LoaderDispatch, RefusesToSplitBatchesOfOneRow) {
     sharding.split_batches = true;
     for (const char* kind : {"map", "stream"})
       expect_error(Status::kInvalidArgument, "expected a multiple of the 2 processes",
-                   [&] { DataLoader(tests::numbers(kind, 4), LoaderOptions()).sharded(sharding); });
+                   [&] { tests::prepared(DataLoader(tests::numbers(kind, 4), LoaderOptions()), sharding); });
   });
 }
 
@@ -583,7 +584,7 @@ TEST(LoaderDispatch, SlicesByAFunctionAndResumes) {
                                [&](const at::Tensor& tensor) { return tensor.slice(0, rank, std::nullopt, ranks); });
     };
     const auto make = [&] {
-      return DataLoader(tests::numbers("map", 8), options).sharded(together(communicator, true));
+      return tests::prepared(DataLoader(tests::numbers("map", 8), options), together(communicator, true));
     };
     const auto loader = make(), resumed = make();
     const int64_t rank = communicator->rank();
@@ -599,7 +600,7 @@ TEST(LoaderSeed, IsDrawnOnceByRank0AndKept) {
     options.shuffle = true;
     auto sharding = together(communicator, false);
     sharding.draw_seed = true;
-    const auto make = [&] { return DataLoader(tests::numbers("map", 20), options).sharded(sharding); };
+    const auto make = [&] { return tests::prepared(DataLoader(tests::numbers("map", 20), options), sharding); };
     const auto loader = make(), resumed = make();
     require(metric(*loader, sharding) == range(20), Status::kInternal, "rows");
     loader->next();
@@ -616,7 +617,7 @@ TEST(LoaderSeed, OfRank0CountsForAllRanks) {
       LoaderOptions options;
       options.shuffle = true;
       options.seed = seed;
-      return metric(*DataLoader(tests::numbers("map", 20), options).sharded(sharding), sharding);
+      return metric(*tests::prepared(DataLoader(tests::numbers("map", 20), options), sharding), sharding);
     };
     require(rows(communicator->rank()) == range(20), Status::kInternal, "rows");
   });

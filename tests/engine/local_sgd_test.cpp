@@ -11,9 +11,13 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "accelerator/prepared_model.hpp"
+#include "accelerator_ranks.hpp"
+#include "checkpoint_fixture.hpp"
 #include "comm/group.hpp"
 #include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
+#include "optim/parameter_optimizer.hpp"
+#include "optim/rules.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -27,13 +31,17 @@ using DdpPtr = std::shared_ptr<DistributedDataParallel>;
 constexpr double kRate = 0.125;
 
 // One weight whose gradient is the input.
-DdpPtr new_model(const std::shared_ptr<comm::Communicator>& communicator) {
+nn::ModulePtr one_weight() {
   auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::ones({1}), true);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
     return (module.parameter(0) * inputs[0].toTensor()).sum();
   });
-  return std::make_shared<DistributedDataParallel>(model, communicator, DdpSettings{});
+  return model;
+}
+
+DdpPtr new_model(const std::shared_ptr<comm::Communicator>& communicator) {
+  return std::make_shared<DistributedDataParallel>(one_weight(), communicator, DdpSettings{});
 }
 
 at::Tensor weight_of(const DdpPtr& model) { return model->parameters()[0]; }
@@ -185,6 +193,111 @@ TEST(LocalSgdOuter, AResumedRunGoesOnAsTheWholeOne) {
     tests::expect_error(Status::kInvalidArgument, "expected none", [&] { plain.load_state_dict(saved); });
     tests::expect_error(Status::kInvalidArgument, "num_steps", [&] { other.load_state_dict(tree::new_map()); });
     tests::expect_error(Status::kInvalidArgument, "expected a map", [&] { other.load_state_dict(c10::IValue(3)); });
+  });
+}
+
+// Three layers of state differ by rank between two averages: weights, momentum, and the steps of the outer optimizer.
+void expect_the_same_after_a_load(int ranks, const LocalSgdSettings& settings, int save_at) {
+  constexpr int kSteps = 9;
+  const checkpoint::tests::Folder folder;
+  std::vector<double> expected(static_cast<size_t>(ranks));
+  for (const bool resumed : {false, true})
+    tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
+      const int rank = accelerator->state().process_index();
+      const nn::ModulePtr inner = one_weight();
+      const nn::ModulePtr model = accelerator->prepare_model(inner);
+      auto sgd = std::make_shared<optim::ParameterOptimizer>(optim::sgd_rule(),
+                                                             optim::GivenSettings{{"lr", kRate}, {"momentum", 0.9}});
+      sgd->add_group(inner->parameters(), std::nullopt, std::nullopt);
+      const auto optimizer = accelerator->prepare_optimizer(sgd);
+      const auto local_sgd = accelerator->begin_local_sgd(model, 4, settings, nullptr);
+      if (resumed) accelerator->load_state(folder / "state");
+      for (int step = resumed ? save_at : 0; step < kSteps; step++) {
+        if (!resumed && step == save_at) accelerator->save_state(folder / "state");
+        const double gradient = rank == 0 ? 0.5 * step : 1.0 - step;
+        accelerator->backward(model->call(nn::Inputs{at::full({1}, gradient)}).toTensor());
+        optimizer->step();
+        optimizer->zero_grad(/*set_to_none=*/true);
+        local_sgd->step();
+      }
+      const double weight = inner->parameters()[0].item<double>();
+      if (!resumed) expected[static_cast<size_t>(rank)] = weight;
+      EXPECT_EQ(weight, expected[static_cast<size_t>(rank)]) << "rank " << rank << ", saved at step " << save_at;
+    });
+}
+
+TEST(LocalSgdCheckpoint, ARunThatIsResumedContinuesExactly) {
+  for (const int ranks : {1, 2, 3})
+    for (const int save_at : {0, 1, 4, 6}) {
+      expect_the_same_after_a_load(ranks, {}, save_at);
+      expect_the_same_after_a_load(ranks, diloco(), save_at);
+      expect_the_same_after_a_load(ranks, from(3), save_at);
+    }
+}
+
+// Four ranks would need four ranks' weights: they begin at the mean of those that were saved.
+TEST(LocalSgdCheckpoint, OtherNumbersOfRanksBeginAtTheMean) {
+  const checkpoint::tests::Folder folder;
+  const auto run = [&](int ranks, const std::function<void(accelerator::Accelerator&, at::Tensor)>& body) {
+    tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
+      const nn::ModulePtr inner = one_weight();
+      const nn::ModulePtr model = accelerator->prepare_model(inner);
+      const auto local_sgd = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+      if (ranks == 2) local_sgd->step();
+      body(*accelerator, inner->parameters()[0].detach());
+    });
+  };
+  run(2, [&](accelerator::Accelerator& accelerator, const at::Tensor& weight) {
+    weight.fill_(3 + 4 * accelerator.state().process_index());
+    accelerator.save_state(folder / "state");
+    weight.fill_(0);
+    accelerator.load_state(folder / "state");
+    EXPECT_EQ(weight.item<double>(), 3 + 4 * accelerator.state().process_index());
+  });
+  for (const int ranks : {1, 3})
+    run(ranks, [&](accelerator::Accelerator& accelerator, const at::Tensor& weight) {
+      accelerator.load_state(folder / "state");
+      EXPECT_EQ(weight.item<double>(), 5);
+    });
+}
+
+// One process averages nothing, and has no steps to count.
+TEST(LocalSgdCheckpoint, OfOneProcessBeginsAnewOnSeveral) {
+  const checkpoint::tests::Folder folder;
+  for (const int ranks : {1, 2})
+    tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
+      const nn::ModulePtr model = accelerator->prepare_model(one_weight());
+      const auto local_sgd = accelerator->begin_local_sgd(model, 2, {}, nullptr);
+      local_sgd->step();
+      if (ranks == 1) return accelerator->save_state(folder / "state");
+      accelerator->load_state(folder / "state");
+      EXPECT_FALSE(local_sgd->step());
+      EXPECT_TRUE(local_sgd->step());
+    });
+}
+
+// Outside of local SGD all ranks have rank 0's.
+TEST(LocalSgdCheckpoint, IsLeftOutWhereNoScopeIsOpen) {
+  const checkpoint::tests::Folder folder;
+  tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = one_weight();
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    auto local_sgd = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+    local_sgd->step();
+    const at::Tensor weight = inner->parameters()[0].detach();
+    weight.fill_(3 + 4 * accelerator->state().process_index());
+    accelerator->save_state(folder / "state");
+    const auto second = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+    tests::expect_error(Status::kInvalidState, "inside of 1 scopes of local SGD and 2 are open",
+                        [&] { accelerator->load_state(folder / "state"); });
+    local_sgd->finish();
+    accelerator->free_memory();
+  });
+  tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
+    const nn::ModulePtr inner = one_weight();
+    accelerator->prepare_model(inner);
+    accelerator->load_state(folder / "state");
+    EXPECT_EQ(inner->parameters()[0].item<double>(), 3);
   });
 }
 

@@ -20,6 +20,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
+#include "nn/layers/split_heads.hpp"
 #include "nn_fixture.hpp"
 
 namespace accel::nn {

@@ -17,6 +17,7 @@
 #include "comm/object_message.hpp"
 #include "rank_threads.hpp"
 #include "tensor/bytes.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
@@ -38,6 +39,7 @@ c10::IValue everything() {
   list.push_back(tree::new_tuple({1, tree::new_tuple({})}));
   list.push_back(tree::new_map({{7, std::string("seven")}, {std::string("7"), c10::IValue()}}));
   list.push_back(tree::bytes_value(std::string("\0\xff", 2), "a/b"));
+  list.push_back(tree::dtype_value(at::kBFloat16));
   map.insert("list", list);
   map.insert("", -0.5);
   map.insert("map", tree::new_map());

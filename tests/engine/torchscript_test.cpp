@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
+#include <torch/csrc/jit/api/module.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <random>
 
 #include "nn_fixture.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace torchscript_test {
@@ -68,6 +70,28 @@ TEST(TorchScript, MovesInPlace) {
   model->to(at::kDouble, std::nullopt);
   EXPECT_TRUE(weight.is_same(model->find_tensor("head.weight")));
   EXPECT_EQ(model->call(Inputs{at::tensor({1}, at::kLong), list_of({})}).toTensor().scalar_type(), at::kDouble);
+}
+
+// Those of the application are shared with the engine, and a script may change any that it has.
+TEST(TorchScript, WorksOnCopiesOfContainers) {
+  torch::jit::Module script("Appends");
+  script.register_attribute("seen", c10::ListType::ofInts(), c10::List<int64_t>());
+  script.define(
+      "def forward(self, items: List[int]) -> List[int]:\n"
+      "  items.append(7)\n"
+      "  self.seen.append(len(items))\n"
+      "  return self.seen\n");
+  const std::string path =
+      (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
+  script.save(path);
+  const ModulePtr model = load_torchscript(path);
+  std::filesystem::remove(path);
+  const c10::impl::GenericList given = tree::new_list({1, 2});
+  const c10::IValue first = model->call(Inputs{given});
+  EXPECT_EQ(model->call(Inputs{given}).toListRef().size(), 2u);
+  EXPECT_EQ(first.toListRef().size(), 1u);
+  EXPECT_EQ(first.toListRef()[0].toInt(), 3);
+  EXPECT_EQ(given.size(), 2u);
 }
 
 TEST(TorchScript, RunsHooksOnTheWholeModelOnly) {

@@ -585,7 +585,7 @@ TEST(TrainingLoopPrepare, IsAllOrNothing) {
     std::vector<PreparedObject> objects(3);
     objects[0].model = inner;
     objects[1].loader = loader;
-    objects[2].loader = loader->sharded({});
+    objects[2].loader = std::make_shared<data::PreparedDataLoader>(*loader, data::ShardOptions{});
     refusal(Status::kInvalidState, [&] { accelerator->prepare(objects); });
     EXPECT_TRUE(accelerator->loaders().empty());
     accelerator->set_autocast({});  // nothing is prepared

@@ -1,6 +1,7 @@
 // Functions on nested values: what the C API cannot reach, and properties over random trees.
 #include "tensor/tree.hpp"
 #include "tensor/bytes.hpp"
+#include "tensor/dtype_value.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Dict.h>
@@ -184,6 +185,10 @@ TEST(Tree, BytesAreALeaf) {
   EXPECT_TRUE(equal(bytes, bytes_value(std::string("\0\xff", 2), "a/b")));
   EXPECT_FALSE(equal(bytes, bytes_value(std::string("\0\xff", 2), "")));
   EXPECT_FALSE(equal(bytes, bytes_value("", "a/b")));
+  EXPECT_TRUE(equal(dtype_value(at::kHalf), dtype_value(at::kHalf)));
+  EXPECT_FALSE(equal(dtype_value(at::kHalf), dtype_value(at::kFloat)));
+  EXPECT_FALSE(equal(dtype_value(at::kHalf), static_cast<int64_t>(at::kHalf)));
+  EXPECT_EQ(to_json(dtype_value(at::kHalf)), "\"float16\"");
   EXPECT_EQ(kind_name(bytes), "bytes");
   expect_fails([&] { to_json(bytes); }, Status::kTypeMismatch, "a value of kind bytes cannot be said in JSON");
 }

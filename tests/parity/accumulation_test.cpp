@@ -18,7 +18,7 @@ struct Loop {
   std::shared_ptr<accelerator::PreparedModel> model;
   nn::ModulePtr inner;
   std::shared_ptr<optim::Optimizer> optimizer;
-  std::shared_ptr<data::DataLoader> loader;
+  std::shared_ptr<data::Loader> loader;
 };
 
 Loop prepare(accelerator::Accelerator& accelerator, int64_t batches) {

@@ -18,7 +18,7 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
     sharding.gradient_state = gradients;
     sharding.seed = member(input, "data_seed").toInt();
     const auto loader =
-        data::DataLoader(tests::numbers("map", member(input, "size").toInt()), options).sharded(sharding);
+        tests::prepared(data::DataLoader(tests::numbers("map", member(input, "size").toInt()), options), sharding);
     EXPECT_EQ(loader->length(), member(expected, "length").toInt());
     EXPECT_EQ(loader->total_batch_size(), member(expected, "total_batch_size").toInt());
     const auto passes = member(input, "passes");

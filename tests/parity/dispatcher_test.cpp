@@ -26,7 +26,7 @@ TEST(DispatcherParity, SameBatchesAndSignalsAsTheReference) {
         sharding.device = c10::Device(c10::kCPU);
         sharding.communicator = communicator;
         sharding.gradient_state = gradients;
-        const auto loader = plain_loader(input)->sharded(sharding);
+        const auto loader = tests::prepared(*plain_loader(input), sharding);
         tests::Batches batches;
         std::vector<bool> ends;
         int64_t remainder = -1;

@@ -36,7 +36,7 @@ TEST(GatherForMetricsParity, SameRowsAsTheReference) {
         sharding.device = c10::Device(c10::kCPU);
         sharding.communicator = communicator;
         sharding.gradient_state = gradients;
-        const auto loader = plain_loader(input)->sharded(sharding);
+        const auto loader = tests::prepared(*plain_loader(input), sharding);
         tests::Batches steps;
         while (const auto batch = loader->next()) {
           const c10::IValue tensor = batch->isTensor() ? *batch : batch->toListRef()[0];

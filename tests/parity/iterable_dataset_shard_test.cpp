@@ -6,7 +6,7 @@
 namespace accel::parity {
 namespace iterable_dataset_shard_test {
 
-std::shared_ptr<data::DataLoader> shard(const c10::IValue& input, int64_t rank) {
+std::shared_ptr<data::Loader> shard(const c10::IValue& input, int64_t rank) {
   data::LoaderOptions options;
   options.batch_size = member(input, "batch_size").toInt();
   options.drop_last = member(input, "drop_last").toBool();
@@ -14,7 +14,8 @@ std::shared_ptr<data::DataLoader> shard(const c10::IValue& input, int64_t rank) 
   sharding.num_processes = member(input, "processes").toInt();
   sharding.process_index = rank;
   sharding.split_batches = member(input, "split_batches").toBool();
-  return data::DataLoader(tests::numbers("sized_stream", member(input, "size").toInt()), options).sharded(sharding);
+  return tests::prepared(data::DataLoader(tests::numbers("sized_stream", member(input, "size").toInt()), options),
+                         sharding);
 }
 
 TEST(IterableDatasetShardParity, SameSamplesAsTheReference) {

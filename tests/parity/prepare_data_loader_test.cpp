@@ -14,7 +14,7 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
     sharding.split_batches = member(input, "split_batches").toBool();
     sharding.even_batches = member(input, "even_batches").toBool();
     if (error_type(expected)) {
-      EXPECT_THROW(plain_loader(input)->sharded(sharding), Error);
+      EXPECT_THROW(tests::prepared(*plain_loader(input), sharding), Error);
       continue;
     }
     const bool stream = member(input, "dataset").toStringRef() != "map";
@@ -25,7 +25,7 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
       const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
       sharding.process_index = rank;
       sharding.gradient_state = gradients;
-      const auto loader = plain_loader(input)->sharded(sharding);
+      const auto loader = tests::prepared(*plain_loader(input), sharding);
       const auto length = loader->length();
       tests::Batches batches;
       std::vector<bool> ends;

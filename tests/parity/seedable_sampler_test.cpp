@@ -31,7 +31,7 @@ std::shared_ptr<data::DataLoader> number_loader(int64_t size, int64_t seed) {
 }
 
 // At most `count` batches; the end of the epoch is only reached by asking for more than there are.
-Order take(data::DataLoader& loader, int64_t count) {
+Order take(data::Loader& loader, int64_t count) {
   Order order;
   for (int64_t i = 0; i < count; ++i) {
     const auto batch = loader.next();

@@ -11,7 +11,8 @@ namespace skip_first_batches_test {
 TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
   for (const auto& [name, input, expected] : read_cases("skip_first_batches")) {
     SCOPED_TRACE(name);
-    auto loader = plain_loader(input);
+    const auto plain = plain_loader(input);
+    std::shared_ptr<data::Loader> loader = plain;
     const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
     const bool prepared = member(input, "loader").toStringRef() == "shard";
     if (prepared) {
@@ -19,7 +20,7 @@ TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
       sharding.num_processes = member(input, "processes").toInt();
       sharding.process_index = member(input, "process_index").toInt();
       sharding.gradient_state = gradients;
-      loader = loader->sharded(sharding);
+      loader = tests::prepared(*plain, sharding);
     }
     const auto skipping = loader->skip_first(member(input, "skip").toInt());
     const auto length = skipping->length();

@@ -1688,7 +1688,7 @@ accel_value_map(out) =
 """
     accel_value_copy(value, out)
 
-Copies a value with its containers; tensors are shared.
+Copies a value; tensors are shared. A change of the copy does not show in the value, nor the reverse: a container that several values share is copied when one of them changes.
 
 - `value`: Any.
 - `out`: The copy.
@@ -1972,7 +1972,7 @@ accel_value_set(map, key, item) =
 
 Appends a copy of an item.
 
-- `list`: A list or tuple that the caller owns.
+- `list`: A list or tuple that the caller owns. A tuple is made anew: accel_value_tuple() is for many items.
 - `item`: Any value.
 
 Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
@@ -7166,7 +7166,7 @@ accel_no_sync_begin(state, var"module", out) =
 """
     accel_local_sgd_begin(state, module, local_sgd_steps, options, out)
 
-Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged.
+Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019). With one process nothing is averaged. accel_save_state() inside the scope saves where it is, with each rank's own weights and optimizers; accel_load_state() inside such a scope continues from there.
 
 - `state`: A state.
 - `module`: A prepared model.

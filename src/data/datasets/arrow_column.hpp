@@ -10,7 +10,7 @@
 
 namespace accel::data {
 
-// What stands for nulls: this number, the text "", and a row of no entries. Without one a null is an error.
+// What replaces nulls: this number, the text "", and a row of no entries. Without one a null is an error.
 using NullValue = std::optional<double>;
 
 // Rows [begin, begin + length) of a column, whose memory `owner` keeps. Numbers stay where they are: a column is copied

@@ -1,4 +1,4 @@
-// Items that the caller's code makes.
+// A dataset of callbacks of the application.
 #pragma once
 
 #include <functional>

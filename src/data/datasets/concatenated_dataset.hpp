@@ -1,4 +1,4 @@
-// Datasets one behind the other. @accelerate torch.utils.data.ConcatDataset
+// The concatenation of datasets. @accelerate torch.utils.data.ConcatDataset
 #pragma once
 
 #include <memory>

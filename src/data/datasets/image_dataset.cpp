@@ -25,7 +25,7 @@ bool is_picture(const std::filesystem::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-// The subfolder of `folder` that a file below it lies in or below; "" for the folder itself.
+// The subfolder of `folder` that contains a file; "" for the folder itself.
 std::string subfolder_of(const std::filesystem::path& file, const std::filesystem::path& folder) {
   const std::filesystem::path inside = file.lexically_relative(folder);
   return inside.has_parent_path() ? inside.begin()->native() : std::string();

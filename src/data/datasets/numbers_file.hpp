@@ -1,4 +1,4 @@
-// Files of numbers as tensors that lie in the mapped file: .npy, and raw numbers without a header.
+// Files of numbers as tensors in the mapped file: .npy, and raw numbers without a header.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,7 +18,7 @@ class SequenceDataset : public Dataset {
 
   SequenceDataset(int64_t sequence_length, size_t columns);
   int64_t sequence_length() const { return sequence_length_; }
-  // Writes one sequence, each of its columns where the batch will lie.
+  // Writes one sequence, each of its columns straight into the batch.
   virtual void write(int64_t index, const Columns& columns) const = 0;
 
   c10::IValue read_item(int64_t index) const final;

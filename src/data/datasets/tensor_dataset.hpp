@@ -1,4 +1,4 @@
-// Rows of tensors that lie in memory.
+// Rows of tensors in memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>

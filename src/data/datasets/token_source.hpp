@@ -19,7 +19,7 @@ class TokenSource {
   virtual std::string description() const = 0;
 };
 
-// The numbers of a tensor of integers with one dimension on the CPU; it may lie in a mapped file.
+// The numbers of a tensor of integers with one dimension on the CPU; it may be stored in a mapped file.
 std::unique_ptr<const TokenSource> tensor_tokens(const at::Tensor& tokens);
 
 }  // namespace accel::data

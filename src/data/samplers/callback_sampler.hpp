@@ -1,4 +1,4 @@
-// An order that the program makes.
+// A sampler that is a callback of the application.
 #pragma once
 
 #include <functional>

@@ -21,6 +21,7 @@
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
+#include "nn/layers/split_heads.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::nn {

@@ -4,18 +4,6 @@
 
 namespace accel::nn {
 
-// Query, key and value of all heads as views [batch, heads, length, size] of one projection [batch, length, 3 * heads *
-// size].
-struct Heads {
-  at::Tensor query;
-  at::Tensor key;
-  at::Tensor value;
-};
-Heads split_heads(const at::Tensor& projected, int64_t num_heads);
-
-// Back to [batch, length, heads * size].
-at::Tensor join_heads(const at::Tensor& mixed);
-
 // Self-attention with the parameters of torch.nn.MultiheadAttention; input [batch, length, embed_dim].
 class SelfAttention final : public Module {
  public:

@@ -69,6 +69,10 @@ CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr grou
   return former;
 }
 
+void DistributedDataParallel::note_failed_backward(const std::string& error) {
+  if (reducer_ != nullptr) reducer_->note_failed_backward(error);
+}
+
 void DistributedDataParallel::register_comm_hook(BucketCallback callback) {
   set_comm_hook(make_comm_hook(std::move(callback)));
 }

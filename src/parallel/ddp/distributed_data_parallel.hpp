@@ -26,6 +26,7 @@ class DistributedDataParallel final : public ParallelModel {
   bool set_gradient_sync(bool sync) override;
   void expect_backward() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
+  void note_failed_backward(const std::string& error) override;
   void register_comm_hook(BucketCallback callback) override;
   // The state of the hook, with the buckets. Loading restores the buckets.
   c10::IValue reduction_state() const override;

@@ -113,12 +113,23 @@ void Reducer::fail_with_missing_gradients() const {
       "no gradient");
 }
 
+// Ranks that went on would average other buckets than those that this rank has posted already.
+void Reducer::fail_with_failed_backward() const {
+  size_t ready = 0;
+  for (size_t number = 0; number < parameters_.size(); number++) ready += buffer_.is_ready(number) ? 1 : 0;
+  fail(Status::kInvalidState, "the backward before this forward failed after ", ready, " of ", parameters_.size(),
+       " gradients", error_.empty() ? "" : ": ", error_,
+       "; other ranks may have exchanged gradients that this one has not, so the model cannot be trained on: end the "
+       "ranks and restart them from a checkpoint");
+}
+
 void Reducer::prepare_for_forward() {
   if (failed_ || (under_way_ && buffer_.all_taken())) {  // that backward ended with an error
-    failed_ = expects_gradients_ = under_way_ = false;
+    failed_ = expects_gradients_ = under_way_ = in_backward_ = false;
     arrived_.clear();
     make_buffer(buffer_.order());  // what is still exchanged may write to the old one
   }
+  if (under_way_ && in_backward_) fail_with_failed_backward();
   if (under_way_) fail_with_missing_gradients();
   if (!takes_order() || arrived_.empty()) return;
   const BucketOrder order = order_of_rank_0(fill_buckets(parameters_, arrived_, bucket_limits(settings_)));
@@ -168,6 +179,11 @@ void Reducer::gradient_arrived(size_t number) {
     visits_[number] += 1;
     return;
   }
+  if (!std::exchange(in_backward_, true))  // autograd calls it only where the backward succeeds
+    torch::autograd::Engine::get_default_engine().queue_callback([this] {
+      const std::lock_guard<std::mutex> in_callback(mutex_);
+      in_backward_ = false;
+    });
   if (!std::exchange(unused_marked_, true))
     for (const size_t unused : unused_) mark_ready(unused);
   if (settings_.static_graph && --visits_left_[number] != 0) return;

@@ -38,13 +38,16 @@ class Reducer {
   void set_hook(CommHookPtr hook) { hook_ = std::move(hook); }
   BucketOrder order() const { return buffer_.order(); }
 
-  // Before a forward that is recorded. Throws an error with the names of parameters that got no gradient in the former
-  // backward. Rebuilds the buckets once, collectively, in the order in which gradients arrived.
+  // Before a forward that is recorded. Throws an error after a backward that did not exchange all buckets: with the
+  // names of the parameters that it gave no gradient, or with the error in which it ended. Rebuilds the
+  // buckets once, collectively, in the order in which gradients arrived.
   void prepare_for_forward();
   // Exchanges the next backward. `outputs` are the model's, to find parameters that it does not reach.
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
+  // The error of a backward, for the next forward.
+  void note_failed_backward(const std::string& error) { error_ = error; }
   // Takes part in one backward of the other ranks, with zero gradients.
   void shadow_backward();
 
@@ -59,6 +62,7 @@ class Reducer {
   void make_buffer(const BucketOrder& order);
   BucketOrder order_of_rank_0(const BucketOrder& own) const;
   [[noreturn]] void fail_with_missing_gradients() const;
+  [[noreturn]] void fail_with_failed_backward() const;
   // In backward, on any of autograd's threads.
   void gradient_arrived(size_t number);
   void mark_ready(size_t number);
@@ -82,7 +86,9 @@ class Reducer {
   std::vector<Future> exchanged_;  // of each bucket
 
   bool expects_gradients_ = false;  // the backward is exchanged
-  bool under_way_ = false;          // a backward is running
+  bool under_way_ = false;          // the exchange has begun and not ended
+  bool in_backward_ = false;        // autograd's backward has come to a parameter and not ended, or failed
+  std::string error_;               // of the latest backward that failed
   bool failed_ = false;
   std::vector<size_t> arrived_;  // in the order in which gradients first arrived
   bool order_taken_ = false;

@@ -111,4 +111,10 @@ void LocalSgd::load_state_dict(const c10::IValue& state_dict) {
   exchange_as_due();
 }
 
+void LocalSgd::restart() {
+  if (outer_) outer_.emplace(settings_, weights_);
+  num_steps_ = averaged_at_ = 0;
+  exchange_as_due();
+}
+
 }  // namespace accel::parallel

@@ -33,8 +33,14 @@ class LocalSgd final : public tensor::Stateful {
   void average_parameters();
   void finish() { average_parameters(); }
 
+  // Whether the ranks have made steps of their own, so that their optimizers differ, and between averages the weights.
+  bool has_local_steps() const { return enabled_ && num_steps_ > settings_.start_step; }
+  const ParallelModelPtr& model() const { return model_; }
+
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state_dict) override;
+  // As if it began now.
+  void restart();
 
  private:
   bool is_local() const { return num_steps_ >= settings_.start_step; }

@@ -2598,7 +2598,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_value_map(out: *mut accel_value_t) -> accel_status_t;
 
-    /// Copies a value with its containers; tensors are shared.
+    /// Copies a value; tensors are shared.
+    ///
+    /// A change of the copy does not show in the value, nor the reverse: a container that several values share is copied when one of them changes.
     ///
     /// * `value`: Any.
     /// * `out`: The copy.
@@ -2789,7 +2791,7 @@ functions! {
 
     /// Appends a copy of an item.
     ///
-    /// * `list`: A list or tuple that the caller owns.
+    /// * `list`: A list or tuple that the caller owns. A tuple is made anew: accel_value_tuple() is for many items.
     /// * `item`: Any value.
     ///
     /// Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
@@ -6504,7 +6506,7 @@ functions! {
 
     /// Inside, each rank trains for itself, and the weights are averaged every local_sgd_steps steps and at the end of the scope (Stich, 2019).
     ///
-    /// With one process nothing is averaged.
+    /// With one process nothing is averaged. accel_save_state() inside the scope saves where it is, with each rank's own weights and optimizers; accel_load_state() inside such a scope continues from there.
     ///
     /// * `state`: A state.
     /// * `module`: A prepared model.

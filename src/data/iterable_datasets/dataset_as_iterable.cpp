@@ -1,4 +1,4 @@
-#include "data/streams/dataset_stream.hpp"
+#include "data/iterable_datasets/dataset_as_iterable.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -11,9 +11,10 @@
 namespace accel::data {
 namespace {
 
-class DatasetReader final : public StreamReader {
+class SteppingIterator final : public DatasetIterator {
  public:
-  DatasetReader(std::shared_ptr<const Dataset> dataset, at::Tensor order, int64_t length, int64_t first, int64_t step)
+  SteppingIterator(std::shared_ptr<const Dataset> dataset, at::Tensor order, int64_t length, int64_t first,
+                   int64_t step)
       : dataset_(std::move(dataset)), order_(std::move(order)), length_(length), position_(first), step_(step) {}
 
   std::optional<c10::IValue> next() override {
@@ -41,17 +42,17 @@ class DatasetReader final : public StreamReader {
 
 }  // namespace
 
-DatasetStream::DatasetStream(std::shared_ptr<const Dataset> dataset, std::optional<int64_t> seed)
+DatasetAsIterable::DatasetAsIterable(std::shared_ptr<const Dataset> dataset, std::optional<int64_t> seed)
     : dataset_(std::move(dataset)), seed_(seed) {}
 
-int64_t DatasetStream::num_shards() const { return std::max<int64_t>(dataset_->length(), 1); }
+int64_t DatasetAsIterable::num_shards() const { return std::max<int64_t>(dataset_->length(), 1); }
 
-std::unique_ptr<StreamReader> DatasetStream::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
+std::unique_ptr<DatasetIterator> DatasetAsIterable::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
   dataset_->begin_epoch(epoch);
   const int64_t length = dataset_->length();
   at::Tensor order;
   if (seed_ && length > 0) order = SeedableRandomSampler(length, *seed_).indices(epoch);
-  return std::make_unique<DatasetReader>(dataset_, order, length, shard, num_readers);
+  return std::make_unique<SteppingIterator>(dataset_, order, length, shard, num_readers);
 }
 
 }  // namespace accel::data

@@ -1,4 +1,4 @@
-#include "data/streams/merged_stream.hpp"
+#include "data/iterable_datasets/interleaved_datasets.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,23 +17,23 @@ uint64_t mixed(uint64_t number) {
   return number ^ (number >> 31);
 }
 
-class MergedReader final : public StreamReader {
+class InterleavedIterator final : public DatasetIterator {
  public:
-  MergedReader(std::vector<std::unique_ptr<StreamReader>> sources, std::vector<double> weights, uint64_t seed,
-               MergedStream::End end)
+  InterleavedIterator(std::vector<std::unique_ptr<DatasetIterator>> sources, std::vector<double> weights, uint64_t seed,
+                      InterleavedDatasets::End end)
       : sources_(std::move(sources)), weights_(std::move(weights)), seed_(seed), end_(end) {
     for (const double weight : weights_) total_ += weight;
   }
 
   std::optional<c10::IValue> next() override {
     std::optional<c10::IValue> item;
-    take([&](StreamReader& source) { return (item = source.next()).has_value(); });
+    take([&](DatasetIterator& source) { return (item = source.next()).has_value(); });
     return item;
   }
 
   int64_t skip(int64_t count) override {
     int64_t skipped = 0;
-    while (skipped < count && take([](StreamReader& source) { return source.skip(1) == 1; })) ++skipped;
+    while (skipped < count && take([](DatasetIterator& source) { return source.skip(1) == 1; })) ++skipped;
     return skipped;
   }
 
@@ -69,22 +69,22 @@ class MergedReader final : public StreamReader {
   void end_source(size_t source) {
     weights_[source] = 0;
     total_ = 0;
-    if (end_ == MergedStream::End::kFirst) return;
+    if (end_ == InterleavedDatasets::End::kFirst) return;
     for (const double weight : weights_) total_ += weight;
   }
 
-  std::vector<std::unique_ptr<StreamReader>> sources_;
+  std::vector<std::unique_ptr<DatasetIterator>> sources_;
   std::vector<double> weights_;  // 0 for those that have ended
   uint64_t seed_;
   uint64_t draws_ = 0;
   double total_ = 0;  // 0 at the end
-  MergedStream::End end_;
+  InterleavedDatasets::End end_;
 };
 
 }  // namespace
 
-MergedStream::MergedStream(std::vector<std::shared_ptr<const Stream>> sources, std::vector<double> weights,
-                           int64_t seed, End end)
+InterleavedDatasets::InterleavedDatasets(std::vector<std::shared_ptr<const IterableDataset>> sources,
+                                         std::vector<double> weights, int64_t seed, End end)
     : sources_(std::move(sources)), weights_(std::move(weights)), seed_(seed), end_(end) {
   require(!sources_.empty(), Status::kInvalidArgument, "0 sources have no items to merge; expected at least one");
   require(weights_.size() == sources_.size(), Status::kInvalidArgument, weights_.size(), " weights are given for ",
@@ -98,7 +98,7 @@ MergedStream::MergedStream(std::vector<std::shared_ptr<const Stream>> sources, s
   require(std::isfinite(total), Status::kInvalidArgument, "the weights add up to ", total, "; expected a finite sum");
 }
 
-std::optional<int64_t> MergedStream::length() const {
+std::optional<int64_t> InterleavedDatasets::length() const {
   if (end_ == End::kFirst && sources_.size() > 1) return std::nullopt;
   int64_t total = 0;
   for (const auto& source : sources_) {
@@ -109,22 +109,22 @@ std::optional<int64_t> MergedStream::length() const {
   return total;
 }
 
-int64_t MergedStream::num_shards() const {
+int64_t InterleavedDatasets::num_shards() const {
   int64_t fewest = sources_[0]->num_shards();
   for (const auto& source : sources_) fewest = std::min(fewest, source->num_shards());
   return fewest;
 }
 
-bool MergedStream::calls_back() const {
+bool InterleavedDatasets::calls_back() const {
   return std::any_of(sources_.begin(), sources_.end(), [](const auto& source) { return source->calls_back(); });
 }
 
-std::unique_ptr<StreamReader> MergedStream::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
-  std::vector<std::unique_ptr<StreamReader>> readers;
+std::unique_ptr<DatasetIterator> InterleavedDatasets::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
+  std::vector<std::unique_ptr<DatasetIterator>> readers;
   for (const auto& source : sources_) readers.push_back(source->read(epoch, shard, num_readers));
   const uint64_t seed =
       mixed(mixed(mixed(static_cast<uint64_t>(seed_)) + static_cast<uint64_t>(epoch)) + static_cast<uint64_t>(shard));
-  return std::make_unique<MergedReader>(std::move(readers), weights_, seed, end_);
+  return std::make_unique<InterleavedIterator>(std::move(readers), weights_, seed, end_);
 }
 
 }  // namespace accel::data

@@ -1,4 +1,4 @@
-// What stands where a stream has no items by number: to ask for one is an error that says so.
+// The map-style dataset of an iterable dataset's handle: reading it is an error that says why.
 #pragma once
 
 #include "data/dataset.hpp"

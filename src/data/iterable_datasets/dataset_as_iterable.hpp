@@ -1,4 +1,4 @@
-// The items of a dataset one after another.
+// Iterates over a map-style dataset. @accelerate datasets.Dataset.to_iterable_dataset
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,18 @@
 #include <optional>
 
 #include "data/dataset.hpp"
-#include "data/stream.hpp"
+#include "data/iterable_dataset.hpp"
 
 namespace accel::data {
 
 // In the order of their numbers, or with a seed in each epoch in another order, that of SeedableRandomSampler. Its
 // shards are its items.
-class DatasetStream final : public Stream {
+class DatasetAsIterable final : public IterableDataset {
  public:
-  DatasetStream(std::shared_ptr<const Dataset> dataset, std::optional<int64_t> seed);
+  DatasetAsIterable(std::shared_ptr<const Dataset> dataset, std::optional<int64_t> seed);
   std::optional<int64_t> length() const override { return dataset_->length(); }
   int64_t num_shards() const override;
-  std::unique_ptr<StreamReader> read(int64_t epoch, int64_t shard, int64_t num_readers) const override;
+  std::unique_ptr<DatasetIterator> read(int64_t epoch, int64_t shard, int64_t num_readers) const override;
   bool calls_back() const override { return dataset_->calls_back(); }
 
  private:

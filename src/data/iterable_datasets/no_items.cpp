@@ -1,4 +1,4 @@
-#include "data/streams/no_items.hpp"
+#include "data/iterable_datasets/no_items.hpp"
 
 #include "base/error.hpp"
 

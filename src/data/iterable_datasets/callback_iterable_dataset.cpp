@@ -1,4 +1,4 @@
-#include "data/streams/callback_stream.hpp"
+#include "data/iterable_datasets/callback_iterable_dataset.hpp"
 
 #include <utility>
 
@@ -7,15 +7,15 @@
 namespace accel::data {
 namespace {
 
-class CallbackReader final : public StreamReader {
+class CallbackIterator final : public DatasetIterator {
  public:
-  CallbackReader(std::shared_ptr<const StreamFunctions> functions, int64_t reader)
+  CallbackIterator(std::shared_ptr<const IterableDatasetFunctions> functions, int64_t reader)
       : functions_(std::move(functions)), reader_(reader) {}
-  ~CallbackReader() override {
+  ~CallbackIterator() override {
     if (functions_->end) functions_->end(reader_);
   }
-  CallbackReader(const CallbackReader&) = delete;
-  CallbackReader& operator=(const CallbackReader&) = delete;
+  CallbackIterator(const CallbackIterator&) = delete;
+  CallbackIterator& operator=(const CallbackIterator&) = delete;
 
   std::optional<c10::IValue> next() override {
     if (has_ended_) return std::nullopt;
@@ -25,7 +25,7 @@ class CallbackReader final : public StreamReader {
   }
 
   int64_t skip(int64_t count) override {
-    if (!functions_->skip) return StreamReader::skip(count);
+    if (!functions_->skip) return DatasetIterator::skip(count);
     if (has_ended_ || count <= 0) return 0;
     const int64_t skipped = functions_->skip(reader_, count);
     require(skipped >= 0 && skipped <= count, Status::kInvalidArgument, "the stream skipped ", skipped,
@@ -35,15 +35,16 @@ class CallbackReader final : public StreamReader {
   }
 
  private:
-  std::shared_ptr<const StreamFunctions> functions_;
+  std::shared_ptr<const IterableDatasetFunctions> functions_;
   int64_t reader_;
   bool has_ended_ = false;  // it is not asked again
 };
 
 }  // namespace
 
-CallbackStream::CallbackStream(StreamFunctions functions, std::optional<int64_t> length, int64_t num_shards)
-    : functions_(std::make_shared<const StreamFunctions>(std::move(functions))),
+CallbackIterableDataset::CallbackIterableDataset(IterableDatasetFunctions functions, std::optional<int64_t> length,
+                                                 int64_t num_shards)
+    : functions_(std::make_shared<const IterableDatasetFunctions>(std::move(functions))),
       length_(length),
       num_shards_(num_shards) {
   require(length.value_or(0) >= 0, Status::kInvalidArgument, "the stream's length is ", length.value_or(0),
@@ -51,8 +52,9 @@ CallbackStream::CallbackStream(StreamFunctions functions, std::optional<int64_t>
   require(num_shards >= 1, Status::kInvalidArgument, "num_shards is ", num_shards, "; expected at least 1");
 }
 
-std::unique_ptr<StreamReader> CallbackStream::read(int64_t epoch, int64_t shard, int64_t num_readers) const {
-  return std::make_unique<CallbackReader>(functions_, functions_->begin(epoch, shard, num_readers));
+std::unique_ptr<DatasetIterator> CallbackIterableDataset::read(int64_t epoch, int64_t shard,
+                                                               int64_t num_readers) const {
+  return std::make_unique<CallbackIterator>(functions_, functions_->begin(epoch, shard, num_readers));
 }
 
 }  // namespace accel::data

@@ -1,4 +1,4 @@
-#include "data/stream_source.hpp"
+#include "data/iterable_source.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -14,9 +14,9 @@
 namespace accel::data {
 namespace {
 
-class ChainedReaders final : public StreamReader {
+class ChainedIterators final : public DatasetIterator {
  public:
-  ChainedReaders(std::shared_ptr<const Stream> stream, int64_t epoch, std::vector<int64_t> taken)
+  ChainedIterators(std::shared_ptr<const IterableDataset> stream, int64_t epoch, std::vector<int64_t> taken)
       : stream_(std::move(stream)), epoch_(epoch), taken_(std::move(taken)) {}
 
   std::optional<c10::IValue> next() override {
@@ -45,60 +45,62 @@ class ChainedReaders final : public StreamReader {
     reader_ = std::move(reader);
   }
 
-  std::shared_ptr<const Stream> stream_;
+  std::shared_ptr<const IterableDataset> stream_;
   int64_t epoch_;
   std::vector<int64_t> taken_;
   size_t current_ = 0;
-  std::unique_ptr<StreamReader> reader_;
+  std::unique_ptr<DatasetIterator> reader_;
 };
 
 }  // namespace
 
-ItemGroups::Open open_readers(std::shared_ptr<const Stream> stream, int64_t epoch, const EpochPosition& position) {
+ChunkedReader::Open open_readers(std::shared_ptr<const IterableDataset> stream, int64_t epoch,
+                                 const EpochPosition& position) {
   return [stream = std::move(stream), epoch, readers = position.readers] {
-    return std::make_unique<ChainedReaders>(stream, epoch, readers);
+    return std::make_unique<ChainedIterators>(stream, epoch, readers);
   };
 }
 
-StreamSource::StreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin, Collation collation)
-    : groups_(std::move(groups)), share_(share), end_(std::move(begin)), collation_(std::move(collation)) {}
+IterableSource::IterableSource(ChunkedReader chunks, const IterableShare& share, EpochPosition begin,
+                               Collation collation)
+    : chunks_(std::move(chunks)), share_(share), end_(std::move(begin)), collation_(std::move(collation)) {}
 
-std::optional<Batch> StreamSource::read(int64_t) {
-  const ItemGroups::Group* group = groups_.current();
-  if (group == nullptr) return std::nullopt;
-  const int64_t observed = group->observed, rows = share_.rows;
-  const bool whole = observed == rows * share_.num_processes;
-  auto items = group->items;
+std::optional<Batch> IterableSource::read(int64_t) {
+  const ChunkedReader::Chunk* chunk = chunks_.current();
+  if (chunk == nullptr) return std::nullopt;
+  const int64_t count = chunk->count, rows = share_.rows;
+  const bool whole = count == rows * share_.num_processes;
+  auto items = chunk->items;
   if (!whole && share_.num_processes > 1) {
-    const auto& first = groups_.first();
+    const auto& first = chunks_.first();
     const int64_t offset = rows * share_.process_index;
     for (auto place = static_cast<int64_t>(items.size()); place < rows; ++place)
-      items.push_back(first[static_cast<size_t>(offset + place - observed) % first.size()]);
+      items.push_back(first[static_cast<size_t>(offset + place - count) % first.size()]);
   }
   Batch batch;
   batch.progress.rows = static_cast<int64_t>(items.size());
   batch.value = collate(collation_, std::move(items));
-  batch.progress.end_of_dataloader = groups_.observed_next() == 0;
+  batch.progress.end_of_dataloader = chunks_.next_count() == 0;
   batch.progress.remainder = share_.remainder;
   if (!whole) {
-    batch.progress.remainder = observed;
+    batch.progress.remainder = count;
     for (int64_t rank = 0; rank < share_.num_processes; ++rank)
       batch.progress.ranks.push_back(
-          {share_.num_processes == 1 ? observed : rows, std::clamp<int64_t>(observed - rank * rows, 0, rows)});
+          {share_.num_processes == 1 ? count : rows, std::clamp<int64_t>(count - rank * rows, 0, rows)});
   } else if (batch.progress.end_of_dataloader && !share_.drop_last) {
     batch.progress.remainder = 0;
   }
-  end_.samples += observed;
-  end_.rest += observed;
+  end_.samples += count;
+  end_.rest += count;
   batch.end = end_;
-  groups_.advance();
+  chunks_.advance();
   return batch;
 }
 
-ShardedStreamSource::ShardedStreamSource(ItemGroups groups, const StreamShare& share, EpochPosition begin,
-                                         Collation collation, std::shared_ptr<comm::Communicator> communicator,
-                                         const std::vector<int64_t>& process_indices)
-    : groups_(std::move(groups)),
+ShardedIterableSource::ShardedIterableSource(ChunkedReader chunks, const IterableShare& share, EpochPosition begin,
+                                             Collation collation, std::shared_ptr<comm::Communicator> communicator,
+                                             const std::vector<int64_t>& process_indices)
+    : chunks_(std::move(chunks)),
       share_(share),
       end_(std::move(begin)),
       collation_(std::move(collation)),
@@ -109,27 +111,27 @@ ShardedStreamSource::ShardedStreamSource(ItemGroups groups, const StreamShare& s
     ranks_[static_cast<size_t>(process_indices[rank])] = static_cast<int64_t>(rank);
 }
 
-// Goes on with repetitions at the end of the own shards.
-std::optional<Batch> ShardedStreamSource::read(int64_t) {
+// At the end of this rank's shards it continues with repetitions.
+std::optional<Batch> ShardedIterableSource::read(int64_t) {
   Batch batch;
-  const ItemGroups::Group* group = groups_.current();
-  if (group == nullptr && share_.drop_last) return batch;
+  const ChunkedReader::Chunk* chunk = chunks_.current();
+  if (chunk == nullptr && share_.drop_last) return batch;
   std::vector<c10::IValue> items;
-  if (group != nullptr) {
-    items = group->items;
-    batch.observed = group->observed;
-    batch.more = groups_.observed_next() > 0;
+  if (chunk != nullptr) {
+    items = chunk->items;
+    batch.count = chunk->count;
+    batch.more = chunks_.next_count() > 0;
   }
-  const auto& first = groups_.first();
+  const auto& first = chunks_.first();
   if (items.empty() && first.empty()) return batch;
   for (auto place = static_cast<int64_t>(items.size()); place < share_.rows; ++place)
-    items.push_back(first[static_cast<size_t>(place - batch.observed) % first.size()]);
+    items.push_back(first[static_cast<size_t>(place - batch.count) % first.size()]);
   batch.value = collate(collation_, std::move(items));
-  if (group != nullptr) groups_.advance();
+  if (chunk != nullptr) chunks_.advance();
   return batch;
 }
 
-std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
+std::optional<Batch> ShardedIterableSource::deliver(const Take& take) {
   std::exception_ptr failure;
   if (!held_) try {
       held_ = take();
@@ -141,7 +143,7 @@ std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
   auto* const numbers = own.mutable_data_ptr<int64_t>();
   numbers[kFailed] = failure != nullptr;
   if (held_) {
-    numbers[kObserved] = held_->observed;
+    numbers[kObserved] = held_->count;
     numbers[kMore] = held_->more;
     numbers[kEmpty] = held_->value.isNone();
   }
@@ -170,16 +172,16 @@ std::optional<Batch> ShardedStreamSource::deliver(const Take& take) {
   held_.reset();
   batch.progress.rows = share_.rows;
   batch.progress.end_of_dataloader = share_.drop_last ? with_more < share_.num_processes : with_more == 0;
-  int64_t observed = 0;
+  int64_t count = 0;
   for (int64_t rank = 0; rank < share_.num_processes; ++rank) {
     batch.progress.ranks.push_back({share_.rows, of(rank, kObserved)});
-    observed += of(rank, kObserved);
+    count += of(rank, kObserved);
     end_.readers[rank] += of(rank, kObserved);
   }
-  const bool whole = observed == share_.rows * share_.num_processes;
+  const bool whole = count == share_.rows * share_.num_processes;
   if (whole) batch.progress.ranks.clear();
-  if (batch.progress.end_of_dataloader && !share_.drop_last) batch.progress.remainder = whole ? 0 : observed;
-  end_.samples += observed;
+  if (batch.progress.end_of_dataloader && !share_.drop_last) batch.progress.remainder = whole ? 0 : count;
+  end_.samples += count;
   batch.end = end_;
   return batch;
 }

@@ -1,0 +1,202 @@
+#include "data/loader.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "state/random.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::data {
+namespace {
+
+// The loaders that this thread reads from, the innermost first. Callbacks of a loader must not use the loader itself:
+// its position is changing, and a worker would wait for itself.
+class Reading {
+ public:
+  explicit Reading(const Loader& loader) : loader_(loader), outer_(innermost) { innermost = this; }
+  ~Reading() { innermost = outer_; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  static void require_none_of(const Loader& loader) {
+    for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
+      require(&reading->loader_ != &loader, Status::kInvalidState,
+              "a callback of the loader uses the loader itself; expected another loader");
+  }
+
+ private:
+  static inline thread_local const Reading* innermost = nullptr;
+  const Loader& loader_;
+  const Reading* const outer_;
+};
+
+void pin_memory(Batch& batch) {
+  batch.value = tree::map_tensors(
+      batch.value, [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor.pin_memory() : tensor; });
+}
+
+}  // namespace
+
+Loader::Loader(LoaderInput input) : input_(std::move(input)), progress_(std::make_shared<state::LoaderProgress>()) {
+  input_.check();
+}
+
+Loader::~Loader() = default;
+
+std::optional<int64_t> Loader::total_batch_size() const {
+  return input_.batch_size() ? std::optional<int64_t>(items_of_step(input_, shard())) : std::nullopt;
+}
+
+std::optional<int64_t> Loader::length() const {
+  const auto full = full_length();
+  return full ? std::optional<int64_t>(std::max<int64_t>(*full - skipped_, 0)) : std::nullopt;
+}
+
+std::optional<int64_t> Loader::full_length() const {
+  if (input_.data.iterable != nullptr) {
+    const auto items = input_.length();
+    return items ? std::optional<int64_t>(steps_of(*items, input_, shard())) : std::nullopt;
+  }
+  const int64_t units = input_.batch_sampler()->count(state_.epoch);
+  return BatchSamplerShard({units, input_.batch_size(), input_.drop_last()}, shard()).count();
+}
+
+int64_t Loader::valid_rows() const {
+  if (progress_->ranks.empty()) return progress_->rows;
+  return progress_->ranks[static_cast<size_t>(shard().process_index)].valid;
+}
+
+std::optional<c10::IValue> Loader::next() {
+  Reading::require_none_of(*this);
+  const Reading reading(*this);
+  if (!is_running()) begin_epoch();
+  auto batch = next_batch();
+  if (!batch) {
+    LoaderState following;
+    following.epoch = state_.epoch + 1;
+    go_to(following);
+    return std::nullopt;
+  }
+  *progress_ = std::move(batch->progress);
+  state_.position = std::move(batch->end);
+  state_.batches += 1;
+  return std::move(batch->value);
+}
+
+std::optional<Batch> Loader::read_batch() { return progress_->end_of_dataloader ? std::nullopt : prefetcher_->next(); }
+
+// Rank 0's seed is used by all: with different orders ranks would lose items and repeat others.
+void Loader::settle_seed() {
+  if (seed_is_settled_) return;
+  input_.options.seed = draw_seed();
+  seed_is_settled_ = true;
+}
+
+int64_t Loader::draw_seed() const {
+  const auto initial = static_cast<int64_t>(state::default_generator(c10::kCPU).current_seed());
+  return input_.options.seed.value_or(initial);
+}
+
+void Loader::begin_epoch() {
+  if (input_.options.shuffle) settle_seed();
+  if (input_.data.dataset != nullptr) input_.data.dataset->begin_epoch(state_.epoch);
+  EpochSource source = open_epoch();
+  progress_->remainder = source.remainder;
+  // The workers call it until the base class ends, so it uses nothing of a derived one.
+  auto read = [this, pins = pins_memory()](BatchSource& batches, int64_t index) {
+    const Reading reading(*this);
+    auto batch = batches.read(index);
+    if (batch && pins) pin_memory(*batch);
+    return batch;
+  };
+  const LoaderOptions& options = input_.options;
+  prefetcher_ = std::make_unique<Prefetcher>(std::move(source.batches), std::move(read),
+                                             PrefetchOptions{options.prefetch, options.num_workers, calls_back()});
+}
+
+EpochSource Loader::open_epoch() const {
+  return input_.data.dataset != nullptr ? open_dataset(input_, state_, shard())
+                                        : open_iterable(input_, state_, shard());
+}
+
+void Loader::go_to(const LoaderState& state) {
+  prefetcher_.reset();
+  *progress_ = {};
+  state_ = state;
+  skipped_ = 0;
+}
+
+void Loader::set_epoch(int64_t epoch) {
+  Reading::require_none_of(*this);
+  require(epoch >= 0, Status::kInvalidArgument, "epoch is ", epoch, "; expected at least 0");
+  LoaderState state;
+  state.epoch = epoch;
+  go_to(state);
+}
+
+c10::IValue Loader::state_dict() const {
+  LoaderState state = state_;
+  if (input_.options.shuffle && seed_is_settled_) state.seed = input_.options.seed;
+  return to_value(state);
+}
+
+void Loader::load_state_dict(const c10::IValue& state_dict) {
+  Reading::require_none_of(*this);
+  const LoaderState state = read_loader_state(state_dict);
+  if (input_.data.dataset != nullptr) {
+    require(state.position.readers.empty(), Status::kInvalidArgument,
+            "the state is of a loader over a stream; expected one of a loader over the same dataset");
+    const auto sampler = input_.batch_sampler();
+    if (!input_.batch_size()) {
+      units_of(sampler->batches(state.epoch), state.position.samples);
+    } else {
+      const int64_t items = sampler->count(state.epoch);
+      require(state.position.samples <= items, Status::kInvalidArgument, "the state of a loader is at item ",
+              state.position.samples, " of an epoch, and this one has ", items,
+              "; expected a state of a loader over the same data");
+    }
+  } else {
+    require(state.position.samples == 0 || !state.position.readers.empty(), Status::kInvalidArgument,
+            "the state is of a loader over a dataset; expected one of a loader over the same stream");
+  }
+  go_to(state);
+  if (!input_.options.shuffle || !state.seed) return;
+  input_.options.seed = *state.seed;
+  seed_is_settled_ = true;
+}
+
+std::shared_ptr<Loader> Loader::skip_first(int64_t num_batches) {
+  Reading::require_none_of(*this);
+  require(num_batches >= 0, Status::kInvalidArgument, "num_batches is ", num_batches, "; expected at least 0");
+  std::shared_ptr<Loader> loader = clone();
+  loader->seed_is_settled_ = seed_is_settled_;
+  LoaderState& state = loader->state_;
+  state.epoch = state_.epoch;
+  const auto full = input_.data.dataset != nullptr ? loader->full_length() : std::nullopt;
+  state.batches = loader->skipped_ = std::min(num_batches, full.value_or(num_batches));
+  state.position = loader->position_after(state.batches * items_of_step(input_, shard()));
+  const bool is_resumed = !is_running() && state_.batches > skipped_;  // by load_state_dict(), and not begun
+  if (is_resumed) set_epoch(state_.epoch + 1);
+  return loader;
+}
+
+EpochPosition Loader::position_after(int64_t units) const {
+  EpochPosition position;
+  if (input_.data.iterable != nullptr) {
+    position.samples = units;
+    position.readers = {0};
+    position.rest = units;
+    return position;
+  }
+  const auto sampler = input_.batch_sampler();
+  const int64_t skipped = std::min(units, sampler->count(state_.epoch));
+  position.samples =
+      input_.batch_size() ? skipped : sampler->batches(state_.epoch).offsets[static_cast<size_t>(skipped)];
+  return position;
+}
+
+}  // namespace accel::data

@@ -1,0 +1,60 @@
+// The arguments of a loader: the data, its order, and how batches are made. @accelerate torch.utils.data.DataLoader
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "data/batch_sampler.hpp"
+#include "data/collate.hpp"
+#include "data/dataset.hpp"
+#include "data/iterable_dataset.hpp"
+#include "data/sampler.hpp"
+
+namespace accel::data {
+
+// Of the rows of all ranks together, those of one rank.
+using SliceFunction = std::function<c10::IValue(const c10::IValue& rows, int64_t begin, int64_t end,
+                                                int64_t process_index, int64_t num_processes)>;
+
+// A dataset or an iterable dataset. Indices of a dataset come from one of the samplers, or else from the loader's own
+// order.
+struct LoaderData {
+  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<const IterableDataset> iterable;
+  std::shared_ptr<const Sampler> sampler;
+  std::shared_ptr<const BatchSampler> batch_sampler;
+};
+
+struct LoaderOptions {
+  int64_t batch_size = 1;
+  bool drop_last = false;
+  int64_t prefetch = 2;         // batches that each thread keeps ready; 0: no thread
+  int64_t num_workers = 0;      // threads; 0: one, where batches take longer than to hand them over
+  bool pin_memory = false;      // of batches that go to a device
+  SliceFunction slice;          // how rank 0 cuts rows that it reads for all; may be empty
+  bool shuffle = false;         // the loader's own order is a permutation by seed and epoch
+  std::optional<int64_t> seed;  // of that order; unset: that of the CPU's default generator when the first epoch begins
+  Collation collation;
+};
+
+struct LoaderInput {
+  LoaderData data;
+  LoaderOptions options;
+
+  // Throws for data and options that contradict each other.
+  void check() const;
+
+  std::shared_ptr<const BatchSampler> batch_sampler() const;  // of a dataset
+  std::optional<int64_t> batch_size() const;                  // unset: any
+  bool drop_last() const;
+  // Whether reading a batch runs the application's code.
+  bool calls_back() const;
+  // Items of an epoch; nothing where an iterable dataset does not know them.
+  std::optional<int64_t> length() const;
+};
+
+}  // namespace accel::data

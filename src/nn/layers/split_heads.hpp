@@ -1,0 +1,20 @@
+// Multi-head attention's heads: a projection split into them, and their outputs joined.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace accel::nn {
+
+// Query, key and value of all heads as views [batch, heads, length, size] of one projection [batch, length, 3 * heads *
+// size].
+struct Heads {
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
+};
+Heads split_heads(const at::Tensor& projected, int64_t num_heads);
+
+// Back to [batch, length, heads * size].
+at::Tensor join_heads(const at::Tensor& mixed);
+
+}  // namespace accel::nn
