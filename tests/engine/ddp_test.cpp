@@ -215,7 +215,7 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
 // The gradients of some parameters have come, and the ranks may have exchanged some buckets and not others.
 TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
   tests::run_accelerators(2, {}, [](const tests::AcceleratorPtr& accelerator) {
-    const auto inner = std::make_shared<nn::ForeignModule>("TwoLayers");
+    const auto inner = std::make_shared<nn::CallbackModule>("TwoLayers");
     inner->add_parameter("first", at::full({3, 5}, 0.1, at::kFloat), true);
     inner->add_parameter("second", at::full({1, 3}, 0.1, at::kFloat), true);
     bool fails = false;
