@@ -90,11 +90,12 @@ struct accel_value_node::Items {
     for (size_t i = places.size(); i < size; i++) places.emplace(accel::capi::key_of(keys[i]), i);
   }
 
-  void replace(const c10::IValue& key, const c10::IValue& item) {
+  void set(const c10::IValue& key, const c10::IValue& item) {
+    const auto place = place_of(accel::capi::key_of(accel::capi::borrowed_value(key)));
+    if (!place) return add(key, item);
     const accel_value_t made = accel::capi::borrowed_value(item);
-    accel_value_t& former = items[*place_of(accel::capi::key_of(accel::capi::borrowed_value(key)))];
-    accel::capi::end_borrowed(former);
-    former = made;
+    accel::capi::end_borrowed(items[*place]);
+    items[*place] = made;
   }
 
   std::optional<size_t> place_of(const accel::capi::MapKey& key) const {
@@ -152,7 +153,6 @@ const accel_value_t* accel_value_node::find(const accel::capi::MapKey& key) cons
 
 // Containers of scripts have an element type, which the copy has not.
 void accel_value_node::own_container() {
-  using namespace accel;
   if (container_.isTuple()) return;  // replaced as a whole
   if (container_.isGenericDict()) {
     const c10::impl::GenericDict map = container_.toGenericDict();
@@ -165,7 +165,7 @@ void accel_value_node::own_container() {
   }
   const c10::List<c10::IValue> list = container_.toList();
   if (container_.use_count() == 2 && list.elementType()->kind() == c10::TypeKind::AnyType) return;  // `list` is
-  container_ = tree::sequence_like(container_, tree::sequence_items(container_).vec());
+  container_ = accel::tree::sequence_like(container_, accel::tree::sequence_items(container_).vec());
 }
 
 // `note` adds to the items that were read what has changed.
@@ -181,13 +181,12 @@ void accel_value_node::note_change(const Note& note) {
 }
 
 void accel_value_node::push(const c10::IValue& item) {
-  using namespace accel;
-  capi::check_nesting(item);
+  accel::capi::check_nesting(item);
   own_container();
   if (container_.isTuple()) {
-    std::vector<c10::IValue> all = tree::sequence_items(container_).vec();
+    std::vector<c10::IValue> all = accel::tree::sequence_items(container_).vec();
     all.push_back(item);
-    container_ = tree::new_tuple(std::move(all));
+    container_ = accel::tree::new_tuple(std::move(all));
   } else {
     container_.toList().push_back(item);
   }
@@ -195,16 +194,10 @@ void accel_value_node::push(const c10::IValue& item) {
 }
 
 void accel_value_node::set(const c10::IValue& key, const c10::IValue& item) {
-  using namespace accel;
-  capi::check_nesting(item);
+  accel::capi::check_nesting(item);
   own_container();
   c10::impl::GenericDict map = container_.toGenericDict();
-  capi::fit_key_type(map, key);
-  const bool is_new = map.insert_or_assign(key, item).second;
-  note_change([&](Items& read) {
-    if (is_new)
-      read.add(key, item);
-    else
-      read.replace(key, item);
-  });
+  accel::capi::fit_key_type(map, key);
+  map.insert_or_assign(key, item);
+  note_change([&](Items& read) { read.set(key, item); });
 }

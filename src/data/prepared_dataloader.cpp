@@ -131,7 +131,7 @@ std::optional<Batch> PreparedDataLoader::next_batch() {
 
 std::optional<PreparedDataLoader::Copied> PreparedDataLoader::read_and_copy() {
   if (!read_) read_ = read_batch();
-  if (!read_) return std::nullopt;
+  if (!read_ || !copy_) return std::nullopt;
   Copied copied;
   copied.copy = copy_->start(read_->value);
   copied.batch = std::move(*read_);
