@@ -13,8 +13,10 @@ namespace {
 constexpr int64_t kSkinnyFrom = 16;  // the smallest dimension of a skinny matmul
 constexpr int64_t kBulkyFrom = 64;   // and of a bulky one
 constexpr double kMinGain = 0.97;    // fraction of the default's time at the threshold
-constexpr int kRounds = 5;           // alternating, so that other load on the machine affects both kernels
-constexpr double kClearRatio = 2;    // two rounds suffice for this ratio of times
+// Below this gain, as a fraction of the default's time, the size would depend on noise: it is kCloseFrom.
+constexpr double kClearGain = 0.1, kCloseFrom = 1 << 22;
+constexpr int kRounds = 5;         // alternating, so that other load on the machine affects both kernels
+constexpr double kClearRatio = 2;  // two rounds suffice for this ratio of times
 constexpr double kMinMultiplyAdds = 1 << 18;
 constexpr double kAlwaysFrom = 1 << 21;
 constexpr std::array<Layout, 3> kAllLayouts = {Layout::kPlain, Layout::kSecondTransposed, Layout::kFirstTransposed};
@@ -47,7 +49,8 @@ double break_even(const AutotuneTable::Timer& time, double max_time, double smal
   const double gain =
       (normal * kMinGain - (alternative - fixed_cost)) / large.multiply_adds();  // seconds per multiply-add
   const double most = large.multiply_adds() / 2;  // a kernel that wins on the large matmul wins on one of half its size
-  const double from = gain > 0 ? fixed_cost / gain : most;
+  if (gain * large.multiply_adds() < kClearGain * normal) return std::min(kCloseFrom, most);
+  const double from = fixed_cost / gain;
   return std::exp2(std::ceil(std::log2(std::clamp(from, kMinMultiplyAdds, most))));
 }
 

@@ -42,8 +42,7 @@ class AutotuneTable {
   // From this number of multiply-adds.
   static AutotuneTable from(double min_multiply_adds);
   // Takes at most 65 measurements. The alternative is selected where it takes at most this fraction of the default's
-  // time for a large matmul. Tiles gain more in a training step than alone: they add a bias without another pass.
-  static constexpr double kMaxTimeOfTiles = 1.04;
+  // time for a large matmul.
   static AutotuneTable measure(const Timer& time, double max_time);
 
   bool selects(const Gemm& gemm) const;  // the alternative
