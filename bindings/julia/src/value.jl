@@ -28,7 +28,7 @@ plain(x::Device) = CValue(LibAccel.ACCEL_VALUE_DEVICE, 0,
     UInt64(reinterpret(UInt32, getfield(x, :type))) | UInt64(reinterpret(UInt32, x.index)) << 32)
 plain(x::DataType) = CValue(LibAccel.ACCEL_VALUE_DTYPE, 0, UInt64(reinterpret(UInt32, dtype_code(x))))
 
-"""A value that owns what it points to; give it back with `dispose`."""
+"""A value that owns what it points to; free it with `dispose`."""
 owned(x::Plain) = GC.@preserve x output(out -> LibAccel.accel_value_copy(Ref(plain(x)), out), CValue)
 owned(x::AbstractString) = owned(String(x))
 owned(x::Symbol) = owned(String(x))
@@ -36,14 +36,10 @@ owned(bytes::Base.CodeUnits) = owned(Bytes(bytes))
 owned(bytes::Bytes) = GC.@preserve bytes output(CValue) do out
     LibAccel.accel_value_bytes(pointer(bytes.data), length(bytes.data), isempty(bytes.type) ? C_NULL : bytes.type, out)
 end
-function owned(items::Union{Tuple,AbstractVector})
-    list = Ref(NONE)
-    items isa Tuple ? LibAccel.accel_value_tuple(C_NULL, 0, list) : LibAccel.accel_value_list(C_NULL, 0, list)
-    fill_owned!(list) do
-        for item in items
-            lend(value -> LibAccel.accel_value_push(list, value), item)
-        end
-    end
+# Collected: some vectors make their items when they are read, and C would be left with the text of one that is gone.
+owned(items::Union{Tuple,AbstractVector}) = lend_all(collect(Any, items)) do values
+    create = items isa Tuple ? LibAccel.accel_value_tuple : LibAccel.accel_value_list
+    output(out -> create(values, length(values), out), CValue)
 end
 function owned(items::Union{AbstractDict,NamedTuple})
     map = Ref(NONE)
