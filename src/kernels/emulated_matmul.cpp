@@ -19,6 +19,8 @@
 #include "kernels/compute_policy.hpp"
 #include "kernels/half_values.hpp"
 #include "kernels/matmul_timing.hpp"
+#include "kernels/microkernel.hpp"
+#include "kernels/tiled_matmul.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -125,6 +127,12 @@ void for_each_tile(const at::Tensor& added, const at::Tensor& first, const at::T
   }
 }
 
+// Tiles convert the matrices while they pack them, and round the result while it is in the cache.
+bool can_tile(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result) {
+  return microkernel() != nullptr && is_tileable(first) && is_tileable(second) && result.is_contiguous() &&
+         !result.is_alias_of(first) && !result.is_alias_of(second);
+}
+
 }  // namespace
 
 void choose_emulation(EmulationChoice choice) { emulation().choice.store(choice, std::memory_order_relaxed); }
@@ -151,6 +159,7 @@ bool is_emulated(const at::Tensor& first, const at::Tensor& second, int64_t dim)
 }
 
 void emulated_matmul(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result) {
+  if (can_tile(first, second, result)) return tiled_matmul(first, second, result, {}, /*accumulate=*/false);
   for_each_tile(result, first, second, result,
                 [](const at::Tensor& a, const at::Tensor& b, at::Tensor values, int64_t) {
                   if (a.dim() == 2)
@@ -162,6 +171,11 @@ void emulated_matmul(const at::Tensor& first, const at::Tensor& second, const at
 
 void emulated_addmm(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta,
                     double alpha, const at::Tensor& result) {
+  if (beta == 1 && alpha == 1 && can_tile(first, second, result)) {
+    const bool is_bias = added.dim() == 1 && added.is_contiguous() && added.size(0) == result.size(-1);
+    if (is_bias) return tiled_matmul(first, second, result, added, /*accumulate=*/false);
+    if (added.is_same(result)) return tiled_matmul(first, second, result, {}, /*accumulate=*/true);
+  }
   const at::Tensor whole = added.expand(result.sizes());
   for_each_tile(added, first, second, result,
                 [&](const at::Tensor& a, const at::Tensor& b, at::Tensor values, int64_t row) {
