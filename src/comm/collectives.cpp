@@ -113,16 +113,18 @@ Round without_tensors(const Communicator& communicator, const c10::IValue& value
   return meet_without_tensors(communicator, "no tensors; all ranks must pass the same tree", [value] { return value; });
 }
 
-// In debug mode compares the shapes before `call`. @accelerate verify_operation
-Round verified(const Communicator& communicator, const char* operation, const Tensors& tensors,
-               const std::function<Round()>& call) {
-  if (!communicator.group().debug || communicator.size() == 1) return call();
+// In debug mode compares the shapes before `call`, which gets the tree and its tensors. @accelerate verify_operation
+template <typename Call>
+Round verified(const Communicator& communicator, const char* operation, const c10::IValue& value,
+               const Tensors& tensors, const Call& call) {
+  if (!communicator.group().debug || communicator.size() == 1) return call(value, tensors);
   auto shapes = tree::new_list();
   for (const at::Tensor& tensor : tensors) shapes.push_back(c10::IValue(tensor.sizes().vec()));
   return rounds::gather_bytes(
-      communicator, tree::to_json(shapes), [operation, call](const std::vector<std::string>& by_rank) -> Outcome {
+      communicator, tree::to_json(shapes),
+      [operation, value, tensors, call](const std::vector<std::string>& by_rank) -> Outcome {
         if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& other) { return other == by_rank[0]; }))
-          return call();
+          return call(value, tensors);
         std::string line;
         for (size_t rank = 0; rank < by_rank.size(); rank++)
           line += text(rank ? ", " : "", "process ", rank, ": ", by_rank[rank]);
@@ -142,7 +144,7 @@ c10::IValue with_tensors(const c10::IValue& value, const Tensors& tensors) {
 // Several small tensors are sent as one message; a single one goes by itself.
 Tensors small_ones(const Tensors& tensors) {
   Tensors small;
-  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(small), is_small);
+  if (tensors.size() > 1) std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(small), is_small);
   if (small.size() < 2) small.clear();
   return small;
 }
@@ -160,16 +162,19 @@ Round make_round(const c10::IValue& value, const Tensors& tensors, TensorRound c
   std::vector<Collective> collectives = std::move(call.small.collectives);
   std::move(call.collectives.begin(), call.collectives.end(), std::back_inserter(collectives));
   call.collectives.clear();
-  std::vector<bool> is_among_small;
-  for (const at::Tensor& tensor : tensors) is_among_small.push_back(call.small.finish && is_small(tensor));
+  std::vector<bool> is_among_small;  // empty where none is
+  if (call.small.finish)
+    for (const at::Tensor& tensor : tensors) is_among_small.push_back(is_small(tensor));
   return {std::move(collectives),
           [value, is_among_small, call = std::move(call)](const std::exception_ptr& error) -> Outcome {
             const at::NoGradGuard no_grad;
-            Tensors small;
-            if (call.small.finish)
-              small = call.small.finish(error);  // which knows more about a mismatch
-            else
+            if (!call.small.finish) {
               rethrow(error);
+              for (const at::Tensor& result : call.results)
+                if (call.finish_each) call.finish_each(result);
+              return with_tensors(value, call.results);
+            }
+            const Tensors small = call.small.finish(error);  // which knows more about a mismatch
             Tensors results;
             size_t next_small = 0, next = 0;
             for (const bool among_small : is_among_small) {
@@ -206,23 +211,24 @@ Round gather_rows(const Communicator& communicator, const at::Tensor& own,
 
 Round gather(const Communicator& communicator, const c10::IValue& value) {
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
-    return verified(communicator, "gather", tensors, [&communicator, value, tensors]() -> Round {
-      if (tensors.empty()) return without_tensors(communicator, value);
-      Tensors rows;
-      std::transform(tensors.begin(), tensors.end(), std::back_inserter(rows), rows_of);
-      if (communicator.size() == 1) return Round(with_tensors(value, rows));
-      TensorRound round;
-      const Tensors small = small_ones(rows);
-      if (!small.empty()) round.small = gather_small(communicator, small);
-      for (const at::Tensor& tensor : rows) {
-        if (!small.empty() && is_small(tensor)) continue;
-        std::vector<int64_t> shape = tensor.sizes().vec();
-        shape[0] *= communicator.size();
-        round.results.push_back(kernels::empty_cached(shape, tensor.options()));
-        round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
-      }
-      return make_round(value, rows, std::move(round));
-    });
+    return verified(communicator, "gather", value, tensors,
+                    [&communicator](const c10::IValue& value, const Tensors& tensors) -> Round {
+                      if (tensors.empty()) return without_tensors(communicator, value);
+                      Tensors rows;
+                      std::transform(tensors.begin(), tensors.end(), std::back_inserter(rows), rows_of);
+                      if (communicator.size() == 1) return Round(with_tensors(value, rows));
+                      TensorRound round;
+                      const Tensors small = small_ones(rows);
+                      if (!small.empty()) round.small = gather_small(communicator, small);
+                      for (const at::Tensor& tensor : rows) {
+                        if (!small.empty() && is_small(tensor)) continue;
+                        std::vector<int64_t> shape = tensor.sizes().vec();
+                        shape[0] *= communicator.size();
+                        round.results.push_back(kernels::empty_cached(shape, tensor.options()));
+                        round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
+                      }
+                      return make_round(value, rows, std::move(round));
+                    });
   });
 }
 
@@ -267,54 +273,72 @@ Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceO
       check_reduction(tensor, reduction);
       check_scale(tensor, scale);
     }
-    return verified(communicator, "reduce", tensors, [&communicator, value, tensors, reduction, scale]() -> Round {
-      if (tensors.empty()) return without_tensors(communicator, value);
-      const at::NoGradGuard no_grad;
-      const auto reduce_tensor = [&](const at::Tensor& tensor) {
-        return Collective::all_reduce(tensor, reduction, scales_in_one_pass(tensor, reduction) ? scale : 1.0);
-      };
-      const auto scale_the_rest = [reduction, scale](const at::Tensor& tensor) {
-        if (!scales_in_one_pass(tensor, reduction)) scale_tensor(tensor, scale);
-      };
-      TensorRound round;
-      round.finish_each = scale_the_rest;
-      const Tensors small = small_ones(tensors);
-      if (!small.empty()) round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
-      for (const at::Tensor& tensor : tensors) {
-        if (!small.empty() && is_small(tensor)) continue;
-        round.results.push_back(kernels::empty_cached(tensor.sizes(), tensor.options()));
-        round.results.back().copy_(tensor.detach());
-        round.collectives.push_back(reduce_tensor(round.results.back()));
-      }
-      return make_round(value, tensors, std::move(round));
-    });
+    return verified(communicator, "reduce", value, tensors,
+                    [&communicator, reduction, scale](const c10::IValue& value, const Tensors& tensors) -> Round {
+                      if (tensors.empty()) return without_tensors(communicator, value);
+                      const at::NoGradGuard no_grad;
+                      const auto reduce_tensor = [&](const at::Tensor& tensor) {
+                        return Collective::all_reduce(tensor, reduction,
+                                                      scales_in_one_pass(tensor, reduction) ? scale : 1.0);
+                      };
+                      const auto scale_the_rest = [reduction, scale](const at::Tensor& tensor) {
+                        if (!scales_in_one_pass(tensor, reduction)) scale_tensor(tensor, scale);
+                      };
+                      TensorRound round;
+                      round.finish_each = scale_the_rest;
+                      const Tensors small = small_ones(tensors);
+                      if (!small.empty())
+                        round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
+                      for (const at::Tensor& tensor : tensors) {
+                        if (!small.empty() && is_small(tensor)) continue;
+                        round.results.push_back(kernels::empty_cached(tensor.sizes(), tensor.options()));
+                        round.results.back().copy_(tensor.detach());
+                        round.collectives.push_back(reduce_tensor(round.results.back()));
+                      }
+                      return make_round(value, tensors, std::move(round));
+                    });
   });
 }
 
 Round broadcast(const Communicator& communicator, const c10::IValue& value, int from) {
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     check_rank(from, communicator.size(), "from_process");
-    return verified(communicator, "broadcast", tensors, [&communicator, value, tensors, from]() -> Round {
-      if (tensors.empty()) return without_tensors(communicator, value);
-      const at::NoGradGuard no_grad;
-      Tensors dense;
-      for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
-      TensorRound round;
-      const Tensors small = small_ones(dense);
-      if (!small.empty()) round.small = broadcast_small(communicator, small, from);
-      for (const at::Tensor& tensor : dense) {
-        if (!small.empty() && is_small(tensor)) continue;
-        round.results.push_back(tensor);
-        round.collectives.push_back(Collective::broadcast(tensor, from));
-      }
-      const bool receives = communicator.rank() != from;
-      return then(make_round(value, dense, std::move(round)), [tensors, dense, receives](const c10::IValue&) {
-        const at::NoGradGuard no_grad;
-        for (size_t i = 0; receives && i < tensors.size(); i++)
-          if (!dense[i].is_alias_of(tensors[i])) tensors[i].detach().copy_(dense[i]);
-        return c10::IValue();
-      });
-    });
+    return verified(communicator, "broadcast", value, tensors,
+                    [&communicator, from](const c10::IValue& value, const Tensors& tensors) -> Round {
+                      if (tensors.empty()) return without_tensors(communicator, value);
+                      const at::NoGradGuard no_grad;
+                      Tensors dense;
+                      for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
+                      // What arrives in memory of ours, and where it belongs.
+                      Tensors arriving, targets;
+                      for (size_t i = 0; communicator.rank() != from && i < tensors.size(); i++) {
+                        if (dense[i].is_alias_of(tensors[i])) continue;
+                        arriving.push_back(dense[i]);
+                        targets.push_back(tensors[i].detach());
+                      }
+                      const auto write_back = [arriving, targets] {
+                        const at::NoGradGuard no_grad;
+                        for (size_t i = 0; i < targets.size(); i++) targets[i].copy_(arriving[i]);
+                        return c10::IValue();
+                      };
+                      const Tensors small = small_ones(dense);
+                      std::vector<Collective> others;
+                      for (const at::Tensor& tensor : dense)
+                        if (small.empty() || !is_small(tensor)) others.push_back(Collective::broadcast(tensor, from));
+                      if (small.empty())
+                        return {std::move(others), [write_back](const std::exception_ptr& error) -> Outcome {
+                                  rethrow(error);
+                                  return write_back();
+                                }};
+                      SmallTensors sent = broadcast_small(communicator, small, from);
+                      std::move(others.begin(), others.end(), std::back_inserter(sent.collectives));
+                      return {
+                          std::move(sent.collectives),
+                          [write_back, finish = std::move(sent.finish)](const std::exception_ptr& error) -> Outcome {
+                            finish(error);
+                            return write_back();
+                          }};
+                    });
   });
 }
 
