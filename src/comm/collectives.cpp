@@ -210,25 +210,25 @@ Round gather_rows(const Communicator& communicator, const at::Tensor& own,
 }
 
 Round gather(const Communicator& communicator, const c10::IValue& value) {
+  const auto post = [&communicator](const c10::IValue& value, const Tensors& tensors) -> Round {
+    if (tensors.empty()) return without_tensors(communicator, value);
+    Tensors rows;
+    std::transform(tensors.begin(), tensors.end(), std::back_inserter(rows), rows_of);
+    if (communicator.size() == 1) return Round(with_tensors(value, rows));
+    TensorRound round;
+    const Tensors small = small_ones(rows);
+    if (!small.empty()) round.small = gather_small(communicator, small);
+    for (const at::Tensor& tensor : rows) {
+      if (!small.empty() && is_small(tensor)) continue;
+      std::vector<int64_t> shape = tensor.sizes().vec();
+      shape[0] *= communicator.size();
+      round.results.push_back(kernels::empty_cached(shape, tensor.options()));
+      round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
+    }
+    return make_round(value, rows, std::move(round));
+  };
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
-    return verified(communicator, "gather", value, tensors,
-                    [&communicator](const c10::IValue& value, const Tensors& tensors) -> Round {
-                      if (tensors.empty()) return without_tensors(communicator, value);
-                      Tensors rows;
-                      std::transform(tensors.begin(), tensors.end(), std::back_inserter(rows), rows_of);
-                      if (communicator.size() == 1) return Round(with_tensors(value, rows));
-                      TensorRound round;
-                      const Tensors small = small_ones(rows);
-                      if (!small.empty()) round.small = gather_small(communicator, small);
-                      for (const at::Tensor& tensor : rows) {
-                        if (!small.empty() && is_small(tensor)) continue;
-                        std::vector<int64_t> shape = tensor.sizes().vec();
-                        shape[0] *= communicator.size();
-                        round.results.push_back(kernels::empty_cached(shape, tensor.options()));
-                        round.collectives.push_back(Collective::all_gather(tensor, round.results.back()));
-                      }
-                      return make_round(value, rows, std::move(round));
-                    });
+    return verified(communicator, "gather", value, tensors, post);
   });
 }
 
@@ -268,77 +268,68 @@ Round gather_uneven(const Communicator& communicator, const c10::IValue& value) 
 }
 
 Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale) {
+  const auto post = [&communicator, reduction, scale](const c10::IValue& value, const Tensors& tensors) -> Round {
+    if (tensors.empty()) return without_tensors(communicator, value);
+    const at::NoGradGuard no_grad;
+    const auto reduce_tensor = [&](const at::Tensor& tensor) {
+      return Collective::all_reduce(tensor, reduction, scales_in_one_pass(tensor, reduction) ? scale : 1.0);
+    };
+    const auto scale_the_rest = [reduction, scale](const at::Tensor& tensor) {
+      if (!scales_in_one_pass(tensor, reduction)) scale_tensor(tensor, scale);
+    };
+    TensorRound round;
+    round.finish_each = scale_the_rest;
+    const Tensors small = small_ones(tensors);
+    if (!small.empty()) round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
+    for (const at::Tensor& tensor : tensors) {
+      if (!small.empty() && is_small(tensor)) continue;
+      round.results.push_back(kernels::empty_cached(tensor.sizes(), tensor.options()));
+      round.results.back().copy_(tensor.detach());
+      round.collectives.push_back(reduce_tensor(round.results.back()));
+    }
+    return make_round(value, tensors, std::move(round));
+  };
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     for (const at::Tensor& tensor : tensors) {
       check_reduction(tensor, reduction);
       check_scale(tensor, scale);
     }
-    return verified(communicator, "reduce", value, tensors,
-                    [&communicator, reduction, scale](const c10::IValue& value, const Tensors& tensors) -> Round {
-                      if (tensors.empty()) return without_tensors(communicator, value);
-                      const at::NoGradGuard no_grad;
-                      const auto reduce_tensor = [&](const at::Tensor& tensor) {
-                        return Collective::all_reduce(tensor, reduction,
-                                                      scales_in_one_pass(tensor, reduction) ? scale : 1.0);
-                      };
-                      const auto scale_the_rest = [reduction, scale](const at::Tensor& tensor) {
-                        if (!scales_in_one_pass(tensor, reduction)) scale_tensor(tensor, scale);
-                      };
-                      TensorRound round;
-                      round.finish_each = scale_the_rest;
-                      const Tensors small = small_ones(tensors);
-                      if (!small.empty())
-                        round.small = reduce_small(communicator, small, reduce_tensor, scale_the_rest);
-                      for (const at::Tensor& tensor : tensors) {
-                        if (!small.empty() && is_small(tensor)) continue;
-                        round.results.push_back(kernels::empty_cached(tensor.sizes(), tensor.options()));
-                        round.results.back().copy_(tensor.detach());
-                        round.collectives.push_back(reduce_tensor(round.results.back()));
-                      }
-                      return make_round(value, tensors, std::move(round));
-                    });
+    return verified(communicator, "reduce", value, tensors, post);
   });
 }
 
 Round broadcast(const Communicator& communicator, const c10::IValue& value, int from) {
+  const auto post = [&communicator, from](const c10::IValue& value, const Tensors& tensors) -> Round {
+    if (tensors.empty()) return without_tensors(communicator, value);
+    const at::NoGradGuard no_grad;
+    Tensors dense;
+    for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
+    // What arrives in memory of ours, and where it belongs.
+    Tensors arriving, targets;
+    for (size_t i = 0; communicator.rank() != from && i < tensors.size(); i++) {
+      if (dense[i].is_alias_of(tensors[i])) continue;
+      arriving.push_back(dense[i]);
+      targets.push_back(tensors[i].detach());
+    }
+    const Tensors small = small_ones(dense);
+    SmallTensors sent;
+    if (!small.empty()) sent = broadcast_small(communicator, small, from);
+    for (const at::Tensor& tensor : dense)
+      if (small.empty() || !is_small(tensor)) sent.collectives.push_back(Collective::broadcast(tensor, from));
+    return {std::move(sent.collectives),
+            [arriving, targets, finish = std::move(sent.finish)](const std::exception_ptr& error) -> Outcome {
+              if (finish)
+                finish(error);  // which knows more about a mismatch
+              else
+                rethrow(error);
+              const at::NoGradGuard no_grad;
+              for (size_t i = 0; i < targets.size(); i++) targets[i].copy_(arriving[i]);
+              return c10::IValue();
+            }};
+  };
   return with_tensors_of(communicator, value, [&](const Tensors& tensors) {
     check_rank(from, communicator.size(), "from_process");
-    return verified(communicator, "broadcast", value, tensors,
-                    [&communicator, from](const c10::IValue& value, const Tensors& tensors) -> Round {
-                      if (tensors.empty()) return without_tensors(communicator, value);
-                      const at::NoGradGuard no_grad;
-                      Tensors dense;
-                      for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
-                      // What arrives in memory of ours, and where it belongs.
-                      Tensors arriving, targets;
-                      for (size_t i = 0; communicator.rank() != from && i < tensors.size(); i++) {
-                        if (dense[i].is_alias_of(tensors[i])) continue;
-                        arriving.push_back(dense[i]);
-                        targets.push_back(tensors[i].detach());
-                      }
-                      const auto write_back = [arriving, targets] {
-                        const at::NoGradGuard no_grad;
-                        for (size_t i = 0; i < targets.size(); i++) targets[i].copy_(arriving[i]);
-                        return c10::IValue();
-                      };
-                      const Tensors small = small_ones(dense);
-                      std::vector<Collective> others;
-                      for (const at::Tensor& tensor : dense)
-                        if (small.empty() || !is_small(tensor)) others.push_back(Collective::broadcast(tensor, from));
-                      if (small.empty())
-                        return {std::move(others), [write_back](const std::exception_ptr& error) -> Outcome {
-                                  rethrow(error);
-                                  return write_back();
-                                }};
-                      SmallTensors sent = broadcast_small(communicator, small, from);
-                      std::move(others.begin(), others.end(), std::back_inserter(sent.collectives));
-                      return {
-                          std::move(sent.collectives),
-                          [write_back, finish = std::move(sent.finish)](const std::exception_ptr& error) -> Outcome {
-                            finish(error);
-                            return write_back();
-                          }};
-                    });
+    return verified(communicator, "broadcast", value, tensors, post);
   });
 }
 

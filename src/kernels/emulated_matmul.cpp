@@ -172,8 +172,7 @@ void emulated_matmul(const at::Tensor& first, const at::Tensor& second, const at
 void emulated_addmm(const at::Tensor& added, const at::Tensor& first, const at::Tensor& second, double beta,
                     double alpha, const at::Tensor& result) {
   if (beta == 1 && alpha == 1 && can_tile(first, second, result)) {
-    const bool is_bias = added.dim() == 1 && added.is_contiguous() && added.size(0) == result.size(-1);
-    if (is_bias) return tiled_matmul(first, second, result, added, /*accumulate=*/false);
+    if (is_bias(added, result.size(-1))) return tiled_matmul(first, second, result, added, /*accumulate=*/false);
     if (added.is_same(result)) return tiled_matmul(first, second, result, {}, /*accumulate=*/true);
   }
   const at::Tensor whole = added.expand(result.sizes());

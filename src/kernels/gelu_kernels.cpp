@@ -2,7 +2,7 @@
 #include "kernels/gelu_kernels.hpp"
 
 #include "kernels/exponential.hpp"
-#include "kernels/stored_number.hpp"
+#include "kernels/format_dispatch.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
@@ -66,44 +66,24 @@ void backward_as(const ElementSpan& input, const ElementSpan& output_gradient, c
   }
 }
 
-template <typename Number>
-void forward_in(GeluApproximation approximation, const ElementSpan& input, const ElementSpan& output, int64_t first,
-                int64_t last) {
-  if (approximation == GeluApproximation::kTanh)
-    return forward_as<Number, GeluApproximation::kTanh>(input, output, first, last);
-  forward_as<Number, GeluApproximation::kNone>(input, output, first, last);
-}
-
-template <typename Number>
-void backward_in(GeluApproximation approximation, const ElementSpan& input, const ElementSpan& output_gradient,
-                 const ElementSpan& input_gradient, int64_t first, int64_t last) {
-  if (approximation == GeluApproximation::kTanh)
-    return backward_as<Number, GeluApproximation::kTanh>(input, output_gradient, input_gradient, first, last);
-  backward_as<Number, GeluApproximation::kNone>(input, output_gradient, input_gradient, first, last);
-}
-
 void forward(GeluApproximation approximation, const ElementSpan& input, const ElementSpan& output, int64_t first,
              int64_t last) {
-  switch (input.format) {
-    case Format::kBFloat16:
-      return forward_in<BFloat16>(approximation, input, output, first, last);
-    case Format::kHalf:
-      return forward_in<Half>(approximation, input, output, first, last);
-    default:
-      return forward_in<Plain<float>>(approximation, input, output, first, last);
-  }
+  with_number(input.format, [&](auto number) {
+    using Number = decltype(number);
+    if (approximation == GeluApproximation::kTanh)
+      return forward_as<Number, GeluApproximation::kTanh>(input, output, first, last);
+    forward_as<Number, GeluApproximation::kNone>(input, output, first, last);
+  });
 }
 
 void backward(GeluApproximation approximation, const ElementSpan& input, const ElementSpan& output_gradient,
               const ElementSpan& input_gradient, int64_t first, int64_t last) {
-  switch (input.format) {
-    case Format::kBFloat16:
-      return backward_in<BFloat16>(approximation, input, output_gradient, input_gradient, first, last);
-    case Format::kHalf:
-      return backward_in<Half>(approximation, input, output_gradient, input_gradient, first, last);
-    default:
-      return backward_in<Plain<float>>(approximation, input, output_gradient, input_gradient, first, last);
-  }
+  with_number(input.format, [&](auto number) {
+    using Number = decltype(number);
+    if (approximation == GeluApproximation::kTanh)
+      return backward_as<Number, GeluApproximation::kTanh>(input, output_gradient, input_gradient, first, last);
+    backward_as<Number, GeluApproximation::kNone>(input, output_gradient, input_gradient, first, last);
+  });
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ Dispatch& dispatch() {
 
 constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
-double time_matmul(const Gemm& gemm, bool tiled) {
+double time_matmul(const Gemm& gemm, bool tiled, const at::Tensor& evicting) {
   const bool transposed[] = {gemm.layout == Layout::kFirstTransposed, gemm.layout == Layout::kSecondTransposed};
   const at::Tensor first = ones_of(gemm.rows, gemm.inner, transposed[0], at::kFloat);
   const at::Tensor second = ones_of(gemm.inner, gemm.columns, transposed[1], at::kFloat);
@@ -58,7 +58,7 @@ double time_matmul(const Gemm& gemm, bool tiled) {
       at::_ops::mm_out::redispatch(kCpu, first, second, result);
   };
   constexpr double kLarge = 1 << 26;
-  return gemm.multiply_adds() < kLarge ? shortest_time(run) : uncached_time(run);
+  return gemm.multiply_adds() < kLarge ? shortest_time(run) : uncached_time(evicting, run);
 }
 
 // Where both take about as long, every process has to select the same, for equal bits: the tiles, but MKL where they
@@ -68,9 +68,11 @@ constexpr double kMaxTimeOfTiles = 1.04, kTransposedHandicap = 1.15;
 AutotuneTable tune() {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const ComputeScope with_cached_memory({/*use_tuned_kernels=*/false, /*cached_memory=*/true});
-  const auto time = [](const Gemm& gemm, bool tiled) {
+  constexpr int64_t kMoreThanCached = 1 << 20;  // 4 MiB
+  const at::Tensor evicting = at::ones({kMoreThanCached}, at::kFloat);
+  const auto time = [&evicting](const Gemm& gemm, bool tiled) {
     const bool is_transposed = gemm.layout == Layout::kFirstTransposed;
-    return time_matmul(gemm, tiled) * (tiled && is_transposed ? kTransposedHandicap : 1);
+    return time_matmul(gemm, tiled, evicting) * (tiled && is_transposed ? kTransposedHandicap : 1);
   };
   return AutotuneTable::measure(time, kMaxTimeOfTiles);
 }
@@ -110,10 +112,6 @@ c10::DimVector matmul_shape(const at::Tensor& first, const at::Tensor& second) {
   c10::DimVector shape(first.sizes());
   shape.back() = second.size(-1);
   return shape;
-}
-
-bool is_bias(const at::Tensor& added, int64_t columns) {
-  return added.dim() == 1 && added.is_contiguous() && added.size(0) == columns;
 }
 
 // result = beta * added + first * second; `added` may be the result itself.

@@ -28,11 +28,11 @@ double shortest_time(const Work& work) {
   return shortest;
 }
 
-// Seconds of one run whose matrices are not in the caches of the core, as most in a training step.
+// Seconds of one run whose matrices are not in the caches of the core, as most in a training step: `evicting` is
+// overwritten before, and is larger than those.
 template <typename Work>
-double uncached_time(const Work& work) {
-  constexpr int64_t kMoreThanCached = int64_t{1} << 22;
-  const at::Tensor evicts = at::ones({kMoreThanCached}, at::kFloat);
+double uncached_time(const at::Tensor& evicting, const Work& work) {
+  evicting.fill_(1);
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,7 +1,7 @@
 // Compiled several times with different instruction sets (see meson.build and stored_number.hpp).
 #include "kernels/packing.hpp"
 
-#include "kernels/stored_number.hpp"
+#include "kernels/format_dispatch.hpp"
 #include "kernels/transpose.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -50,14 +50,7 @@ void pack_as(const PackSource& source, int64_t rows, int64_t columns, float* to,
 }
 
 void pack(const PackSource& source, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
-  switch (source.format) {
-    case Format::kBFloat16:
-      return pack_as<BFloat16>(source, rows, columns, to, to_stride);
-    case Format::kHalf:
-      return pack_as<Half>(source, rows, columns, to, to_stride);
-    default:
-      return pack_as<Plain<float>>(source, rows, columns, to, to_stride);
-  }
+  with_number(source.format, [&](auto number) { pack_as<decltype(number)>(source, rows, columns, to, to_stride); });
 }
 
 template <typename Number>
@@ -73,14 +66,8 @@ void unpack_as(const float* from, int64_t from_stride, int64_t rows, int64_t col
 
 void unpack(const float* from, int64_t from_stride, int64_t rows, int64_t columns, void* to, Format format,
             int64_t to_stride) {
-  switch (format) {
-    case Format::kBFloat16:
-      return unpack_as<BFloat16>(from, from_stride, rows, columns, to, to_stride);
-    case Format::kHalf:
-      return unpack_as<Half>(from, from_stride, rows, columns, to, to_stride);
-    default:
-      return unpack_as<Plain<float>>(from, from_stride, rows, columns, to, to_stride);
-  }
+  with_number(format,
+              [&](auto number) { unpack_as<decltype(number)>(from, from_stride, rows, columns, to, to_stride); });
 }
 
 void add_row(const float* row, int64_t rows, int64_t columns, float* to, int64_t to_stride) {

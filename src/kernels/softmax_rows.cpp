@@ -2,7 +2,7 @@
 #include "kernels/softmax_rows.hpp"
 
 #include "kernels/exponential.hpp"
-#include "kernels/stored_number.hpp"
+#include "kernels/format_dispatch.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
@@ -91,30 +91,14 @@ void differentiate(const ScoreRows& rows, int64_t first, int64_t last, const Row
 }
 
 void measure_format(const ScoreRows& rows, int64_t first, int64_t last, RowSums* sums) {
-  switch (rows.format) {
-    case Format::kDouble:
-      return measure<Plain<double>>(rows, first, last, sums);
-    case Format::kBFloat16:
-      return measure<BFloat16>(rows, first, last, sums);
-    case Format::kHalf:
-      return measure<Half>(rows, first, last, sums);
-    default:
-      return measure<Plain<float>>(rows, first, last, sums);
-  }
+  if (rows.format == Format::kDouble) return measure<Plain<double>>(rows, first, last, sums);
+  with_number(rows.format, [&](auto number) { measure<decltype(number)>(rows, first, last, sums); });
 }
 
 void differentiate_format(const ScoreRows& rows, int64_t first, int64_t last, const RowSums* sums,
                           const RowFactors* factors) {
-  switch (rows.format) {
-    case Format::kDouble:
-      return differentiate<Plain<double>>(rows, first, last, sums, factors);
-    case Format::kBFloat16:
-      return differentiate<BFloat16>(rows, first, last, sums, factors);
-    case Format::kHalf:
-      return differentiate<Half>(rows, first, last, sums, factors);
-    default:
-      return differentiate<Plain<float>>(rows, first, last, sums, factors);
-  }
+  if (rows.format == Format::kDouble) return differentiate<Plain<double>>(rows, first, last, sums, factors);
+  with_number(rows.format, [&](auto number) { differentiate<decltype(number)>(rows, first, last, sums, factors); });
 }
 
 }  // namespace

@@ -204,6 +204,10 @@ bool is_tileable(const at::Tensor& matrix) {
   return (row_major || transposed) && (matrix.scalar_type() == at::kFloat || is_half(matrix.scalar_type()));
 }
 
+bool is_bias(const at::Tensor& added, int64_t columns) {
+  return added.dim() == 1 && added.is_contiguous() && added.size(0) == columns;
+}
+
 void tiled_matmul(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, const at::Tensor& bias,
                   bool accumulate) {
   MatmulProblem problem;

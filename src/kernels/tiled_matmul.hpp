@@ -13,6 +13,9 @@ inline constexpr int64_t kMinReuse = 256;
 // Whether a matrix, or each of a batch, is row-major or transposed, with any distance of its rows.
 bool is_tileable(const at::Tensor& matrix);
 
+// Whether `added` is a row that tiled_matmul() takes as the bias of a result of so many columns.
+bool is_bias(const at::Tensor& added, int64_t columns);
+
 // result = first * second, plus `bias` in each row where that is defined, plus the former result where `accumulate` is
 // set; not both. [rows, inner] and [inner, columns], or batches of them; all is_tileable(), the result with rows side
 // by side and not an alias of the others; the bias is contiguous, [columns], in float32 or the result's dtype. Needs
