@@ -201,6 +201,16 @@ static inline accel_status_t go_tensor(accel_tensor_t *tensor, accel_tensor_t **
   return goTensor(tensor, out_tensor, (uintptr_t)user_data);
 }
 
+extern accel_status_t goSaveState(accel_value_t *out_state, uintptr_t user_data);
+static inline accel_status_t go_save_state(accel_value_t *out_state, void *user_data) {
+  return goSaveState(out_state, (uintptr_t)user_data);
+}
+
+extern accel_status_t goLoadState(accel_value_t *state, uintptr_t user_data);
+static inline accel_status_t go_load_state(const accel_value_t *state, void *user_data) {
+  return goLoadState((accel_value_t *)state, (uintptr_t)user_data);
+}
+
 extern accel_status_t goWork(int32_t status, uintptr_t user_data);
 static inline accel_status_t go_work(int32_t status, void *user_data) {
   return goWork(status, (uintptr_t)user_data);
@@ -221,6 +231,16 @@ static inline accel_status_t go_update(accel_tensor_t *parameter, accel_tensor_t
   return goUpdate(parameter, gradient, (accel_value_t *)states, step, lr, weight_decay, (uintptr_t)user_data);
 }
 
+extern accel_status_t goOptimizerStep(uintptr_t user_data);
+static inline accel_status_t go_optimizer_step(void *user_data) {
+  return goOptimizerStep((uintptr_t)user_data);
+}
+
+extern accel_status_t goOptimizerZeroGrad(int32_t set_to_none, uintptr_t user_data);
+static inline accel_status_t go_optimizer_zero_grad(int32_t set_to_none, void *user_data) {
+  return goOptimizerZeroGrad(set_to_none, (uintptr_t)user_data);
+}
+
 extern accel_status_t goClosure(accel_tensor_t **out_loss, uintptr_t user_data);
 static inline accel_status_t go_closure(accel_tensor_t **out_loss, void *user_data) {
   return goClosure(out_loss, (uintptr_t)user_data);
@@ -234,6 +254,16 @@ static inline double go_lr_lambda(int64_t step, void *user_data) {
 extern double goLRGroupLambda(int64_t step, int64_t group, uintptr_t user_data);
 static inline double go_lr_group_lambda(int64_t step, int64_t group, void *user_data) {
   return goLRGroupLambda(step, group, (uintptr_t)user_data);
+}
+
+extern accel_status_t goSchedulerStep(double metric, uintptr_t user_data);
+static inline accel_status_t go_scheduler_step(double metric, void *user_data) {
+  return goSchedulerStep(metric, (uintptr_t)user_data);
+}
+
+extern accel_status_t goSchedulerCountStep(uintptr_t user_data);
+static inline accel_status_t go_scheduler_count_step(void *user_data) {
+  return goSchedulerCountStep((uintptr_t)user_data);
 }
 
 extern int64_t goDatasetLength(uintptr_t user_data);
@@ -314,16 +344,6 @@ static inline accel_status_t go_batch_size(int64_t batch_size, void *user_data) 
 extern int64_t goReduceBatchSize(int64_t batch_size, int64_t next_batch_size, char *reason, uintptr_t user_data);
 static inline int64_t go_reduce_batch_size(int64_t batch_size, int64_t next_batch_size, const char *reason, void *user_data) {
   return goReduceBatchSize(batch_size, next_batch_size, (char *)reason, (uintptr_t)user_data);
-}
-
-extern accel_status_t goSaveState(accel_value_t *out_state, uintptr_t user_data);
-static inline accel_status_t go_save_state(accel_value_t *out_state, void *user_data) {
-  return goSaveState(out_state, (uintptr_t)user_data);
-}
-
-extern accel_status_t goLoadState(accel_value_t *state, uintptr_t user_data);
-static inline accel_status_t go_load_state(const accel_value_t *state, void *user_data) {
-  return goLoadState((accel_value_t *)state, (uintptr_t)user_data);
 }
 static inline accel_status_t go_accel_build_info(accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_build_info(out), failure);
@@ -749,6 +769,14 @@ static inline accel_status_t go_accel_tensor_to_torch(const accel_tensor_t *tens
   return go_checked(accel_tensor_to_torch(tensor, torch_version, out_tensor_impl), failure);
 }
 
+static inline accel_status_t go_accel_tensor_share_torch(void *tensor_impl, const char *torch_version, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tensor_share_torch(tensor_impl, torch_version, out), failure);
+}
+
+static inline accel_status_t go_accel_tensor_torch_impl(const accel_tensor_t *tensor, const char *torch_version, void **out_tensor_impl, go_failure *failure) {
+  return go_checked(accel_tensor_torch_impl(tensor, torch_version, out_tensor_impl), failure);
+}
+
 static inline accel_status_t go_accel_tensor_ndim(const accel_tensor_t *tensor, size_t *out, go_failure *failure) {
   return go_checked(accel_tensor_ndim(tensor, out), failure);
 }
@@ -1101,6 +1129,10 @@ static inline accel_status_t go_accel_optimizer_create(const accel_module_t *mod
   return go_checked(accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update ? go_update : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
+static inline accel_status_t go_accel_optimizer_from_callbacks(int32_t save, int32_t load, int32_t step, int32_t zero_grad, uintptr_t user_data, accel_optimizer_t **out, go_failure *failure) {
+  return go_checked(accel_optimizer_from_callbacks(save ? go_save_state : NULL, load ? go_load_state : NULL, step ? go_optimizer_step : NULL, zero_grad ? go_optimizer_zero_grad : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
 static inline accel_status_t go_accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *parameters, size_t n_parameters, double lr, double weight_decay, go_failure *failure) {
   return go_checked(accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay), failure);
 }
@@ -1227,6 +1259,10 @@ static inline accel_status_t go_accel_scheduler_chained(accel_scheduler_t *const
 
 static inline accel_status_t go_accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedulers, const int64_t *milestones, size_t n_milestones, accel_scheduler_t **out, go_failure *failure) {
   return go_checked(accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out), failure);
+}
+
+static inline accel_status_t go_accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, int32_t save, int32_t load, int32_t step, int32_t count_step, uintptr_t user_data, accel_scheduler_t **out, go_failure *failure) {
+  return go_checked(accel_scheduler_from_callbacks(optimizer, save ? go_save_state : NULL, load ? go_load_state : NULL, step ? go_scheduler_step : NULL, count_step ? go_scheduler_count_step : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
 static inline accel_status_t go_accel_scheduler_step(accel_scheduler_t *scheduler, go_failure *failure) {
@@ -4949,6 +4985,36 @@ func goTensor(tensor *C.accel_tensor_t, outTensor **C.accel_tensor_t, userData C
 	}))
 }
 
+// SaveStateFunc: Returns an object's state.
+//
+// Returns: ACCEL_OK or an error.
+type SaveStateFunc func() (any, error)
+
+//export goSaveState
+func goSaveState(outState *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		stateMade, err := callable[SaveStateFunc](userData, 0)()
+		if err != nil {
+			return err
+		}
+		return fill(stateMade, outState)
+	}))
+}
+
+// LoadStateFunc: Takes it back.
+//
+//   - state: Borrowed for the call.
+//
+// Returns: ACCEL_OK or an error.
+type LoadStateFunc func(state any) error
+
+//export goLoadState
+func goLoadState(state *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[LoadStateFunc](userData, 1)(read(state))
+	}))
+}
+
 // WorkFunc: Called when a work has ended, by the thread that waits for it or calls accel_progress().
 //
 //   - status_: ACCEL_OK, or what the work failed with.
@@ -5023,6 +5089,32 @@ func goUpdate(parameter *C.accel_tensor_t, gradient *C.accel_tensor_t, states *C
 	}))
 }
 
+// OptimizerStepFunc: One update by an optimizer of the application.
+//
+// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED when nothing was updated on purpose; an error ends the step.
+type OptimizerStepFunc func() error
+
+//export goOptimizerStep
+func goOptimizerStep(userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[OptimizerStepFunc](userData, 2)()
+	}))
+}
+
+// OptimizerZeroGradFunc: Clears the gradients of an optimizer of the application.
+//
+//   - setToNone: As in accel_optimizer_zero_grad().
+//
+// Returns: ACCEL_OK or an error.
+type OptimizerZeroGradFunc func(setToNone int32) error
+
+//export goOptimizerZeroGrad
+func goOptimizerZeroGrad(setToNone C.int32_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[OptimizerZeroGradFunc](userData, 3)(int32(setToNone))
+	}))
+}
+
 // ClosureFunc: Evaluates the loss again: zeroes the gradients, runs forward and backward, and returns the loss.
 //
 // Returns: ACCEL_OK; an error ends the step.
@@ -5078,6 +5170,34 @@ func goLRGroupLambda(step C.int64_t, group C.int64_t, userData C.uintptr_t) (res
 		result = C.double(math.NaN())
 	}
 	return result
+}
+
+// SchedulerStepFunc: One step of a scheduler of the application. Steps behind the end of a schedule that has one are
+// to be ignored.
+//
+//   - metric: What was measured; ACCEL_UNSET_DOUBLE for a step without.
+//
+// Returns: ACCEL_OK or an error.
+type SchedulerStepFunc func(metric float64) error
+
+//export goSchedulerStep
+func goSchedulerStep(metric C.double, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[SchedulerStepFunc](userData, 2)(float64(metric))
+	}))
+}
+
+// SchedulerCountStepFunc: Counts a step of a scheduler of the application that leaves the rates as they are:
+// gradients still accumulate.
+//
+// Returns: ACCEL_OK or an error.
+type SchedulerCountStepFunc func() error
+
+//export goSchedulerCountStep
+func goSchedulerCountStep(userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[SchedulerCountStepFunc](userData, 3)()
+	}))
 }
 
 // DatasetLengthFunc: The number of items of the application's own dataset. It is asked again for each batch and
@@ -5359,36 +5479,6 @@ func goReduceBatchSize(batchSize C.int64_t, nextBatchSize C.int64_t, reason *C.c
 		result = C.int64_t(refused(err))
 	}
 	return result
-}
-
-// SaveStateFunc: Returns an object's state.
-//
-// Returns: ACCEL_OK or an error.
-type SaveStateFunc func() (any, error)
-
-//export goSaveState
-func goSaveState(outState *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
-	return raise(protected(func() error {
-		stateMade, err := callable[SaveStateFunc](userData, 0)()
-		if err != nil {
-			return err
-		}
-		return fill(stateMade, outState)
-	}))
-}
-
-// LoadStateFunc: Takes it back.
-//
-//   - state: Borrowed for the call.
-//
-// Returns: ACCEL_OK or an error.
-type LoadStateFunc func(state any) error
-
-//export goLoadState
-func goLoadState(state *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
-	return raise(protected(func() error {
-		return callable[LoadStateFunc](userData, 1)(read(state))
-	}))
 }
 
 // Version is accel_version. The version of the loaded library, which may be newer than the header.
@@ -7628,6 +7718,46 @@ func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, e
 	return
 }
 
+// TensorShareTorch is accel_tensor_share_torch. As accel_tensor_from_torch(), for a tensor that stays the caller's:
+// the handle is another owner of it.
+//
+//   - tensorImpl: A c10::TensorImpl, borrowed for the call.
+//   - torchVersion: As above.
+//
+// Returns: As above.
+func TensorShareTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tensor, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_tensor_share_torch(tensorImpl, given.text(torchVersion), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// TorchImpl is accel_tensor_torch_impl. The tensor in the application's own LibTorch, without another owner.
+//
+//   - tensor: A tensor.
+//   - torchVersion: As above.
+//
+// Returns: As above.
+func (tensor *Tensor) TorchImpl(torchVersion string) (tensorImpl unsafe.Pointer, err error) {
+	var given arguments
+	defer given.end()
+	var cTensorImpl unsafe.Pointer
+	var failure C.go_failure
+	code := C.go_accel_tensor_torch_impl(tensor.c(), given.text(torchVersion), &cTensorImpl, &failure)
+	runtime.KeepAlive(tensor)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	tensorImpl = cTensorImpl
+	return
+}
+
 // Ndim is accel_tensor_ndim. The number of dimensions.
 //
 //   - tensor: A tensor.
@@ -9377,6 +9507,28 @@ func NewOptimizer(module *Module, stateNames []string, lr float64, weightDecay f
 	return
 }
 
+// OptimizerFromCallbacks is accel_optimizer_from_callbacks. An optimizer that the application implements as a whole.
+// Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as
+// the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the
+// library set are read by accel_optimizer_lr().
+//
+//   - save: Its state.
+//   - load: Its state.
+//   - step: Updates the parameters.
+//   - zeroGrad: Clears their gradients.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func OptimizerFromCallbacks(save SaveStateFunc, load LoadStateFunc, step OptimizerStepFunc, zeroGrad OptimizerZeroGradFunc) (out *Optimizer, err error) {
+	var cOut *C.accel_optimizer_t
+	var failure C.go_failure
+	code := C.go_accel_optimizer_from_callbacks(flag(save != nil), flag(load != nil), flag(step != nil), flag(zeroGrad != nil), kept(save, load, step, zeroGrad), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newOptimizer(cOut)
+	return
+}
+
 // AddGroup is accel_optimizer_add_group. Adds a group with settings of its own.
 //
 //   - optimizer: An optimizer.
@@ -10040,6 +10192,29 @@ func SchedulerSequential(schedulers []*Scheduler, milestones []int64) (out *Sche
 	var failure C.go_failure
 	code := C.go_accel_scheduler_sequential(first(cSchedulers), C.size_t(len(schedulers)), (*C.int64_t)(first(milestones)), C.size_t(len(milestones)), &cOut, &failure)
 	runtime.KeepAlive(schedulers)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newScheduler(cOut)
+	return
+}
+
+// SchedulerFromCallbacks is accel_scheduler_from_callbacks. A scheduler that the application implements as a whole.
+// Prepared, it steps with the updates of its optimizer, and is saved with the training state, as the others are. The
+// application knows its rates: accel_scheduler_last_lr() does not.
+//
+//   - optimizer: Whose updates it follows.
+//   - save: Its state.
+//   - load: Its state.
+//   - step: Advance it.
+//   - countStep: Advance it.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func SchedulerFromCallbacks(optimizer *Optimizer, save SaveStateFunc, load LoadStateFunc, step SchedulerStepFunc, countStep SchedulerCountStepFunc) (out *Scheduler, err error) {
+	var cOut *C.accel_scheduler_t
+	var failure C.go_failure
+	code := C.go_accel_scheduler_from_callbacks(optimizer.c(), flag(save != nil), flag(load != nil), flag(step != nil), flag(countStep != nil), kept(save, load, step, countStep), &cOut, &failure)
+	runtime.KeepAlive(optimizer)
 	if err = status(code, failure); err != nil {
 		return
 	}

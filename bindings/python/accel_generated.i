@@ -25,6 +25,23 @@ static accel_status_t tensor_trampoline(accel_tensor_t *tensor, accel_tensor_t *
   return end_callback(lock, answer);
 }
 
+static accel_status_t save_state_trampoline(accel_value_t *out_state, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 0);
+  if (answer != NULL) python_to_new_value(answer, out_state);
+  return end_callback(lock, answer);
+}
+
+static accel_status_t load_state_trampoline(const accel_value_t *state, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 1, 1, value_to_python(state));
+  return end_callback(lock, answer);
+}
+
 static accel_status_t work_trampoline(int32_t status, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -59,6 +76,22 @@ static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_
   return end_callback(lock, answer);
 }
 
+static accel_status_t optimizer_step_trampoline(void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 2, 0);
+  return end_callback(lock, answer);
+}
+
+static accel_status_t optimizer_zero_grad_trampoline(int32_t set_to_none, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 3, 1, PyLong_FromLong(set_to_none));
+  return end_callback(lock, answer);
+}
+
 static accel_status_t closure_trampoline(accel_tensor_t **out_loss, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -82,6 +115,22 @@ static double lr_group_lambda_trampoline(int64_t step, int64_t group, void *user
   forget_raised_here();
   PyObject *const answer = call_python(user_data, 0, 2, PyLong_FromLongLong(step), PyLong_FromLongLong(group));
   return end_double(lock, answer);
+}
+
+static accel_status_t scheduler_step_trampoline(double metric, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 2, 1, PyFloat_FromDouble(metric));
+  return end_callback(lock, answer);
+}
+
+static accel_status_t scheduler_count_step_trampoline(void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 3, 0);
+  return end_callback(lock, answer);
 }
 
 static int64_t dataset_length_trampoline(void *user_data) {
@@ -215,23 +264,6 @@ static int64_t reduce_batch_size_trampoline(int64_t batch_size, int64_t next_bat
   forget_raised_here();
   PyObject *const answer = call_python(user_data, 1, 3, PyLong_FromLongLong(batch_size), PyLong_FromLongLong(next_batch_size), PyUnicode_FromString(reason));
   return end_int64(lock, answer);
-}
-
-static accel_status_t save_state_trampoline(accel_value_t *out_state, void *user_data) {
-  PyGILState_STATE lock;
-  if (!enter_python(&lock)) return refuse_callback();
-  forget_raised_here();
-  PyObject *const answer = call_python(user_data, 0, 0);
-  if (answer != NULL) python_to_new_value(answer, out_state);
-  return end_callback(lock, answer);
-}
-
-static accel_status_t load_state_trampoline(const accel_value_t *state, void *user_data) {
-  PyGILState_STATE lock;
-  if (!enter_python(&lock)) return refuse_callback();
-  forget_raised_here();
-  PyObject *const answer = call_python(user_data, 1, 1, value_to_python(state));
-  return end_callback(lock, answer);
 }
 %}
 
@@ -924,9 +956,25 @@ typedef struct accel_parameters_options {
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
+%typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_optimizer_step_fn CALLBACK, accel_optimizer_zero_grad_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 4, 4, &$5)) SWIG_fail;
+  $1 = save_state_trampoline;
+  $2 = load_state_trampoline;
+  $3 = optimizer_step_trampoline;
+  $4 = optimizer_zero_grad_trampoline;
+  $6 = release_python;
+}
 %accel_callback(accel_closure_fn, closure_trampoline)
 %accel_callback(accel_lr_lambda_fn, lr_lambda_trampoline)
 %accel_callback(accel_lr_group_lambda_fn, lr_group_lambda_trampoline)
+%typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_scheduler_step_fn CALLBACK, accel_scheduler_count_step_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
+  if (!callables_of_python($input, 4, 4, &$5)) SWIG_fail;
+  $1 = save_state_trampoline;
+  $2 = load_state_trampoline;
+  $3 = scheduler_step_trampoline;
+  $4 = scheduler_count_step_trampoline;
+  $6 = release_python;
+}
 %typemap(in) (accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 2, 4, &$5)) SWIG_fail;
   $1 = dataset_length_trampoline;
@@ -2241,6 +2289,22 @@ out: As above.
 Returns: As above.";
 accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor **OUTPUT);
 
+%feature("docstring") accel_tensor_share_torch "As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+
+tensor_impl: A c10::TensorImpl, borrowed for the call.
+torch_version: As above.
+out: The tensor.
+Returns: As above.";
+accel_status_t accel_tensor_share_torch(void *tensor_impl, const char *torch_version, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_tensor_torch_impl "The tensor in the application's own LibTorch, without another owner.
+
+tensor: A tensor.
+torch_version: As above.
+out_tensor_impl: Its c10::TensorImpl, valid as long as the handle.
+Returns: As above.";
+accel_status_t accel_tensor_torch_impl(const accel_tensor_t *tensor, const char *torch_version, void **OUTPUT);
+
 %feature("docstring") accel_tensor_retain "Adds an owner.
 
 tensor: A tensor.
@@ -2973,6 +3037,18 @@ out: The optimizer.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_create(const accel_module_t *module, const char *const *ITEMS, size_t COUNT, double lr, double weight_decay, accel_update_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_optimizer_t **OUTPUT);
 
+%feature("docstring") accel_optimizer_from_callbacks "An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+
+save: Its state.
+load: Its state.
+step: Updates the parameters.
+zero_grad: Clears their gradients.
+user_data: Handed to the callbacks; destroy ends its life.
+destroy: Handed to the callbacks; destroy ends its life.
+out: The optimizer, without parameters.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_optimizer_from_callbacks(accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_optimizer_step_fn CALLBACK, accel_optimizer_zero_grad_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_optimizer_t **OUTPUT);
+
 %feature("docstring") accel_optimizer_retain "Adds an owner.
 
 optimizer: An optimizer.
@@ -3283,6 +3359,19 @@ n_milestones: n_schedulers - 1.
 out: The scheduler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_sequential(accel_scheduler_t *const *ITEMS, size_t COUNT, const int64_t *ITEMS, size_t COUNT, accel_scheduler_t **OUTPUT);
+
+%feature("docstring") accel_scheduler_from_callbacks "A scheduler that the application implements as a whole. Prepared, it steps with the updates of its optimizer, and is saved with the training state, as the others are. The application knows its rates: accel_scheduler_last_lr() does not.
+
+optimizer: Whose updates it follows.
+save: Its state.
+load: Its state.
+step: Advance it.
+count_step: Advance it.
+user_data: Handed to the callbacks; destroy ends its life.
+destroy: Handed to the callbacks; destroy ends its life.
+out: The scheduler.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_scheduler_step_fn CALLBACK, accel_scheduler_count_step_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_retain "Adds an owner.
 

@@ -214,6 +214,12 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
   END_WAIT
 }
 
+// Addresses of the tensors of torch.
+%typemap(in) void *tensor_impl {
+  $1 = PyLong_AsVoidPtr($input);
+  if (PyErr_Occurred()) SWIG_fail;
+}
+
 // Texts in options are copied.
 %typemap(memberin) const char * {
   free((char *)$1);

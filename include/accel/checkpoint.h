@@ -77,20 +77,6 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t 
  * @accelerate load_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load_state(accel_state_t *state, const char *folder);
 
-/** Returns an object's state.
- * @param out_state An owned value.
- * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error.
- * @threads caller */
-typedef accel_status_t (*accel_save_state_fn)(accel_value_t *ACCEL_OWNED out_state, void *user_data);
-
-/** Takes it back.
- * @param state Borrowed for the call.
- * @param user_data Handed to the callback.
- * @return ACCEL_OK or an error.
- * @threads caller */
-typedef accel_status_t (*accel_load_state_fn)(const accel_value_t *state, void *user_data);
-
 /** Adds an object of the application to the training state.
  * @param state A state.
  * @param name Of its file; unique.

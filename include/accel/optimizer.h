@@ -178,6 +178,35 @@ accel_optimizer_create(const accel_module_t *ACCEL_NULLABLE module, const char *
                        void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                        accel_optimizer_t *ACCEL_OWNED *out);
 
+/** One update by an optimizer of the application.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED when nothing was updated on purpose; an error ends the step.
+ * @threads caller */
+typedef accel_status_t (*accel_optimizer_step_fn)(void *user_data);
+
+/** Clears the gradients of an optimizer of the application.
+ * @param set_to_none As in accel_optimizer_zero_grad().
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_optimizer_zero_grad_fn)(int32_t set_to_none, void *user_data);
+
+/** An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not
+ * overflowed, and is saved with the training state, as the others are. Its parameters are told by
+ * accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+ * @param save,load Its state.
+ * @param step Updates the parameters.
+ * @param zero_grad Clears their gradients.
+ * @param user_data,destroy Handed to the callbacks; destroy ends its life.
+ * @param out The optimizer, without parameters.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any
+ * @accelerate AcceleratedOptimizer */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_optimizer_from_callbacks(accel_save_state_fn save, accel_load_state_fn load, accel_optimizer_step_fn step,
+                               accel_optimizer_zero_grad_fn zero_grad, void *ACCEL_NULLABLE user_data,
+                               accel_destroy_fn ACCEL_NULLABLE destroy, accel_optimizer_t *ACCEL_OWNED *out);
+
 /** Adds an owner.
  * @param optimizer An optimizer.
  * @return The same optimizer, with one owner more.

@@ -290,6 +290,34 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedulers, const int64_t *milestones,
                            size_t n_milestones, accel_scheduler_t *ACCEL_OWNED *out);
 
+/** One step of a scheduler of the application. Steps behind the end of a schedule that has one are to be ignored.
+ * @param metric What was measured; ACCEL_UNSET_DOUBLE for a step without.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_scheduler_step_fn)(double metric, void *user_data);
+
+/** Counts a step of a scheduler of the application that leaves the rates as they are: gradients still accumulate.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_scheduler_count_step_fn)(void *user_data);
+
+/** A scheduler that the application implements as a whole. Prepared, it steps with the updates of its optimizer, and is
+ * saved with the training state, as the others are. The application knows its rates: accel_scheduler_last_lr() does not.
+ * @param optimizer Whose updates it follows.
+ * @param save,load Its state.
+ * @param step,count_step Advance it.
+ * @param user_data,destroy Handed to the callbacks; destroy ends its life.
+ * @param out The scheduler.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any
+ * @accelerate AcceleratedScheduler */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, accel_save_state_fn save, accel_load_state_fn load,
+                               accel_scheduler_step_fn step, accel_scheduler_count_step_fn count_step, void *ACCEL_NULLABLE user_data,
+                               accel_destroy_fn ACCEL_NULLABLE destroy, accel_scheduler_t *ACCEL_OWNED *out);
+
 /** Adds an owner.
  * @param scheduler A scheduler.
  * @return The same scheduler, with one owner more.

@@ -131,6 +131,24 @@ accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
 
+/** As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+ * @param tensor_impl A c10::TensorImpl, borrowed for the call.
+ * @param torch_version As above.
+ * @param out The tensor.
+ * @return As above.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_share_torch(void *tensor_impl, const char *torch_version, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The tensor in the application's own LibTorch, without another owner.
+ * @param tensor A tensor.
+ * @param torch_version As above.
+ * @param out_tensor_impl Its c10::TensorImpl, valid as long as the handle.
+ * @return As above.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_torch_impl(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_BORROWED *out_tensor_impl);
+
 /** Adds an owner.
  * @param tensor A tensor.
  * @return The same tensor, with one owner more.

@@ -561,3 +561,17 @@ ACCEL_INLINE(0, 1) accel_value_t accel_arg_device(accel_device_t device) {
   value.as.device = device;
   return value;
 }
+
+/** Returns an object's state.
+ * @param out_state An owned value.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_save_state_fn)(accel_value_t *ACCEL_OWNED out_state, void *user_data);
+
+/** Takes it back.
+ * @param state Borrowed for the call.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_load_state_fn)(const accel_value_t *state, void *user_data);

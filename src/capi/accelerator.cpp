@@ -15,6 +15,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "capi/state_callbacks.hpp"
 #include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 
@@ -192,20 +193,10 @@ ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* st
     check_pointer(name, "name");
     require(save != nullptr && load != nullptr, Status::kInvalidArgument,
             "save or load is NULL; expected two functions");
-    const auto load_callback = save_callback.with<accel_load_state_fn>(load);
     accelerator::RegisteredObject object;
     object.name = name;
-    object.save = [save_callback] {
-      accel_value_t value = ACCEL_VALUE_INIT;
-      const DisposeValue disposed(value);
-      save_callback.checked("save", &value);
-      return to_ivalue(value, "out_state");
-    };
-    object.load = [load_callback](const c10::IValue& saved) {
-      accel_value_t value = from_ivalue(saved);
-      const DisposeValue disposed(value);
-      load_callback.checked("load", &value);
-    };
+    object.save = save_function(save_callback);
+    object.load = load_function(save_callback.with(load));
     accelerator.register_for_checkpointing(std::move(object));
   });
 }

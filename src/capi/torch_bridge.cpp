@@ -13,6 +13,8 @@
 namespace accel::capi {
 namespace {
 
+using Reference = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
 // Before the tensor is read: another version has other offsets.
 bool is_callers_version(const char* version) { return std::string_view(version) == TORCH_VERSION; }
 
@@ -32,13 +34,34 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_torch(void* tensor_impl, const c
     // Before anything else can fail, so that the reference is always released.
     at::Tensor taken;
     if (is_callers_version(torch_version))
-      taken = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
-          static_cast<c10::TensorImpl*>(tensor_impl)));
+      taken = at::Tensor(Reference::reclaim(static_cast<c10::TensorImpl*>(tensor_impl)));
     check_pointer(out, "out");
     check_callers_version(torch_version);
     require(taken.defined(), Status::kInvalidArgument,
             "tensor_impl is an undefined tensor; expected one with elements");
     write_output(out, std::move(taken));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_tensor_share_torch(void* tensor_impl, const char* torch_version,
+                                                       accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    check_pointer(tensor_impl, "tensor_impl");
+    check_callers_version(check_pointer(torch_version, "torch_version"));
+    at::Tensor shared(Reference::unsafe_reclaim_from_nonowning(static_cast<c10::TensorImpl*>(tensor_impl)));
+    require(shared.defined(), Status::kInvalidArgument,
+            "tensor_impl is an undefined tensor; expected one with elements");
+    return shared;
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_tensor_torch_impl(const accel_tensor_t* tensor, const char* torch_version,
+                                                      void** out_tensor_impl) {
+  return guarded(__func__, [&] {
+    const at::Tensor& given = check(tensor, "tensor").tensor;
+    check_pointer(out_tensor_impl, "out_tensor_impl");
+    check_callers_version(check_pointer(torch_version, "torch_version"));
+    *out_tensor_impl = given.unsafeGetTensorImpl();
   });
 }
 

@@ -23,6 +23,8 @@ SKIPPED = {
     "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "include/accel_torch.hpp has the types for it",
     "accel_tensor_to_torch": "include/accel_torch.hpp has the types for it",
+    "accel_tensor_share_torch": "accel_tensor_from_torch() is for C++",
+    "accel_tensor_torch_impl": "accel_tensor_to_torch() is for C++",
     "accel_value_int_list": "accel::Value::list takes integers too",
 }
 OF_VALUES = ("accel_arg_", "accel_value_kind", "accel_value_as_")

@@ -18,8 +18,8 @@ SKIPPED = {
     "accel_error_take": "errors become exceptions",
     "accel_error_set": "a callback raises an exception",
     "accel_prepare": "each kind of object has a function of its own",
-    "accel_tensor_from_torch": "a C++ program's own; Python exchanges tensors by DLPack",
-    "accel_tensor_to_torch": "a C++ program's own; Python exchanges tensors by DLPack",
+    "accel_tensor_from_torch": "a C++ program's own; Python shares tensors of torch by accel_tensor_share_torch()",
+    "accel_tensor_to_torch": "a C++ program's own; Python shares tensors of torch by accel_tensor_share_torch()",
 }
 # Written by hand in memory.i: (buffer, dtype) -> tensor.
 HAND_WRITTEN = ("accel_tensor_from_blob",)
@@ -132,12 +132,12 @@ BORROWED_HANDLE = "handle_to_python({struct}_retain({name}), SWIGTYPE_p_{struct}
 
 def place_of(callback, functions):
     """Which of the callables of a registration this callback is: `save` is 0 and `load` is 1."""
+    places = set()
     for function in functions:
-        registered = [parameter["type"]["base"] for parameter in function["parameters"]
-                      if parameter["type"]["base"].endswith("_fn")]
-        if callback in registered:
-            return registered.index(callback)
-    return 0
+        registered = [parameter["type"]["base"] for parameter in function["parameters"] if parameter["type"]["base"].endswith("_fn")]
+        places.update(place for place, kind in enumerate(registered) if kind == callback)
+    assert len(places) < 2, f"{callback} is at the places {places} of registrations; expected the same place in all"
+    return places.pop() if places else 0
 
 
 def trampoline(callback, handles, functions):

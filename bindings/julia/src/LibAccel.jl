@@ -3854,6 +3854,38 @@ accel_tensor_to_torch(tensor, torch_version, out_tensor_impl) =
     check(ccall((:accel_tensor_to_torch, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Cchar}, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_to_torch")
 
 """
+    accel_tensor_share_torch(tensor_impl, torch_version, out)
+
+As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+
+- `tensor_impl`: A c10::TensorImpl, borrowed for the call.
+- `torch_version`: As above.
+- `out`: The tensor.
+
+Returns: As above.
+
+Threads: any.
+"""
+accel_tensor_share_torch(tensor_impl, torch_version, out) =
+    check(ccall((:accel_tensor_share_torch, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cchar}, Ptr{Ptr{accel_tensor_t}}), tensor_impl, torch_version, out), "accel_tensor_share_torch")
+
+"""
+    accel_tensor_torch_impl(tensor, torch_version, out_tensor_impl)
+
+The tensor in the application's own LibTorch, without another owner.
+
+- `tensor`: A tensor.
+- `torch_version`: As above.
+- `out_tensor_impl`: Its c10::TensorImpl, valid as long as the handle.
+
+Returns: As above.
+
+Threads: any.
+"""
+accel_tensor_torch_impl(tensor, torch_version, out_tensor_impl) =
+    check(ccall((:accel_tensor_torch_impl, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Cchar}, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_torch_impl")
+
+"""
     accel_tensor_retain(tensor)
 
 Adds an owner.
@@ -5336,6 +5368,26 @@ accel_optimizer_create(var"module", state_names, n_states, lr, weight_decay, upd
     check(ccall((:accel_optimizer_create, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Ptr{Cchar}}, Csize_t, Float64, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out), "accel_optimizer_create")
 
 """
+    accel_optimizer_from_callbacks(save, load, step, zero_grad, user_data, destroy, out)
+
+An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+
+- `save`: Its state.
+- `load`: Its state.
+- `step`: Updates the parameters.
+- `zero_grad`: Clears their gradients.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.
+- `out`: The optimizer, without parameters.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_optimizer_from_callbacks(save, load, step, zero_grad, user_data, destroy, out) =
+    check(ccall((:accel_optimizer_from_callbacks, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), save, load, step, zero_grad, user_data, destroy, out), "accel_optimizer_from_callbacks")
+
+"""
     accel_optimizer_retain(optimizer)
 
 Adds an owner.
@@ -5940,6 +5992,27 @@ Threads: object.
 """
 accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out) =
     check(ccall((:accel_scheduler_sequential, libaccel), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, milestones, n_milestones, out), "accel_scheduler_sequential")
+
+"""
+    accel_scheduler_from_callbacks(optimizer, save, load, step, count_step, user_data, destroy, out)
+
+A scheduler that the application implements as a whole. Prepared, it steps with the updates of its optimizer, and is saved with the training state, as the others are. The application knows its rates: accel_scheduler_last_lr() does not.
+
+- `optimizer`: Whose updates it follows.
+- `save`: Its state.
+- `load`: Its state.
+- `step`: Advance it.
+- `count_step`: Advance it.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.
+- `out`: The scheduler.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_scheduler_from_callbacks(optimizer, save, load, step, count_step, user_data, destroy, out) =
+    check(ccall((:accel_scheduler_from_callbacks, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, save, load, step, count_step, user_data, destroy, out), "accel_scheduler_from_callbacks")
 
 """
     accel_scheduler_retain(scheduler)
@@ -8351,6 +8424,8 @@ const FUNCTIONS = (
     :accel_tensor_to_dlpack_unversioned,
     :accel_tensor_from_torch,
     :accel_tensor_to_torch,
+    :accel_tensor_share_torch,
+    :accel_tensor_torch_impl,
     :accel_tensor_retain,
     :accel_tensor_release,
     :accel_tensor_ndim,
@@ -8445,6 +8520,7 @@ const FUNCTIONS = (
     :accel_optimizer_schedule_free_sgd,
     :accel_optimizer_schedule_free_adamw,
     :accel_optimizer_create,
+    :accel_optimizer_from_callbacks,
     :accel_optimizer_retain,
     :accel_optimizer_release,
     :accel_optimizer_add_group,
@@ -8482,6 +8558,7 @@ const FUNCTIONS = (
     :accel_scheduler_plateau,
     :accel_scheduler_chained,
     :accel_scheduler_sequential,
+    :accel_scheduler_from_callbacks,
     :accel_scheduler_retain,
     :accel_scheduler_release,
     :accel_scheduler_step,

@@ -18,6 +18,8 @@ from .random import rng_types_of_engine
 from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, View, current, keep
 from .tensors import Tensor, backward_options
+from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
+from .values import of_kind, to_engine
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -43,8 +45,8 @@ class Accelerator(View):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
-    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1") and
-    cpu_affinity. Plugins of the reference for what is not there yet may be given as None.
+    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
+    cpu_affinity and fused_optimizers (False: optimizers of torch compute their updates themselves). Plugins of the reference for what is not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -56,7 +58,7 @@ class Accelerator(View):
                  scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, cpu_affinity: "bool | None" = None,
-                 parallelism_config: "ParallelismConfig | None" = None, **plugins):
+                 parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
@@ -89,6 +91,7 @@ class Accelerator(View):
             raise ValueError(f"backend={group.backend!r}: the collectives of this job are carried by {self.state.backend!r}")
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
+        self._fused_optimizers = fused_optimizers
         self._set_precision()
         self._models: list = []
         self._optimizers: list = []
@@ -208,29 +211,27 @@ class Accelerator(View):
     # Preparing
 
     def prepare(self, *args: Any, device_placement: "list | None" = None) -> Any:
-        """The same objects, ready for all ranks, in the same order. What is no model, optimizer, loader or scheduler stays as it is."""
+        """The objects ready for all ranks, in the same order: models, optimizers, loaders and schedulers, the package's own or torch's.
+        Numbers, texts, None and containers stay as they are; any other object is an error."""
         if device_placement is None:
             device_placement = [None] * len(args)
         elif len(device_placement) != len(args):
             raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
         result = list(args)
-        for kinds in ((Module, optim.Optimizer, data.DataLoader), (lr_scheduler.LRScheduler,)):  # schedulers follow their optimizers
-            for place, thing in enumerate(args):
-                if isinstance(thing, kinds):
-                    result[place] = self._prepare_one(thing, device_placement[place])
+        kinds = [_kind_of(thing) for thing in args]
+        for kinds_now in (("model", "optimizer", "data_loader"), ("scheduler",)):  # schedulers follow their optimizers
+            for place, kind in enumerate(kinds):
+                if kind in kinds_now:
+                    prepare = getattr(self, f"prepare_{kind}")
+                    result[place] = prepare(args[place]) if kind == "scheduler" else prepare(args[place], device_placement[place])
         return result[0] if len(result) == 1 else tuple(result)
 
-    def _prepare_one(self, thing, device_placement):
-        if isinstance(thing, Module):
-            return self.prepare_model(thing, device_placement)
-        if isinstance(thing, data.DataLoader):
-            return self.prepare_data_loader(thing, device_placement)
-        return self.prepare_optimizer(thing) if isinstance(thing, optim.Optimizer) else self.prepare_scheduler(thing)
-
-    def prepare_model(self, model: Module, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> PreparedModule:
+    def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
-        rank only; with device_placement=False the model stays where it is."""
-        if isinstance(model, PreparedModule):
+        rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
+        with several a DistributedModel around it."""
+        if isinstance(model, PreparedModule) or is_torch_model(model) and _torch_model().forward_of(model) is not None:
+            self._models = [known for known in self._models if known is not model] + [model]
             return model
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(self.device_placement if device_placement is None else device_placement)
@@ -239,24 +240,39 @@ class Accelerator(View):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
+        if is_torch_model(model):
+            prepared = _torch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
+        else:
+            prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del ddp, power
         self._models.append(prepared)
         return prepared
 
     def prepare_optimizer(self, optimizer, device_placement=None):
         """An optimizer that steps only when gradients are complete."""
-        if isinstance(optimizer, optim.Prepared):
+        if _is_prepared(optimizer):
             return optimizer
-        prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
+        if is_torch_optimizer(optimizer):
+            from .pytorch.optimizer import AcceleratedOptimizer
+
+            prepared = AcceleratedOptimizer(optimizer, state=self._current(), fused=self._fused_optimizers)
+        else:
+            prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
         self._optimizers.append(prepared)
         return prepared
 
     def prepare_scheduler(self, scheduler):
         """A scheduler that steps with its optimizer."""
-        if isinstance(scheduler, lr_scheduler.Prepared):
+        if _is_prepared(scheduler):
             return scheduler
-        prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
+        if is_torch_scheduler(scheduler):
+            from .pytorch.scheduler import AcceleratedScheduler
+
+            own = [optimizer for optimizer in self._optimizers if scheduler.optimizer in (optimizer, getattr(optimizer, "optimizer", None))]
+            prepared = AcceleratedScheduler(scheduler, own or self._optimizers, self.step_scheduler_with_optimizer, self.split_batches,
+                                            state=self._current())
+        else:
+            prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
         self._schedulers.append(prepared)
         return prepared
 
@@ -272,6 +288,8 @@ class Accelerator(View):
 
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
+        if is_torch_model(model):
+            return _torch_model().unwrap(model, keep_fp32_wrapper, keep_torch_compile)
         if not isinstance(model, PreparedModule):
             return model
         if not keep_fp32_wrapper:
@@ -283,31 +301,31 @@ class Accelerator(View):
     def backward(self, loss: Any, **kwargs: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
         Tensor.backward(): gradient, retain_graph, create_graph, inputs."""
-        capi.accel_backward(self._current(), loss, backward_options(**kwargs))
+        capi.accel_backward(self._current(), to_engine(loss), _backward_options(kwargs))
 
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
-        capi.accel_backward_sum(self._current(), loss_sum, count, backward_options(**kwargs))
+        capi.accel_backward_sum(self._current(), to_engine(loss_sum), count, _backward_options(kwargs))
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
-        capi.accel_lomo_backward(self._current(), loss, capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+        capi.accel_lomo_backward(self._current(), to_engine(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
-        return scope(capi.accel_accumulate_begin, self._current(), [model.handle for model in models])
+        return scope(capi.accel_accumulate_begin, self._current(), [_handle_of(model) for model in models])
 
     def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
-        return scope(capi.accel_no_sync_begin, self._current(), model.handle)
+        return scope(capi.accel_no_sync_begin, self._current(), _handle_of(model))
 
     def trigger_sync_in_backward(self, model):
         """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
-        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), model.handle)
+        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), _handle_of(model))
 
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
-        models = [model.handle for model in joinables if isinstance(model, Module)]
+        models = [_handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
         even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
         return scope(capi.accel_join_uneven_inputs_begin, self._current(), models, even)
 
@@ -321,13 +339,19 @@ class Accelerator(View):
             capi.accel_unscale_gradients(self._current(), None if entry is None else entry.handle)
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
-        """Scales gradients so that their joint norm is at most max_norm. The norm before, None while gradients accumulate."""
-        status, norm = capi.accel_clip_grad_norm(self._current(), _module_of(parameters).handle, float(max_norm), float(norm_type))
-        return tensor(norm) if status == capi.ACCEL_OK else None
+        """Scales gradients so that their joint norm is at most max_norm. The norm before. While gradients accumulate they stay as they are,
+        and the result is None, of parameters of torch the norm so far."""
+        parameters, module = _gradients_of(parameters)
+        status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
+        if status == capi.ACCEL_OK:
+            return of_kind(parameters[0], tensor(norm)) if parameters else tensor(norm)
+        if any(map(is_torch_tensor, parameters)):
+            return torch_module().nn.utils.get_total_norm([part.grad for part in parameters if part.grad is not None], norm_type)
+        return None
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
-        capi.accel_clip_grad_value(self._current(), _module_of(parameters).handle, float(clip_value))
+        capi.accel_clip_grad_value(self._current(), _gradients_of(parameters)[1].handle, float(clip_value))
 
     def set_trigger(self) -> None:
         """Raises a flag that check_trigger() will see on all ranks."""
@@ -358,7 +382,7 @@ class Accelerator(View):
     def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
         """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says."""
         checkpoint.check_serialization(safe_serialization)
-        capi.accel_save_model(self._current(), model.handle, str(save_directory))
+        capi.accel_save_model(self._current(), _handle_of(model), str(save_directory))
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
@@ -470,16 +494,64 @@ class Accelerator(View):
         return capi.accel_memory_report(int(reset_peak))
 
 
-def _module_of(parameters):
-    """The module whose parameters these are; for a list of tensors one that holds just them."""
+def _torch_model():
+    from .pytorch import model  # imports torch
+
+    return model
+
+
+_UNTOUCHED = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
+
+
+def _kind_of(thing):
+    """Which of the prepare_...() functions an object is for; None for one that stays as it is."""
+    if isinstance(thing, Module) or is_torch_model(thing):
+        return "model"
+    if isinstance(thing, optim.Optimizer) or is_torch_optimizer(thing):
+        return "optimizer"
+    if isinstance(thing, data.DataLoader) or is_torch_loader(thing):
+        return "data_loader"
+    if isinstance(thing, lr_scheduler.LRScheduler) or is_torch_scheduler(thing) or _is_prepared(thing):
+        return "scheduler"
+    if isinstance(thing, _UNTOUCHED) or is_torch_tensor(thing) or isinstance(thing, capi.accel_tensor):
+        return None
+    raise TypeError(f"prepare() got a {type(thing).__module__}.{type(thing).__qualname__}; expected models, optimizers, loaders and schedulers "
+                    "of accel or torch")
+
+
+def _is_prepared(thing):
+    """Whether an optimizer or scheduler is prepared."""
+    return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or type(thing).__name__ in (
+        "AcceleratedOptimizer", "AcceleratedScheduler") and hasattr(thing, "handle")
+
+
+def _handle_of(model):
+    """The engine's module of a model."""
+    if isinstance(model, Module):
+        return model.handle
+    forward = _torch_model().forward_of(model) if is_torch_model(model) else None
+    if forward is not None:
+        return forward.handle
+    if is_torch_model(model):
+        raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
+    raise TypeError(f"a {type(model).__name__} is no model; expected one of accel or torch")
+
+
+def _backward_options(given):
+    """The arguments of a backward, with tensors of either kind."""
+    tensors = {name: to_engine(given[name]) for name in ("gradient", "inputs") if given.get(name) is not None}
+    return backward_options(**{**given, **tensors})
+
+
+def _gradients_of(parameters):
+    """The parameters that were given, when they are a list, and the module whose parameters they are: for a list of tensors one that
+    holds just them."""
     if isinstance(parameters, Parameters):
-        return parameters.module
+        return [], parameters.module
     if isinstance(parameters, Module):
-        return parameters
+        return [], parameters
+    parts = [parameters] if isinstance(parameters, capi.accel_tensor) or is_torch_tensor(parameters) else list(parameters)
     holder = Module.of_handle(capi.accel_module_create("Parameters"))
-    parts = [parameters] if isinstance(parameters, capi.accel_tensor) else list(parameters)
     for place, part in enumerate(parts):
-        capi.accel_module_add_parameter(holder.handle, str(place), part, 1)
-    return holder
-
-
+        capi.accel_module_add_parameter(holder.handle, str(place), to_engine(part), int(part.requires_grad))
+    return parts, holder

@@ -14,10 +14,11 @@ import sys
 from . import capi
 from .creation import as_tensor
 from .tensors import Tensor
+from .torch_types import is_torch_tensor, torch_module
 from .values import again, contents_of, fits, has_plain_keys, to_engine
 
 _PICKLE = "python/pickle"
-_CLASS, _CONTENTS = "__accel_class__", "__accel_contents__"
+_CLASS, _CONTENTS, _TORCH = "__accel_class__", "__accel_contents__", "__accel_torch__"
 _KNOWN = {
     "builtins": {"bytearray", "complex", "dict", "float", "frozenset", "int", "list", "range", "set", "slice", "str", "tuple", "bool", "bytes"},
     "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
@@ -73,6 +74,8 @@ def packed(value):
         return {key: packed(item) for key, item in value.items()}
     if _is_plain(value):
         return value
+    if is_torch_tensor(value):
+        return {_TORCH: to_engine(value.detach())}
     if hasattr(value, "__dlpack__") and kind.__module__ != "numpy":
         return as_tensor(value)  # pickles of other libraries' tensors need their code
     return TypedBytes(pickle.dumps(value), _PICKLE)
@@ -104,8 +107,19 @@ def unpacked(value, trusted):
     if kind is dict:
         if _CLASS in value and _CONTENTS in value:
             return _container(value[_CLASS], unpacked(value[_CONTENTS], trusted), trusted)
+        if _TORCH in value:
+            return _tensor_of_torch(value[_TORCH])
         return {key: unpacked(item, trusted) for key, item in value.items()}
     return _Reader(value, trusted).load() if kind is TypedBytes and value.type == _PICKLE else value
+
+
+def _tensor_of_torch(tensor):
+    """A tensor that was one of torch; where torch is not loaded it stays the engine's."""
+    if torch_module() is None:
+        return tensor
+    from .pytorch.bridge import to_torch
+
+    return to_torch(tensor)
 
 
 def _is_plain(value):

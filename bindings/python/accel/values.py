@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from . import capi
 from .creation import as_tensor
 from .tensors import Tensor
+from .torch_types import is_torch_tensor
 
 _PLAIN = (str, bool, int, float, bytes, type(None))
 _HANDLES = (capi.accel_tensor, capi.accel_device_t)
@@ -24,11 +25,24 @@ def to_engine(value, otherwise=None):
         return [to_engine(item, otherwise) for item in value]
     if kind is tuple or otherwise is None and isinstance(value, tuple):
         return tuple([to_engine(item, otherwise) for item in value])
+    if is_torch_tensor(value):
+        return _bridge().from_torch(value)
     if hasattr(value, "__dlpack__"):
         return as_tensor(value)
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         return value.item()  # a number of NumPy
     return value if otherwise is None or isinstance(value, _HANDLES) else otherwise(value)
+
+
+def _bridge():
+    from .pytorch import bridge  # imports torch
+
+    return bridge
+
+
+def of_kind(template, value):
+    """A result of the engine as the kind of what was given: a tensor of torch for one of torch."""
+    return _bridge().to_torch(value) if isinstance(value, Tensor) and is_torch_tensor(template) else value
 
 
 def fits(value):
@@ -54,13 +68,13 @@ def keys_of(mapping):
 
 
 def like(template, value):
-    """A tree of the engine with the container classes of the one that it was made from."""
+    """A tree of the engine with the container classes, and the kind of tensors, of the one that it was made from."""
     if isinstance(template, (list, tuple)) and isinstance(value, (list, tuple)) and len(template) == len(value):
         return again(template, [like(part, item) for part, item in zip(template, value)])
     if isinstance(template, Mapping) and isinstance(value, dict):
         return again(template, {key: like(part, value[place]) for place, (key, part) in zip(keys_of(template), template.items())
                                 if place in value})
-    return value
+    return of_kind(template, value)
 
 
 def map_leaves(value, is_leaf, function):
@@ -93,6 +107,9 @@ def again(template, contents):
     made = copy.copy(template)
     if isinstance(template, list):
         made[:] = contents
+    elif isinstance(template, Mapping) and hasattr(made, "__setitem__") and list(made) == list(contents):
+        for key, item in contents.items():  # outputs of transformers take nothing else
+            made[key] = item
     elif hasattr(made, "clear") and hasattr(made, "update"):  # the factory of a defaultdict stays
         made.clear()
         made.update(contents)
@@ -102,3 +119,4 @@ def again(template, contents):
         for name, item in contents.items():
             object.__setattr__(made, name, item)
     return made
+

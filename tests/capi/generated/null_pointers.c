@@ -1025,6 +1025,20 @@ static void accel_tensor_to_torch_null_pointers(void **state) {
   refused_with_status("accel_tensor_to_torch", "out_tensor_impl", accel_tensor_to_torch(samples->valid.tensor, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_tensor_share_torch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_share_torch", "tensor_impl", accel_tensor_share_torch(NULL, "sample", (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_share_torch", "torch_version", accel_tensor_share_torch((void *)samples->room, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_share_torch", "out", accel_tensor_share_torch((void *)samples->room, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tensor_torch_impl_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_torch_impl", "tensor", accel_tensor_torch_impl(NULL, "sample", (void **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_torch_impl", "torch_version", accel_tensor_torch_impl(samples->valid.tensor, NULL, (void **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_torch_impl", "out_tensor_impl", accel_tensor_torch_impl(samples->valid.tensor, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_tensor_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1585,6 +1599,15 @@ static void accel_optimizer_create_null_pointers(void **state) {
   refused_with_status("accel_optimizer_create", "out", accel_optimizer_create(samples->valid.module, samples->names, 1, 1, 1, (accel_update_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_optimizer_from_callbacks_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_optimizer_from_callbacks", "save", accel_optimizer_from_callbacks(NULL, (accel_load_state_fn)sample_callback, (accel_optimizer_step_fn)sample_callback, (accel_optimizer_zero_grad_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_from_callbacks", "load", accel_optimizer_from_callbacks((accel_save_state_fn)sample_callback, NULL, (accel_optimizer_step_fn)sample_callback, (accel_optimizer_zero_grad_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_from_callbacks", "step", accel_optimizer_from_callbacks((accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, (accel_optimizer_zero_grad_fn)sample_callback, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_from_callbacks", "zero_grad", accel_optimizer_from_callbacks((accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_optimizer_step_fn)sample_callback, NULL, NULL, NULL, (accel_optimizer_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_optimizer_from_callbacks", "out", accel_optimizer_from_callbacks((accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_optimizer_step_fn)sample_callback, (accel_optimizer_zero_grad_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_optimizer_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -1815,6 +1838,16 @@ static void accel_scheduler_sequential_null_pointers(void **state) {
   refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(NULL, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_sequential", "milestones", accel_scheduler_sequential(&samples->valid.scheduler, 1, NULL, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_scheduler_sequential", "out", accel_scheduler_sequential(&samples->valid.scheduler, 1, (const int64_t *)samples->numbers, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_scheduler_from_callbacks_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_from_callbacks", "optimizer", accel_scheduler_from_callbacks(NULL, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_from_callbacks", "save", accel_scheduler_from_callbacks(samples->valid.optimizer, NULL, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_from_callbacks", "load", accel_scheduler_from_callbacks(samples->valid.optimizer, (accel_save_state_fn)sample_callback, NULL, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_from_callbacks", "step", accel_scheduler_from_callbacks(samples->valid.optimizer, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_from_callbacks", "count_step", accel_scheduler_from_callbacks(samples->valid.optimizer, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, NULL, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_scheduler_from_callbacks", "out", accel_scheduler_from_callbacks(samples->valid.optimizer, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_scheduler_retain_null_pointers(void **state) {
@@ -2851,6 +2884,8 @@ int main(void) {
       sweep_test(accel_tensor_to_dlpack_unversioned_null_pointers),
       sweep_test(accel_tensor_from_torch_null_pointers),
       sweep_test(accel_tensor_to_torch_null_pointers),
+      sweep_test(accel_tensor_share_torch_null_pointers),
+      sweep_test(accel_tensor_torch_impl_null_pointers),
       sweep_test(accel_tensor_retain_null_pointers),
       sweep_test(accel_tensor_release_null_pointers),
       sweep_test(accel_tensor_ndim_null_pointers),
@@ -2945,6 +2980,7 @@ int main(void) {
       sweep_test(accel_optimizer_schedule_free_sgd_null_pointers),
       sweep_test(accel_optimizer_schedule_free_adamw_null_pointers),
       sweep_test(accel_optimizer_create_null_pointers),
+      sweep_test(accel_optimizer_from_callbacks_null_pointers),
       sweep_test(accel_optimizer_retain_null_pointers),
       sweep_test(accel_optimizer_release_null_pointers),
       sweep_test(accel_optimizer_add_group_null_pointers),
@@ -2982,6 +3018,7 @@ int main(void) {
       sweep_test(accel_scheduler_plateau_null_pointers),
       sweep_test(accel_scheduler_chained_null_pointers),
       sweep_test(accel_scheduler_sequential_null_pointers),
+      sweep_test(accel_scheduler_from_callbacks_null_pointers),
       sweep_test(accel_scheduler_retain_null_pointers),
       sweep_test(accel_scheduler_release_null_pointers),
       sweep_test(accel_scheduler_step_null_pointers),

@@ -885,6 +885,12 @@ static void accel_tensor_to_torch_wrong_handles(void **state) {
   refused_with_status("accel_tensor_to_torch", "tensor", accel_tensor_to_torch(samples->released.tensor, "sample", (void **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_tensor_torch_impl_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_torch_impl", "tensor", accel_tensor_torch_impl(samples->foreign.tensor, "sample", (void **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_torch_impl", "tensor", accel_tensor_torch_impl(samples->released.tensor, "sample", (void **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_tensor_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -1609,6 +1615,12 @@ static void accel_scheduler_sequential_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(&samples->foreign.scheduler, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_scheduler_sequential", "schedulers", accel_scheduler_sequential(&samples->released.scheduler, 1, (const int64_t *)samples->numbers, 1, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_scheduler_from_callbacks_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_scheduler_from_callbacks", "optimizer", accel_scheduler_from_callbacks(samples->foreign.optimizer, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_scheduler_from_callbacks", "optimizer", accel_scheduler_from_callbacks(samples->released.optimizer, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, (accel_scheduler_step_fn)sample_callback, (accel_scheduler_count_step_fn)sample_callback, NULL, NULL, (accel_scheduler_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_scheduler_retain_wrong_handles(void **state) {
@@ -2430,6 +2442,7 @@ int main(void) {
       sweep_test(accel_tensor_to_dlpack_wrong_handles),
       sweep_test(accel_tensor_to_dlpack_unversioned_wrong_handles),
       sweep_test(accel_tensor_to_torch_wrong_handles),
+      sweep_test(accel_tensor_torch_impl_wrong_handles),
       sweep_test(accel_tensor_retain_wrong_handles),
       sweep_test(accel_tensor_release_wrong_handles),
       sweep_test(accel_tensor_ndim_wrong_handles),
@@ -2543,6 +2556,7 @@ int main(void) {
       sweep_test(accel_scheduler_plateau_wrong_handles),
       sweep_test(accel_scheduler_chained_wrong_handles),
       sweep_test(accel_scheduler_sequential_wrong_handles),
+      sweep_test(accel_scheduler_from_callbacks_wrong_handles),
       sweep_test(accel_scheduler_retain_wrong_handles),
       sweep_test(accel_scheduler_release_wrong_handles),
       sweep_test(accel_scheduler_step_wrong_handles),

@@ -606,6 +606,26 @@ pub type accel_scope_fn = unsafe extern "C" fn(user_data: *mut c_void) -> accel_
 /// Threads: caller.
 pub type accel_tensor_fn = unsafe extern "C" fn(tensor: *mut accel_tensor_t, out_tensor: *mut *mut accel_tensor_t, user_data: *mut c_void) -> accel_status_t;
 
+/// Returns an object's state.
+///
+/// * `out_state`: An owned value.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_save_state_fn = unsafe extern "C" fn(out_state: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Takes it back.
+///
+/// * `state`: Borrowed for the call.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_load_state_fn = unsafe extern "C" fn(state: *const accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
 /// Called when a work has ended, by the thread that waits for it or calls accel_progress().
 ///
 /// * `status`: ACCEL_OK, or what the work failed with.
@@ -658,6 +678,25 @@ pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t
 /// Threads: caller.
 pub type accel_update_fn = unsafe extern "C" fn(parameter: *mut accel_tensor_t, gradient: *mut accel_tensor_t, states: *const accel_value_t, step: i64, lr: f64, weight_decay: f64, user_data: *mut c_void) -> accel_status_t;
 
+/// One update by an optimizer of the application.
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED when nothing was updated on purpose; an error ends the step.
+///
+/// Threads: caller.
+pub type accel_optimizer_step_fn = unsafe extern "C" fn(user_data: *mut c_void) -> accel_status_t;
+
+/// Clears the gradients of an optimizer of the application.
+///
+/// * `set_to_none`: As in accel_optimizer_zero_grad().
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_optimizer_zero_grad_fn = unsafe extern "C" fn(set_to_none: i32, user_data: *mut c_void) -> accel_status_t;
+
 /// Evaluates the loss again: zeroes the gradients, runs forward and backward, and returns the loss.
 ///
 /// * `out_loss`: The loss.
@@ -684,6 +723,27 @@ pub type accel_lr_lambda_fn = unsafe extern "C" fn(step: i64, user_data: *mut c_
 ///
 /// Threads: caller.
 pub type accel_lr_group_lambda_fn = unsafe extern "C" fn(step: i64, group: i64, user_data: *mut c_void) -> f64;
+
+/// One step of a scheduler of the application.
+///
+/// Steps behind the end of a schedule that has one are to be ignored.
+///
+/// * `metric`: What was measured; ACCEL_UNSET_DOUBLE for a step without.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_scheduler_step_fn = unsafe extern "C" fn(metric: f64, user_data: *mut c_void) -> accel_status_t;
+
+/// Counts a step of a scheduler of the application that leaves the rates as they are: gradients still accumulate.
+///
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_scheduler_count_step_fn = unsafe extern "C" fn(user_data: *mut c_void) -> accel_status_t;
 
 /// The number of items of the application's own dataset.
 ///
@@ -869,26 +929,6 @@ pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: 
 ///
 /// Threads: caller.
 pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next_batch_size: i64, reason: *const c_char, user_data: *mut c_void) -> i64;
-
-/// Returns an object's state.
-///
-/// * `out_state`: An owned value.
-/// * `user_data`: Handed to the callback.
-///
-/// Returns: ACCEL_OK or an error.
-///
-/// Threads: caller.
-pub type accel_save_state_fn = unsafe extern "C" fn(out_state: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
-
-/// Takes it back.
-///
-/// * `state`: Borrowed for the call.
-/// * `user_data`: Handed to the callback.
-///
-/// Returns: ACCEL_OK or an error.
-///
-/// Threads: caller.
-pub type accel_load_state_fn = unsafe extern "C" fn(state: *const accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with accel_buffer_dispose().
 #[repr(C)]
@@ -4108,6 +4148,28 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_torch(tensor: *const accel_tensor_t, torch_version: *const c_char, out_tensor_impl: *mut *mut c_void) -> accel_status_t;
 
+    /// As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+    ///
+    /// * `tensor_impl`: A c10::TensorImpl, borrowed for the call.
+    /// * `torch_version`: As above.
+    /// * `out`: The tensor.
+    ///
+    /// Returns: As above.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tensor_share_torch(tensor_impl: *mut c_void, torch_version: *const c_char, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The tensor in the application's own LibTorch, without another owner.
+    ///
+    /// * `tensor`: A tensor.
+    /// * `torch_version`: As above.
+    /// * `out_tensor_impl`: Its c10::TensorImpl, valid as long as the handle.
+    ///
+    /// Returns: As above.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tensor_torch_impl(tensor: *const accel_tensor_t, torch_version: *const c_char, out_tensor_impl: *mut *mut c_void) -> accel_status_t;
+
     /// Adds an owner.
     ///
     /// * `tensor`: A tensor.
@@ -5178,6 +5240,23 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_create(module: *const accel_module_t, state_names: *const *const c_char, n_states: usize, lr: f64, weight_decay: f64, update: Option<accel_update_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
+    /// An optimizer that the application implements as a whole.
+    ///
+    /// Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+    ///
+    /// * `save`: Its state.
+    /// * `load`: Its state.
+    /// * `step`: Updates the parameters.
+    /// * `zero_grad`: Clears their gradients.
+    /// * `user_data`: NULL is allowed. Handed to the callbacks; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callbacks; destroy ends its life.
+    /// * `out`: The optimizer, without parameters.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_optimizer_from_callbacks(save: Option<accel_save_state_fn>, load: Option<accel_load_state_fn>, step: Option<accel_optimizer_step_fn>, zero_grad: Option<accel_optimizer_zero_grad_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_optimizer_t) -> accel_status_t;
+
     /// Adds an owner.
     ///
     /// * `optimizer`: An optimizer.
@@ -5612,6 +5691,24 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_scheduler_sequential(schedulers: *const *mut accel_scheduler_t, n_schedulers: usize, milestones: *const i64, n_milestones: usize, out: *mut *mut accel_scheduler_t) -> accel_status_t;
+
+    /// A scheduler that the application implements as a whole.
+    ///
+    /// Prepared, it steps with the updates of its optimizer, and is saved with the training state, as the others are. The application knows its rates: accel_scheduler_last_lr() does not.
+    ///
+    /// * `optimizer`: Whose updates it follows.
+    /// * `save`: Its state.
+    /// * `load`: Its state.
+    /// * `step`: Advance it.
+    /// * `count_step`: Advance it.
+    /// * `user_data`: NULL is allowed. Handed to the callbacks; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callbacks; destroy ends its life.
+    /// * `out`: The scheduler.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_scheduler_from_callbacks(optimizer: *mut accel_optimizer_t, save: Option<accel_save_state_fn>, load: Option<accel_load_state_fn>, step: Option<accel_scheduler_step_fn>, count_step: Option<accel_scheduler_count_step_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
     /// Adds an owner.
     ///

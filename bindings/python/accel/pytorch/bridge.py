@@ -1,0 +1,27 @@
+"""Tensors of torch and of the engine are the same ones: both have the one LibTorch of the process.
+
+A tensor that crosses keeps its memory and its autograd history. The engine's side holds a reference of the C++ object, and a tensor that
+comes back is the same Python object when there is one.
+"""
+
+import ctypes
+
+import torch
+
+from .. import capi
+from ..tensors import Tensor
+
+_VERSION = torch.__version__.split("+")[0]  # the header's TORCH_VERSION
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_wrap = torch._C._wrap_tensor_impl
+
+
+def from_torch(tensor: torch.Tensor) -> Tensor:
+    """The tensor in the engine."""
+    return capi.accel_tensor_share_torch(tensor._cdata, _VERSION)
+
+
+def to_torch(tensor: Tensor) -> torch.Tensor:
+    """The tensor in torch."""
+    return _wrap(_new_capsule(capi.accel_tensor_torch_impl(tensor, _VERSION), None, None))

@@ -1,0 +1,177 @@
+"""A torch.nn.Module in the engine: its parameters and buffers are the module's own tensors, its forward is Python's.
+
+A call of a prepared model goes through the engine, which puts the precision, the exchange of gradients and the kernels of the job around
+the module's forward. Arguments stay in Python; the tensors of the result pass through the engine.
+"""
+
+import sys
+import threading
+import types
+
+import torch
+
+from .. import capi
+from ..values import map_leaves
+from .bridge import from_torch, to_torch
+
+
+def mirror(module: torch.nn.Module, mirrored: "dict | None" = None):
+    """The engine's module with the parameters, buffers and children of one of torch, themselves and not copies."""
+    mirrored = {} if mirrored is None else mirrored
+    if id(module) in mirrored:  # a part that is used at several places
+        return mirrored[id(module)]
+    handle = mirrored[id(module)] = capi.accel_module_create(type(module).__name__)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            capi.accel_module_add_parameter(handle, name, from_torch(parameter), int(parameter.requires_grad))
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            persistent = name not in module._non_persistent_buffers_set
+            capi.accel_module_add_buffer(handle, name, from_torch(buffer), int(persistent))
+    for name, child in module._modules.items():
+        if child is not None:
+            capi.accel_module_add_child(handle, name, mirror(child, mirrored))
+    return handle
+
+
+class _Call:
+    """A call of a model under way."""
+
+    def __init__(self, forward, args, kwargs):
+        self.forward, self.args, self.kwargs, self.output = forward, args, kwargs, None
+
+
+class _Calls(threading.local):
+    """The calls that this thread is in, the innermost last."""
+
+    def __init__(self):
+        self.open = []
+
+
+_calls = _Calls()
+
+
+def _run_forward(_handle, _inputs):
+    """The forward of every mirrored module. It belongs to no model, so that the engine keeps none of Python's alive."""
+    call = _calls.open[-1]
+    call.output = output = call.forward(*call.args, **call.kwargs)
+    if isinstance(output, torch.Tensor):
+        return from_torch(output)
+    tensors = []
+    map_leaves(output, _is_tensor, tensors.append)
+    return [from_torch(tensor) for tensor in tensors]
+
+
+def _is_tensor(value):
+    return isinstance(value, torch.Tensor)
+
+
+def _with_tensors(output, tensors):
+    """The output with the tensors that the engine returned; itself when they are those that it had."""
+    if isinstance(output, torch.Tensor):
+        return to_torch(tensors)
+    returned = [to_torch(tensor) for tensor in tensors]
+    former = []
+    map_leaves(output, _is_tensor, former.append)
+    if all(new is old for new, old in zip(returned, former)):
+        return output
+    rest = iter(returned)
+    return map_leaves(output, _is_tensor, lambda _: next(rest))
+
+
+class PreparedForward:
+    """The forward of a prepared model. `handle` is the engine's prepared module, `forward` what it runs, `model` the module of torch."""
+
+    def __init__(self, handle, model, forward):
+        self.handle, self.model, self.forward = handle, model, forward
+
+    @torch.compiler.disable(recursive=False)
+    def __call__(self, *args, **kwargs):
+        call = _Call(self.forward, args, kwargs)
+        self._follow_mode()
+        _calls.open.append(call)
+        try:
+            tensors = capi.accel_module_call(self.handle, ())
+        finally:
+            _calls.open.pop()
+        return _with_tensors(call.output, tensors)
+
+    def _follow_mode(self):
+        if self.training != self.model.training:
+            self.training = self.model.training
+            capi.accel_module_train(self.handle, int(self.training))
+
+    training = None
+
+    def __reduce__(self):
+        """A copy of the model belongs to no job: its forward is that of its class."""
+        return types.MethodType, (type(self.model).forward, self.model)
+
+
+class DistributedModel(torch.nn.Module):
+    """A model that is trained by several ranks. `module` is the model inside, whose attributes it has."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        self.training = module.training
+
+    def forward(self, *args, **kwargs):
+        """The model's own forward; a prepared model has another one, which exchanges gradients."""
+        return self.module(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(self.module, name)
+
+    def __reduce__(self):
+        """A copy is that of the model inside: it belongs to no job."""
+        return _same, (self.module,)
+
+
+def _same(module):
+    return module
+
+
+def prepare(model: torch.nn.Module, state, options, wraps: bool):
+    """The prepared model: with `wraps` a DistributedModel, else the model itself."""
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ValueError(f"{type(model).__name__} has parameters on the device meta, without memory: expected weights; call to_empty() and "
+                         "initialize them first")
+    inner = mirror(model)
+    capi.accel_module_set_forward(inner, _run_forward)
+    capi.accel_module_train(inner, int(model.training))
+    handle = capi.accel_prepare_model(state, inner, options)
+    if wraps:
+        prepared = DistributedModel(model)
+        prepared.forward = PreparedForward(handle, prepared, model)
+    else:
+        prepared = model
+        prepared.forward = PreparedForward(handle, model, model.forward)
+    return prepared
+
+
+def forward_of(model) -> "PreparedForward | None":
+    """The forward of a prepared model; None for a model that is not prepared."""
+    forward = vars(model).get("forward") if isinstance(model, torch.nn.Module) else None
+    return forward if isinstance(forward, PreparedForward) else None
+
+
+def unwrap(model, keep_precision=True, keep_compiled=True):
+    """The model of torch inside of a prepared or compiled one; without `keep_precision` its forward is the original one again, with
+    `keep_compiled` a compiled model stays compiled."""
+    compiled = None
+    if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) if "torch._dynamo" in sys.modules else False:
+        compiled, model = model, model._orig_mod
+    if isinstance(model, DistributedModel):
+        model = model.module
+    if not keep_precision and forward_of(model) is not None:
+        del model.forward
+    if compiled is not None and keep_compiled:
+        compiled._orig_mod = model
+        return compiled
+    return model

@@ -1,0 +1,117 @@
+"""torch.optim optimizers that step when gradients are complete, and are saved with the training state."""
+
+import weakref
+
+import torch
+
+from .. import capi
+from ..objects import packed, unpacked
+from . import fused_update
+from .bridge import from_torch
+
+
+class AcceleratedOptimizer(torch.optim.Optimizer):
+    """A prepared optimizer of torch. `optimizer` is the one inside, whose groups, state and hooks are its own."""
+
+    def __init__(self, optimizer, device_placement=True, scaler=None, *, state):
+        self.optimizer, self.device_placement, self.scaler = optimizer, device_placement, scaler
+        self._arguments = (), {}  # of the step under way
+        self._result = None
+        self.inner_handle = _register(self)
+        self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
+
+    state = property(lambda self: self.optimizer.state, lambda self, state: setattr(self.optimizer, "state", state))
+    param_groups = property(lambda self: self.optimizer.param_groups, lambda self, groups: setattr(self.optimizer, "param_groups", groups))
+    defaults = property(lambda self: self.optimizer.defaults, lambda self, defaults: setattr(self.optimizer, "defaults", defaults))
+
+    def __getattr__(self, name):
+        if name == "optimizer":
+            raise AttributeError(name)
+        return getattr(self.optimizer, name)
+
+    def add_param_group(self, param_group):
+        self.optimizer.add_param_group(param_group)
+        _add_group(self.inner_handle, self.optimizer.param_groups[-1])
+
+    def state_dict(self):
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state_dict):
+        self.optimizer.load_state_dict(state_dict)
+
+    def train(self):
+        """For a schedule-free optimizer; others have nothing to switch."""
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
+
+    def eval(self):
+        if callable(getattr(self.optimizer, "eval", None)):
+            self.optimizer.eval()
+
+    def zero_grad(self, set_to_none=True):
+        """Drops the gradients, unless they still accumulate."""
+        capi.accel_optimizer_zero_grad(self.handle, int(set_to_none))
+
+    def step(self, closure=None):
+        """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
+        self._closure, self._result = closure, None
+        try:
+            capi.accel_optimizer_step(self.handle)
+            return self._result
+        finally:
+            self._closure = self._result = None
+
+    def _step(self):
+        """The update, called by the engine."""
+        if self._closure is not None:
+            self._result = self.optimizer.step(self._closure)
+        elif not self._step_fused():
+            self._result = self.optimizer.step()
+
+    def _step_fused(self):
+        if not self.fused or not fused_update.fits(self.optimizer):
+            return False
+        if self._fused_update is None:
+            self._fused_update = fused_update.FusedUpdate(self.optimizer)
+        return self._fused_update.step()
+
+    def _zero_grad(self, set_to_none):
+        if set_to_none and type(self.optimizer).zero_grad is torch.optim.Optimizer.zero_grad:
+            for group in self.optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+        else:
+            self.optimizer.zero_grad(set_to_none=bool(set_to_none))
+
+    @property
+    def step_was_skipped(self):
+        """Whether the latest update was skipped, because gradients overflowed."""
+        return capi.accel_optimizer_step_was_skipped(self.handle) == 1
+
+    def __reduce__(self):
+        """A copy is that of the optimizer inside: it belongs to no job."""
+        return _same, (self.optimizer,)
+
+    def __repr__(self):
+        return f"AcceleratedOptimizer({self.optimizer!r}{', fused' if self._fused_update is not None else ''})"
+
+
+def _same(optimizer):
+    return optimizer
+
+
+def _add_group(handle, group):
+    capi.accel_optimizer_add_group(handle, [from_torch(parameter) for parameter in group["params"]], float(group.get("lr", 0) or 0),
+                                   capi.ACCEL_UNSET_DOUBLE)
+
+
+def _register(owner):
+    """The engine's optimizer that calls one of torch."""
+    owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
+    handle = capi.accel_optimizer_from_callbacks((
+        lambda: packed(owner().optimizer.state_dict()),
+        lambda saved: owner().optimizer.load_state_dict(unpacked(saved, trusted=False)),
+        lambda: owner()._step(), lambda set_to_none: owner()._zero_grad(set_to_none)))
+    for group in owner().optimizer.param_groups:
+        _add_group(handle, group)
+    return handle
