@@ -46,7 +46,8 @@ class Accelerator(View):
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
-    cpu_affinity and fused_optimizers (False: optimizers of torch compute their updates themselves). Plugins of the reference for what is not there yet may be given as None.
+    cpu_affinity and fused_optimizers (False: optimizers of torch compute their updates themselves). Plugins of the reference for what is
+    not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,

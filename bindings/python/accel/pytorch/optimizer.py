@@ -11,12 +11,13 @@ from .bridge import from_torch
 
 
 class AcceleratedOptimizer(torch.optim.Optimizer):
-    """A prepared optimizer of torch. `optimizer` is the one inside, whose groups, state and hooks are its own."""
+    """A prepared optimizer of torch. `optimizer` is the one inside, whose groups, state and hooks are its own. With `fused` the update is
+    that of torch's fused form where there is one, and the program chose neither `foreach` nor `fused` (fused_update.py)."""
 
-    def __init__(self, optimizer, device_placement=True, scaler=None, *, state):
-        self.optimizer, self.device_placement, self.scaler = optimizer, device_placement, scaler
-        self._arguments = (), {}  # of the step under way
-        self._result = None
+    def __init__(self, optimizer, device_placement=True, scaler=None, *, state, fused=True):
+        self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
+        self._fused_update = None  # once it is known to fit
+        self._closure = self._result = None  # of the step under way
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
 
