@@ -193,6 +193,7 @@ class Scheduler;
 class Dataset;
 class Sampler;
 class Dataloader;
+class Loop;
 class Work;
 class Parameters;
 class Generator;
@@ -2416,6 +2417,24 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // The mesh of a state.
   Mesh mesh();
+};
+
+// A loop over batches that the application reads itself.
+class Loop : public detail::Handle<accel_loop_t, accel_loop_retain, accel_loop_release> {
+ public:
+  using Handle::Handle;
+
+  // Begins a loop over batches that the application reads itself.
+  static Loop begin(const State& state) {
+    Loop out;
+    detail::check(accel_loop_begin(state.get(), out.put()));
+    return out;
+  }
+
+  // Says what the batch in hand is.
+  void set_batch(const std::vector<std::int64_t>& rows, std::int64_t remainder, bool end_of_dataloader) {
+    detail::check(accel_loop_set_batch(get(), rows.data(), rows.size(), remainder, end_of_dataloader));
+  }
 };
 
 // Parameters whose gradients the application computes itself.

@@ -1453,6 +1453,14 @@ static inline accel_status_t go_accel_skip_first_batches(accel_dataloader_t *loa
   return go_checked(accel_skip_first_batches(loader, num_batches, out), failure);
 }
 
+static inline accel_status_t go_accel_loop_begin(accel_state_t *state, accel_loop_t **out, go_failure *failure) {
+  return go_checked(accel_loop_begin(state, out), failure);
+}
+
+static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *loop, const int64_t *rows, size_t n_rows, int64_t remainder, int32_t end_of_dataloader, go_failure *failure) {
+  return go_checked(accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader), failure);
+}
+
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
   return go_checked(accel_set_grad_scaler(state, options), failure);
 }
@@ -2934,6 +2942,42 @@ func (dataloader *Dataloader) Close() {
 		C.accel_dataloader_release(dataloader.handle)
 		dataloader.handle = nil
 		runtime.SetFinalizer(dataloader, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// Loop: a loop over batches that the application reads itself.
+type Loop struct {
+	handle *C.accel_loop_t
+	_      *byte
+}
+
+func (loop *Loop) c() *C.accel_loop_t {
+	if loop == nil {
+		return nil
+	}
+	if loop.handle == nil {
+		return (*C.accel_loop_t)(C.go_closed())
+	}
+	return loop.handle
+}
+
+func newLoop(handle *C.accel_loop_t) *Loop {
+	if handle == nil {
+		return nil
+	}
+	object := &Loop{handle: handle}
+	runtime.SetFinalizer(object, (*Loop).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (loop *Loop) Close() {
+	if loop != nil && loop.handle != nil {
+		C.accel_loop_release(loop.handle)
+		loop.handle = nil
+		runtime.SetFinalizer(loop, nil)
 		objectsClosed.Add(1)
 	}
 }
@@ -11239,6 +11283,41 @@ func SkipFirstBatches(loader *Dataloader, numBatches int64) (out *Dataloader, er
 	}
 	out = newDataloader(cOut)
 	return
+}
+
+// LoopBegin is accel_loop_begin. Begins a loop over batches that the application reads itself. It is the innermost
+// loop until it ends.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK.
+func LoopBegin(state *State) (out *Loop, err error) {
+	var cOut *C.accel_loop_t
+	var failure C.go_failure
+	code := C.go_accel_loop_begin(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newLoop(cOut)
+	return
+}
+
+// SetBatch is accel_loop_set_batch. Says what the batch in hand is. Batches that are alike need it once: it holds
+// until the next call.
+//
+//   - loop: A loop.
+//   - rows: Of each rank's batch; negative where a rank has none any more.
+//   - remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the
+//     ranks; zero: all of them; negative: not known yet.
+//   - endOfDataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func (loop *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader bool) error {
+	var failure C.go_failure
+	code := C.go_accel_loop_set_batch(loop.c(), (*C.int64_t)(first(rows)), C.size_t(len(rows)), C.int64_t(remainder), flag(endOfDataloader), &failure)
+	runtime.KeepAlive(loop)
+	return status(code, failure)
 }
 
 // SetGradScaler is accel_set_grad_scaler. Sets how losses are scaled; before anything is prepared.

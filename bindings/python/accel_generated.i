@@ -277,6 +277,7 @@ static int64_t reduce_batch_size_trampoline(int64_t batch_size, int64_t next_bat
 %accel_handle(accel_dataset, accel_dataset_release)
 %accel_handle(accel_sampler, accel_sampler_release)
 %accel_handle(accel_dataloader, accel_dataloader_release)
+%accel_handle(accel_loop, accel_loop_release)
 %accel_handle(accel_work, accel_work_release)
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
@@ -1128,6 +1129,8 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_dataloader_set_epoch)
 %accel_waits(accel_dataloader_load_state_dict)
 %accel_waits(accel_skip_first_batches)
+%newobject accel_loop_retain;
+%delobject accel_loop_release;
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
@@ -3867,6 +3870,34 @@ num_batches: How many.
 out: The new loader.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t **OUTPUT);
+
+%feature("docstring") accel_loop_begin "Begins a loop over batches that the application reads itself. It is the innermost loop until it ends.
+
+state: A state.
+out: The loop; it ends when its last owner releases it.
+Returns: ACCEL_OK.";
+accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t **OUTPUT);
+
+%feature("docstring") accel_loop_set_batch "Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
+
+loop: A loop.
+rows: Of each rank's batch; negative where a rank has none any more.
+n_rows: As many as there are ranks.
+remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+end_of_dataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_loop_set_batch(accel_loop_t *loop, const int64_t *ITEMS, size_t COUNT, int64_t remainder, int32_t end_of_dataloader);
+
+%feature("docstring") accel_loop_retain "Adds an owner.
+
+loop: A loop.
+Returns: The same loop, with one owner more.";
+accel_loop_t *accel_loop_retain(accel_loop_t *loop);
+
+%feature("docstring") accel_loop_release "Removes an owner. The last one ends the loop.
+
+loop: A loop, or NULL.";
+void accel_loop_release(accel_loop_t *loop);
 
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 

@@ -224,3 +224,46 @@ accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t
  * @accelerate skip_first_batches */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_dataloader_t *ACCEL_OWNED *out);
+
+/* Loops over batches that the application reads itself, with a loader of its own.
+ *
+ *     CHECK(accel_loop_begin(state, &loop));
+ *     for (each batch of this rank) {
+ *         CHECK(accel_loop_set_batch(loop, rows_of_each_rank, num_processes, remainder, is_last));
+ *         ...
+ *     }
+ *     accel_loop_release(loop);
+ *
+ * Gradient accumulation and accel_gather_for_metrics() then know of its batches what they know of a prepared loader's. */
+/** Begins a loop over batches that the application reads itself. It is the innermost loop until it ends.
+ * @param state A state.
+ * @param out The loop; it ends when its last owner releases it.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate data_loader.DataLoaderStateMixin, begin, end */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t *ACCEL_OWNED *out);
+
+/** Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
+ * @param loop A loop.
+ * @param rows [n_rows] Of each rank's batch; negative where a rank has none any more.
+ * @param n_rows As many as there are ranks.
+ * @param remainder How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks;
+ *   zero: all of them; negative: not known yet.
+ * @param end_of_dataloader 1: the batch is the last one of the loop, and `remainder` speaks of it.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate end_of_dataloader, remainder */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_set_batch(accel_loop_t *loop, const int64_t *rows,
+                                                                      size_t n_rows, int64_t remainder,
+                                                                      int32_t end_of_dataloader);
+
+/** Adds an owner.
+ * @param loop A loop.
+ * @return The same loop, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_loop_t *accel_loop_retain(accel_loop_t *loop);
+
+/** Removes an owner. The last one ends the loop.
+ * @param loop A loop, or NULL.
+ * @threads object */
+ACCEL_SINCE(0, 1) void accel_loop_release(accel_loop_t *ACCEL_NULLABLE loop);

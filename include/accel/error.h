@@ -91,6 +91,7 @@ typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
 typedef struct accel_dataset accel_dataset_t;       /* items by number, or one after another */
 typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
+typedef struct accel_loop accel_loop_t;             /* a loop over batches that the application reads itself */
 typedef struct accel_work accel_work_t;             /* an asynchronous collective */
 typedef struct accel_parameters accel_parameters_t; /* parameters whose gradients the application computes itself */
 typedef struct accel_generator accel_generator_t;   /* draws random numbers */

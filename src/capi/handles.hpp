@@ -29,6 +29,9 @@ class Accelerator;
 class PreparedParameters;
 }  // namespace accelerator
 class StepTimes;
+namespace state {
+class BatchLoop;
+}
 namespace comm {
 class Communicator;
 class Mesh;
@@ -87,6 +90,11 @@ struct accel_sampler final : accel::capi::Handle<accel::capi::ObjectKind::kSampl
 struct accel_dataloader final : accel::capi::Handle<accel::capi::ObjectKind::kDataloader> {
   explicit accel_dataloader(std::shared_ptr<accel::data::Loader> loader) : loader(std::move(loader)) {}
   std::shared_ptr<accel::data::Loader> loader;
+};
+
+struct accel_loop final : accel::capi::Handle<accel::capi::ObjectKind::kLoop> {
+  explicit accel_loop(std::shared_ptr<accel::state::BatchLoop> loop) : loop(std::move(loop)) {}
+  std::shared_ptr<accel::state::BatchLoop> loop;
 };
 
 struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {

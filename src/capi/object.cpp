@@ -61,6 +61,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "generator";
     case ObjectKind::kMesh:
       return "mesh";
+    case ObjectKind::kLoop:
+      return "loop";
   }
   return "pointer that is no handle";
 }

@@ -29,6 +29,7 @@ enum class ObjectKind : uint32_t {
   kParameters = 0xacce100d,
   kGenerator = 0xacce100e,
   kMesh = 0xacce100f,
+  kLoop = 0xacce1010,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

@@ -23,6 +23,7 @@ struct handles {
   accel_parameters_t *parameters;
   accel_generator_t *generator;
   accel_mesh_t *mesh;
+  accel_loop_t *loop;
 };
 
 struct samples {
@@ -94,6 +95,7 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_parameters_create(handles->state, handles->module, NULL, &handles->parameters));
   assert_ok(accel_generator_create(1, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->generator));
   assert_ok(accel_state_mesh(handles->state, &handles->mesh));
+  assert_ok(accel_loop_begin(handles->state, &handles->loop));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
@@ -103,6 +105,7 @@ static inline void release_handles(const struct handles *handles) {
   accel_parameters_release(handles->parameters);
   accel_generator_release(handles->generator);
   accel_mesh_release(handles->mesh);
+  accel_loop_release(handles->loop);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -124,7 +127,7 @@ static inline int make_samples(void **state) {
   samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
-                                      tensor, tensor, tensor};
+                                      tensor, tensor, tensor, tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);

@@ -385,6 +385,73 @@ static void loops_are_known(void **state) {
   accel_state_release(one);
 }
 
+static void a_loop_of_the_application(void **test) {
+  (void)test;
+  accel_state_t *state = new_state();
+  accel_loop_t *outer = NULL, *inner = NULL;
+  assert_int_equal(accel_in_dataloader(state), 0);
+  assert_ok(accel_loop_begin(state, &outer));
+  assert_int_equal(accel_in_dataloader(state), 1);
+  assert_int_equal(accel_end_of_dataloader(state), 0);
+  assert_int_equal(accel_remainder(state), -1);
+  assert_ok(accel_loop_set_batch(outer, (const int64_t[]){4}, 1, 2, 0));
+  assert_int_equal(accel_end_of_dataloader(state), 0);
+  assert_int_equal(accel_remainder(state), 2);
+
+  assert_ok(accel_loop_begin(state, &inner));
+  assert_int_equal(accel_remainder(state), -1);
+  assert_ok(accel_loop_set_batch(inner, (const int64_t[]){4}, 1, 0, 1));
+  assert_int_equal(accel_end_of_dataloader(state), 1);
+  accel_loop_release(inner);
+  assert_int_equal(accel_end_of_dataloader(state), 0);
+
+  assert_ok(accel_loop_set_batch(outer, (const int64_t[]){4}, 1, 2, 1));
+  assert_int_equal(accel_end_of_dataloader(state), 1);
+  assert_int_equal(accel_remainder(state), 2);
+  assert_ptr_equal(accel_loop_retain(outer), outer);
+  accel_loop_release(outer);
+  assert_int_equal(accel_in_dataloader(state), 1);
+  accel_loop_release(outer);
+  assert_int_equal(accel_in_dataloader(state), 0);
+  accel_state_release(state);
+}
+
+static void metrics_of_a_loop_of_the_application(void **test) {
+  (void)test;
+  accel_state_t *state = new_state();
+  accel_loop_t *loop = NULL;
+  assert_ok(accel_loop_begin(state, &loop));
+  assert_ok(accel_loop_set_batch(loop, (const int64_t[]){4}, 1, 3, 1)); /* the fourth row is a repetition */
+  const int64_t shape[] = {4}, rows[] = {5, 6, 7, 5};
+  accel_tensor_t *tensor = NULL;
+  assert_ok(accel_tensor_from_data(rows, shape, 1, ACCEL_DTYPE_INT64, &tensor));
+  const accel_value_t given = accel_arg_tensor(tensor);
+  accel_value_t gathered = ACCEL_VALUE_INIT;
+  assert_ok(accel_gather_for_metrics(state, &given, &gathered));
+  expect_numbers(&gathered, rows, 3);
+  accel_value_dispose(&gathered);
+  accel_tensor_release(tensor);
+  accel_loop_release(loop);
+  accel_state_release(state);
+}
+
+static void wrong_batches_of_a_loop(void **test) {
+  (void)test;
+  accel_state_t *state = new_state();
+  accel_loop_t *loop = NULL;
+  assert_ok(accel_loop_begin(state, &loop));
+  assert_fails(accel_loop_set_batch(loop, (const int64_t[]){4, 4}, 2, -1, 0), ACCEL_ERROR_INVALID_ARGUMENT,
+               "n_rows is 2");
+  assert_fails(accel_loop_set_batch(loop, (const int64_t[]){4}, 1, 5, 1), ACCEL_ERROR_INVALID_ARGUMENT,
+               "remainder is 5");
+  assert_fails(accel_loop_set_batch(loop, (const int64_t[]){4}, 1, -1, 2), ACCEL_ERROR_INVALID_ARGUMENT,
+               "end_of_dataloader is 2");
+  assert_ok(accel_loop_set_batch(loop, (const int64_t[]){-1}, 1, -7, 0));
+  assert_int_equal(accel_remainder(state), -1);
+  accel_loop_release(loop);
+  accel_state_release(state);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(collate_by_callback),
@@ -396,6 +463,9 @@ int main(void) {
       capi_unit_test(config_is_told),
       capi_unit_test(loops_are_known),
       capi_unit_test(callbacks_use_other_loaders_only),
+      capi_unit_test(a_loop_of_the_application),
+      capi_unit_test(metrics_of_a_loop_of_the_application),
+      capi_unit_test(wrong_batches_of_a_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -305,6 +305,7 @@ mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
 mutable struct accel_error_t end
 mutable struct accel_generator_t end
+mutable struct accel_loop_t end
 mutable struct accel_mesh_t end
 mutable struct accel_module_t end
 mutable struct accel_op_t end
@@ -7010,6 +7011,65 @@ accel_skip_first_batches(loader, num_batches, out) =
     check(@waiting(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
 
 """
+    accel_loop_begin(state, out)
+
+Begins a loop over batches that the application reads itself. It is the innermost loop until it ends.
+
+- `state`: A state.
+- `out`: The loop; it ends when its last owner releases it.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_loop_begin(state, out) =
+    check(ccall((:accel_loop_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_loop_t}}), state, out), "accel_loop_begin")
+
+"""
+    accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader)
+
+Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
+
+- `loop`: A loop.
+- `rows`: Of each rank's batch; negative where a rank has none any more.
+- `n_rows`: As many as there are ranks.
+- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+- `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader) =
+    check(ccall((:accel_loop_set_batch, libaccel), accel_status_t, (Ptr{accel_loop_t}, Ptr{Int64}, Csize_t, Int64, Int32), loop, rows, n_rows, remainder, end_of_dataloader), "accel_loop_set_batch")
+
+"""
+    accel_loop_retain(loop)
+
+Adds an owner.
+
+- `loop`: A loop.
+
+Returns: The same loop, with one owner more.
+
+Threads: any.
+"""
+accel_loop_retain(loop) =
+    ccall((:accel_loop_retain, libaccel), Ptr{accel_loop_t}, (Ptr{accel_loop_t},), loop)
+
+"""
+    accel_loop_release(loop)
+
+Removes an owner. The last one ends the loop.
+
+- `loop`: `nothing`/`C_NULL` is allowed. A loop, or NULL.
+
+Threads: object.
+"""
+accel_loop_release(loop) =
+    ccall((:accel_loop_release, libaccel), Cvoid, (Ptr{accel_loop_t},), loop)
+
+"""
     accel_set_grad_scaler(state, options)
 
 Sets how losses are scaled; before anything is prepared.
@@ -8622,6 +8682,10 @@ const FUNCTIONS = (
     :accel_dataloader_state_dict,
     :accel_dataloader_load_state_dict,
     :accel_skip_first_batches,
+    :accel_loop_begin,
+    :accel_loop_set_batch,
+    :accel_loop_retain,
+    :accel_loop_release,
     :accel_set_grad_scaler,
     :accel_loss_scale,
     :accel_set_autocast,

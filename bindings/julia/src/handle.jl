@@ -82,6 +82,7 @@ Base.close(tensor::Tensor) =
 @handle Dataset accel_dataset_t accel_dataset_release calls_julia
 @handle Sampler accel_sampler_t accel_sampler_release
 @handle DataLoader accel_dataloader_t accel_dataloader_release
+@handle Loop accel_loop_t accel_loop_release
 @handle Work accel_work_t accel_work_release
 @handle Parameters accel_parameters_t accel_parameters_release
 @handle Generator accel_generator_t accel_generator_release

@@ -316,15 +316,37 @@ class AcceleratorState(View):
 _running: list = []  # weak references to the prepared loaders whose loops are under way
 
 
+def begin_loop(loader):
+    """The loader is in GradientState's list until end_loop()."""
+    _running.append(weakref.ref(loader))
+
+
+def end_loop(loader):
+    """The innermost loop over the loader ends, if there is one."""
+    for place in reversed(range(len(_running))):
+        if _running[place]() is loader:
+            del _running[place]
+            break
+    _running[:] = [reference for reference in _running if reference() is not None]
+
+
 @contextlib.contextmanager
 def loop_over(loader):
-    """The loader is in GradientState's list inside."""
-    reference = weakref.ref(loader)
-    _running.append(reference)
+    begin_loop(loader)
     try:
         yield
     finally:
-        _running.remove(reference)
+        end_loop(loader)
+
+
+class _OfClass:
+    """A property of the class itself."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, instance, kind):
+        return self.function()
 
 
 class GradientState:
@@ -356,6 +378,7 @@ class GradientState:
         return self.active_dataloader is not None
 
     is_xla_gradients_synced = False  # there is no XLA here
+    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"plugin_kwargs": capi.accel_gradient_accumulation(current())})
 
     remainder: int = of_state(capi.accel_remainder)
     num_steps: int = of_state(capi.accel_gradient_accumulation_steps)

@@ -2244,6 +2244,31 @@ static void accel_skip_first_batches_null_pointers(void **state) {
   refused_with_status("accel_skip_first_batches", "out", accel_skip_first_batches(samples->valid.dataloader, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_loop_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_loop_begin", "state", accel_loop_begin(NULL, (accel_loop_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_loop_begin", "out", accel_loop_begin(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_loop_set_batch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(NULL, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_loop_set_batch", "rows", accel_loop_set_batch(samples->valid.loop, NULL, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_loop_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_loop_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_loop_release(NULL);
+}
+
 static void accel_set_grad_scaler_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(NULL, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3082,6 +3107,10 @@ int main(void) {
       sweep_test(accel_dataloader_state_dict_null_pointers),
       sweep_test(accel_dataloader_load_state_dict_null_pointers),
       sweep_test(accel_skip_first_batches_null_pointers),
+      sweep_test(accel_loop_begin_null_pointers),
+      sweep_test(accel_loop_set_batch_null_pointers),
+      sweep_test(accel_loop_retain_null_pointers),
+      sweep_test(accel_loop_release_null_pointers),
       sweep_test(accel_set_grad_scaler_null_pointers),
       sweep_test(accel_loss_scale_null_pointers),
       sweep_test(accel_set_autocast_null_pointers),

@@ -1919,6 +1919,32 @@ static void accel_skip_first_batches_wrong_handles(void **state) {
   refused_with_status("accel_skip_first_batches", "loader", accel_skip_first_batches(samples->released.dataloader, 1, (accel_dataloader_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_loop_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_loop_begin", "state", accel_loop_begin(samples->foreign.state, (accel_loop_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_loop_begin", "state", accel_loop_begin(samples->released.state, (accel_loop_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_loop_set_batch_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(samples->foreign.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(samples->released.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_loop_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(samples->foreign.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(samples->released.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_loop_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_loop_release(samples->foreign.loop);
+  accel_loop_release(samples->released.loop);
+}
+
 static void accel_set_grad_scaler_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_grad_scaler", "state", accel_set_grad_scaler(samples->foreign.state, &samples->grad_scaler_options), ACCEL_ERROR_INVALID_HANDLE);
@@ -2601,6 +2627,10 @@ int main(void) {
       sweep_test(accel_dataloader_state_dict_wrong_handles),
       sweep_test(accel_dataloader_load_state_dict_wrong_handles),
       sweep_test(accel_skip_first_batches_wrong_handles),
+      sweep_test(accel_loop_begin_wrong_handles),
+      sweep_test(accel_loop_set_batch_wrong_handles),
+      sweep_test(accel_loop_retain_wrong_handles),
+      sweep_test(accel_loop_release_wrong_handles),
       sweep_test(accel_set_grad_scaler_wrong_handles),
       sweep_test(accel_loss_scale_wrong_handles),
       sweep_test(accel_set_autocast_wrong_handles),

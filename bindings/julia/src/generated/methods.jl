@@ -31,7 +31,7 @@ choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_ho
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
     Conv2d, DistributedSampler, Dropout, Embedding, Generator, ImageDataset, JsonLinesDataset, LAMB, LOMO, LayerNorm,
-    LengthGroupedSampler, Linear, LinesDataset, Lion, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
+    LengthGroupedSampler, Linear, LinesDataset, Lion, Loop, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
     RandomDraws, RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
@@ -51,12 +51,12 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, recv_tensor!,
     recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_hook!, replace_child!,
     replace_tensor!, requires_grad, requires_grad!, save_model, save_state, scatter!, scatter_async!, seed!,
-    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_epoch!, set_forward!, set_grad_scaler!,
-    set_trigger!, setting, setting!, settings, share_state, shrink_group, skip_first_batches, slice_tensors,
-    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
-    sync_gradients!, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward,
-    unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone,
-    wait_for_everyone_async, zero_grad!
+    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!,
+    set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state, shrink_group, skip_first_batches,
+    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
+    sync_gradients, sync_gradients!, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
+    trigger_sync_in_backward, unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows,
+    wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -1908,6 +1908,25 @@ A loader that hands each rank its own batches.
 """
 prepare(state::State, loader::DataLoader; options...) =
     made(DataLoader, out -> with_options(given -> LibAccel.accel_prepare_data_loader(state, loader, given, out), LibAccel.accel_dataloader_config_t; options...))
+
+"""
+    Loop(state)
+
+Begins a loop over batches that the application reads itself. It is the innermost loop until it ends.
+"""
+Loop(state::State) =
+    made(Loop, out -> LibAccel.accel_loop_begin(state, out))
+
+"""
+    set_batch!(loop, rows; remainder = -1, last = false)
+
+Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
+
+- `rows`: Of each rank's batch; negative where a rank has none any more.
+- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+"""
+set_batch!(loop::Loop, rows; remainder = -1, last::Bool = false) =
+    (LibAccel.accel_loop_set_batch(loop, collect(Int64, rows), length(rows), remainder, last); loop)
 
 """
     lomo_backward(state, loss; lr = nothing)

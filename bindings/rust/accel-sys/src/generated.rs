@@ -498,6 +498,13 @@ pub struct accel_dataloader_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// a loop over batches that the application reads itself
+#[repr(C)]
+pub struct accel_loop_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// an asynchronous collective
 #[repr(C)]
 pub struct accel_work_t {
@@ -6429,6 +6436,51 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_skip_first_batches(loader: *mut accel_dataloader_t, num_batches: i64, out: *mut *mut accel_dataloader_t) -> accel_status_t;
+
+    /// Begins a loop over batches that the application reads itself.
+    ///
+    /// It is the innermost loop until it ends.
+    ///
+    /// * `state`: A state.
+    /// * `out`: The loop; it ends when its last owner releases it.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_loop_begin(state: *mut accel_state_t, out: *mut *mut accel_loop_t) -> accel_status_t;
+
+    /// Says what the batch in hand is.
+    ///
+    /// Batches that are alike need it once: it holds until the next call.
+    ///
+    /// * `loop`: A loop.
+    /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
+    /// * `n_rows`: As many as there are ranks.
+    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+    /// * `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_loop_set_batch(loop: *mut accel_loop_t, rows: *const i64, n_rows: usize, remainder: i64, end_of_dataloader: i32) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `loop`: A loop.
+    ///
+    /// Returns: The same loop, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_loop_retain(loop: *mut accel_loop_t) -> *mut accel_loop_t;
+
+    /// Removes an owner.
+    ///
+    /// The last one ends the loop.
+    ///
+    /// * `loop`: NULL is allowed. A loop, or NULL.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_loop_release(loop: *mut accel_loop_t);
 
     /// Sets how losses are scaled; before anything is prepared.
     ///

@@ -1,10 +1,12 @@
 //! Data: items by number or as a stream, their order, and batches of them.
+mod batch_loop;
 mod dataset;
 mod items;
 mod loader;
 mod sampler;
 mod stream;
 
+pub use batch_loop::Loop;
 pub use dataset::Dataset;
 pub use items::Items;
 pub use loader::DataLoader;

@@ -516,3 +516,31 @@ impl DataLoader {
         made(|out| unsafe { sys::accel_skip_first_batches(self.as_raw(), num_batches, out) })
     }
 }
+
+impl Loop {
+    /// Begins a loop over batches that the application reads itself. It is the innermost loop until it ends.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Gives: The loop; it ends when its last owner releases it.
+    #[inline]
+    pub fn begin(state: &State) -> Result<Loop> {
+        made(|out| unsafe { sys::accel_loop_begin(state.as_raw(), out) })
+    }
+
+    /// Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
+    ///
+    /// * `rows`: Of each rank's batch; negative where a rank has none any more.
+    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of
+    ///   the ranks; zero: all of them; negative: not known yet.
+    /// * `end_of_dataloader`: The batch is the last one of the loop, and `remainder` speaks of it.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn set_batch(&self, rows: &[i64], remainder: i64, end_of_dataloader: bool) -> Result<()> {
+        check(unsafe {
+            sys::accel_loop_set_batch(self.as_raw(), first(rows), rows.len(), remainder, end_of_dataloader.into())
+        }).map(drop)
+    }
+}

@@ -1,0 +1,102 @@
+"""Loaders of torch that hand each rank its own batches, on the device."""
+
+from .. import capi, state
+from ..state import PartialState
+from . import generators, samplers
+from .batch_sampler_shard import BatchSamplerShard
+from .device_copy import to_device
+from .iterable_dataset_shard import IterableDatasetShard
+from .loader_adapter import DataLoaderAdapter, DataLoaderStateMixin
+from .samplers import SkipBatchSampler
+
+_END = object()
+
+
+class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
+    """A loader that leaves out the first batches of each epoch."""
+
+    def __init__(self, dataset, skip_batches=0, use_stateful_dataloader=False, **kwargs):
+        super().__init__(dataset, use_stateful_dataloader=use_stateful_dataloader, **kwargs)
+        self.skip_batches = skip_batches
+
+    device, rng_types, synchronized_generator = None, None, None
+
+    def __iter__(self):
+        """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
+        if self.rng_types and PartialState.is_made():
+            generators.synchronize(self.rng_types, self.synchronized_generator)
+        loop = self.begin()
+        try:
+            batches, step = self._open_epoch()
+            batch = next(batches, _END)
+            special = self._special_steps()
+            while batch is not _END:
+                if self.device is not None:
+                    batch = to_device(batch, self.device, self._non_blocking)
+                failure, following = None, _END
+                self._snapshot()
+                try:
+                    following = next(batches, _END)
+                except Exception as raised:  # of the batch after this one
+                    failure = raised
+                is_last = following is _END and failure is None
+                self._handed_out = step + 1
+                self._tell(loop, *self._rows_of(step, special, is_last), is_last)
+                if is_last:
+                    self._snapshot()
+                yield batch
+                if failure is not None:
+                    raise failure
+                batch, step = following, step + 1
+            self._end_epoch()
+        finally:
+            self.end()
+
+    # What the ranks have
+
+    def _shard(self):
+        return next((found for found in samplers.batch_samplers_of(self) if isinstance(found, BatchSamplerShard)), None)
+
+    def _special_steps(self):
+        """The steps whose batches are not all whole, of the epoch whose first batch was just read."""
+        shard = self._shard()
+        return {} if shard is None else shard.special_steps
+
+    def _rows_of(self, step, special, is_last):
+        """The rows of each rank's batch, and how many of all are no repetition."""
+        ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
+        shard = self._shard()
+        if shard is not None:
+            left_out = sum(found.skip_batches for found in samplers.batch_samplers_of(self) if isinstance(found, SkipBatchSampler))
+            rows, remainder = special.pop(step + left_out, ([shard.rows_of_rank or 0] * shard.num_processes, 0))
+        elif isinstance(self.dataset, IterableDatasetShard):
+            rows = [self.dataset.group_size // self.dataset.num_processes] * self.dataset.num_processes
+            remainder = -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
+        else:
+            rows, remainder = [max(self.remainder, 0)], max(self.remainder, 0)
+        return (rows, remainder) if len(rows) == ranks else ([0] * ranks, min(remainder, 0))
+
+
+class DataLoaderShard(SkipDataLoader):
+    """A loader of one rank's batches, on its device.
+
+    `rng_types`: the generators that get rank 0's state when an epoch begins: "torch", "cuda", and "generator" for
+    `synchronized_generator`. `total_batch_size` and `total_dataset_length` are those of all ranks together."""
+
+    def __init__(self, dataset, device=None, rng_types=None, synchronized_generator=None, skip_batches=0, use_stateful_dataloader=False,
+                 _drop_last=False, _non_blocking=False, torch_device_mesh=None, iteration=0, **kwargs):
+        super().__init__(dataset, skip_batches, use_stateful_dataloader, **kwargs)
+        self.device, self.rng_types, self.synchronized_generator = device, rng_types, synchronized_generator
+        self._drop_last, self._non_blocking, self.torch_device_mesh = _drop_last, _non_blocking, torch_device_mesh
+        self.iteration = iteration
+
+    @property
+    def total_batch_size(self):
+        if isinstance(self.dataset, IterableDatasetShard):
+            return self.dataset.group_size
+        sampler = samplers.batch_samplers_of(self)[0]
+        return sampler.batch_size * (1 if getattr(sampler, "split_batches", False) else getattr(sampler, "num_processes", 1))
+
+    @property
+    def total_dataset_length(self):
+        return self.dataset.total_length if hasattr(self.dataset, "total_length") else len(self.dataset)

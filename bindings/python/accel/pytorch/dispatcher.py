@@ -1,0 +1,148 @@
+"""Loaders of torch that rank 0 reads for all."""
+
+from itertools import islice
+from math import ceil
+
+import torch
+
+from .. import capi, collectives
+from ..objects import from_this_host, packed_item, unpacked
+from ..state import PartialState, current
+from .device_copy import of_torch, to_device
+from .loader_adapter import DataLoaderAdapter, DataLoaderStateMixin
+
+
+class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
+    """A loader that rank 0 reads, and whose rows it hands to all ranks. A step takes a batch for each rank, or with `split_batches` one
+    that is cut into parts. Rows of the first step fill up the last one, unless `_drop_last`.
+
+    `slice_fn(batch, slice, process_index=, num_processes=)` cuts one rank's batch out of that of all; it runs on rank 0.
+    """
+
+    def __init__(self, dataset, split_batches=False, skip_batches=0, use_stateful_dataloader=False, _drop_last=False, _non_blocking=False,
+                 slice_fn=None, torch_device_mesh=None, iteration=0, **kwargs):
+        super().__init__(dataset, use_stateful_dataloader=use_stateful_dataloader, **kwargs)
+        self.split_batches, self.skip_batches, self.slice_fn = split_batches, skip_batches, slice_fn
+        self._drop_last, self._non_blocking, self.torch_device_mesh = _drop_last, _non_blocking, torch_device_mesh
+        self.state = PartialState()
+        self.iteration = iteration
+
+    @property
+    def _batches_of_step(self):
+        return 1 if self.split_batches else self.state.num_processes
+
+    def __len__(self):
+        steps = len(self.base_dataloader) / self._batches_of_step
+        return max((int(steps) if self._drop_last else ceil(steps)) - self.skip_batches - self._left_out, 0)
+
+    @property
+    def total_batch_size(self):
+        return self.base_dataloader.batch_sampler.batch_size * self._batches_of_step
+
+    @property
+    def total_dataset_length(self):
+        return len(self.dataset)
+
+    def __iter__(self):
+        """The batches of an epoch. One step is read ahead, so that the last one is known to be the last."""
+        loop, reads = self.begin(), self.state.process_index == 0
+        try:
+            steps = None
+            if reads:
+                batches, step = self._open_epoch()
+                steps = self._steps(batches)
+            else:
+                step = self._follow_epoch()
+            while (taken := self._take(steps)) is not None:
+                part, rows, remainder, is_last = taken
+                self._handed_out = step = step + 1
+                self._tell(loop, [rows] * self.state.num_processes, remainder, is_last)
+                if is_last:
+                    self._snapshot()
+                yield to_device(part, torch.device(str(self.state.device)), self._non_blocking)
+            self._end_epoch()
+        finally:
+            self.end()
+
+    def _follow_epoch(self):
+        """What a rank does that does not read: it draws the random number that a reader draws for its workers."""
+        step = self.skip_batches + (self._handed_out if self._resumed else 0)
+        self._resumed = False
+        self.set_epoch(self.iteration)
+        torch.empty((), dtype=torch.int64).random_(generator=self.base_dataloader.generator)
+        return step
+
+    def _steps(self, batches):
+        """On rank 0, for each step: all ranks' batches, the rows of one, how many rows of all are no repetition, whether it is the last."""
+        size = self._batches_of_step
+        first = group = self._group(batches, size)
+        while group:
+            self._snapshot()
+            failure, following = None, []
+            try:
+                following = self._group(batches, size)
+            except Exception as raised:  # of the step after this one
+                failure = raised
+            yield *self._cut(group, first), not following and failure is None
+            if failure is not None:
+                raise failure
+            group = following
+
+    def _group(self, batches, size):
+        group = list(islice(batches, size))
+        return [] if self._drop_last and len(group) < size else group
+
+    def _cut(self, group, first):
+        count = self.state.num_processes
+        if count == 1 and self.slice_fn is None:
+            rows = collectives.ignorant_find_batch_size(group[0]) or 0
+            return group, rows, rows
+        sizes = [collectives.find_batch_size(batch) for batch in group]
+        if self.slice_fn is None and len(group) == count and len(set(sizes)) == 1:
+            return group, sizes[0], sum(sizes)
+        batch, found = _joined(group), sum(sizes)
+        each = found // count
+        if found % count and not self._drop_last:
+            batch = _joined([batch, self._slice(_joined(first), 0, count, 0)])
+            each += 1
+        return [self._slice(batch, rank * each, (rank + 1) * each, rank) for rank in range(count)], each, found
+
+    def _slice(self, batch, begin, end, rank):
+        if self.slice_fn is None:
+            return collectives.slice_tensors(batch, slice(begin, end))
+        return self.slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self.state.num_processes)
+
+    def _take(self, steps):
+        """This rank's part of the next step, with what there is to say of it; None after the last one."""
+        if self.state.num_processes == 1:
+            step = next(steps, None)
+            return step and (step[0][0], *step[1:])
+        mine, failure, message = None, None, {}
+        if steps is not None:
+            try:
+                step = next(steps, None)
+                if step is not None:
+                    mine = (step[0][0], *step[1:])
+                    message = {"parts": [None, *map(packed_item, step[0][1:])], "about": list(step[1:])}
+            except Exception as raised:
+                failure, message = raised, {"failure": f"{type(raised).__name__}: {raised}"}
+        job = current()
+        received = capi.accel_broadcast_object_list(job, [message], 0)[0]
+        if failure is not None:
+            raise failure
+        if "failure" in received:
+            raise RuntimeError(f"rank 0 could not read a batch for all ranks: {received['failure']}")
+        if steps is not None or not received:
+            return mine
+        part = unpacked(received["parts"][self.state.process_index], from_this_host(job))
+        return of_torch(part), *received["about"]
+
+
+def _joined(batches):
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return collectives.concatenate(batches)
+    except (RuntimeError, ValueError) as error:
+        raise RuntimeError("batches of different shapes cannot be put together for all ranks: give dispatch_batches=False, so that each rank "
+                           "reads its own, or split_batches=True, so that a batch has the rows of all ranks") from error

@@ -1,0 +1,105 @@
+"""Batches of tensors' rows, without the items in between: one operation for each tensor of a TensorDataset.
+
+What torch's loader would make is made: the same values, order and random numbers. Worker processes are not needed for it.
+"""
+
+from itertools import islice
+
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, Subset, TensorDataset, default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from .batch_sampler_shard import BatchSamplerShard
+from .samplers import SeedableRandomSampler, SkipBatchSampler, drop
+
+
+def reader_of(dataloader):
+    """A function that reads an epoch of a loader's batches but for the first `skip` ones, with `draws_seed` as one that starts workers;
+    None where only torch can read it."""
+    tensors, chosen = _tensors_of(dataloader.dataset)
+    if (not tensors or dataloader.collate_fn is not default_collate or dataloader.batch_sampler is None
+            or dataloader.num_workers > 0 and dataloader.worker_init_fn is not None):
+        return None
+    return lambda skip, draws_seed: _batches(dataloader, tensors, chosen, skip, draws_seed)
+
+
+def _tensors_of(dataset):
+    """The tensors of a dataset, and which rows of them it has, None for all; (None, None) for a dataset of another kind."""
+    if type(dataset) is Subset:
+        tensors, chosen = _tensors_of(dataset.dataset)
+        if not tensors:
+            return None, None
+        indices = torch.as_tensor(dataset.indices)
+        if indices.dtype != torch.int64 or indices.dim() != 1:
+            return None, None
+        return tensors, indices if chosen is None else chosen[indices]
+    if type(dataset) is not TensorDataset or not all(map(_has_plain_rows, dataset.tensors)):
+        return None, None
+    return dataset.tensors, None
+
+
+def _has_plain_rows(tensor):
+    return type(tensor) is torch.Tensor and tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous() and not (
+        tensor.is_quantized or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
+
+
+def _batches(dataloader, tensors, chosen, skip, draws_seed):
+    batches = _index_batches(dataloader.batch_sampler)
+    if draws_seed:  # as torch does, before the order is drawn
+        torch.empty((), dtype=torch.int64).random_(generator=dataloader.generator)
+    drop(batches, skip)
+    pins = dataloader.pin_memory and torch.accelerator.is_available()
+    return (pin_memory(batch) if pins else batch for batch in _rows(dataloader.dataset, tensors, chosen, batches))
+
+
+def _rows(dataset, tensors, chosen, batches):
+    for batch in batches:
+        indices = batch if isinstance(batch, torch.Tensor) else torch.as_tensor(batch)
+        if indices.dtype != torch.int64 or indices.dim() != 1:  # a sampler of the program's own
+            yield default_collate([dataset[index] for index in batch])
+        else:
+            if chosen is not None:
+                indices = chosen[indices]
+            yield [tensor.index_select(0, indices) if batch is indices else tensor[indices] for tensor in tensors]
+
+
+def _index_batches(batch_sampler):
+    """The batches of a batch sampler, as tensors of indices where the order of an epoch is known at its beginning."""
+    if type(batch_sampler) is BatchSamplerShard:
+        return batch_sampler.share_of(_index_batches(batch_sampler.batch_sampler))
+    if type(batch_sampler) is SkipBatchSampler:
+        return islice(_index_batches(batch_sampler.batch_sampler), batch_sampler.skip_batches, None)
+    if type(batch_sampler) is BatchSampler and _has_known_order(batch_sampler.sampler):
+        return _ordered_batches(batch_sampler)
+    return iter(batch_sampler)
+
+
+def _has_known_order(sampler):
+    if type(sampler) in (RandomSampler, SeedableRandomSampler):
+        return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+    return type(sampler) is SequentialSampler
+
+
+def _ordered_batches(batch_sampler):
+    sampler, size = batch_sampler.sampler, batch_sampler.batch_size
+    order = _order(sampler)
+    if batch_sampler.drop_last:
+        order = order[:len(order) // size * size]
+    if len(order):
+        yield from order.split(size)
+    if isinstance(sampler, SeedableRandomSampler):
+        sampler.set_epoch(sampler.epoch + 1)
+
+
+def _order(sampler):
+    """What iterating over the sampler gives."""
+    count = len(sampler.data_source)
+    if type(sampler) is SequentialSampler:
+        return torch.arange(count)
+    if isinstance(sampler, SeedableRandomSampler):
+        sampler.seed_generator()
+    generator = sampler.generator
+    if generator is None:
+        generator = torch.Generator()
+        generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
+    return torch.randperm(count, generator=generator)
