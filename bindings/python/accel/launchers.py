@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -30,34 +31,42 @@ def _run(function, args, environment, failures):
 def _end(ranks, patience):
     """Waits for the processes, without a limit if there is no patience, and ends those that still run."""
     for rank in ranks:
+        if rank.pid is None:  # it has not started
+            continue
         rank.join(patience)
         if rank.is_alive():
             os.kill(rank.pid, signal.SIGTERM)
             rank.join()
 
 
+def _start(ranks, function):
+    try:
+        for rank in ranks:
+            rank.start()
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise RuntimeError(f"the engine is loaded in this process already, and new ones cannot import {function!r}: restart the notebook, and "
+                           "import and use accel inside the function only, or put the function into a module") from error
+
+
 def notebook_launcher(function, args=(), num_processes=None, mixed_precision="no", use_port=None, master_addr="127.0.0.1", node_rank=0,
                       num_nodes=1, **environment):
-    """Calls function(*args) in `num_processes` processes of this host, each a rank, and waits. The function may be one of the
-    notebook. The engine must not be in use before: all of it belongs inside the function."""
+    """Calls function(*args) in `num_processes` processes of this host, each a rank, and waits. The function may be one of the notebook,
+    unless the engine is loaded before, by the import of Accelerator or whatever else uses it: then the processes import the function
+    themselves, so that it must be one of a module."""
     num_processes = num_processes or os.cpu_count() or 1
-    if libtorch.is_loaded() and num_processes > 1:
-        raise RuntimeError("the engine is loaded in this process already, and its children could not use it: restart the notebook, and "
-                           "make states, tensors and models inside the function only")
     port = str(use_port or _free_port())
     if num_processes * num_nodes == 1:
         return function(*args)
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn" if libtorch.is_loaded() else "fork")  # a fork could not use the engine
     failures, ranks = context.SimpleQueue(), []
     for local in range(num_processes):
         settings = {"RANK": node_rank * num_processes + local, "LOCAL_RANK": local, "WORLD_SIZE": num_processes * num_nodes,
                     "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": master_addr, "MASTER_PORT": port,
                     "ACCELERATE_MIXED_PRECISION": mixed_precision, "FORK_LAUNCHED": 1, **environment}
         settings = {name: str(value) for name, value in settings.items()}
-        ranks.append(context.Process(target=_run, args=(function, args, settings, failures), daemon=True))
-    for rank in ranks:
-        rank.start()
+        ranks.append(context.Process(target=_run, args=(function, args, settings, failures)))
     try:
+        _start(ranks, function)
         while any(rank.is_alive() for rank in ranks) and failures.empty():
             time.sleep(0.02)
     except BaseException:  # Ctrl-C, or the notebook's stop

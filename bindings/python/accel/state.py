@@ -12,7 +12,7 @@ from .generated.choices import CHOICES
 from .handlers import fill
 from .names import resolver
 from .scopes import scope
-from .values import again, keys_of, to_engine
+from .values import again, keys_of, of_kind, to_engine
 
 _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
@@ -227,7 +227,9 @@ class _Share:
     """A rank's share of something: what it holds, usable in `with` as the reference has it."""
 
     def __init__(self, inputs, apply_padding):
-        if isinstance(inputs, (list, tuple, dict)) or hasattr(inputs, "__dlpack__"):
+        if hasattr(inputs, "select") and hasattr(inputs, "column_names"):  # a dataset of the package datasets
+            self.share = inputs.select(capi.accel_split_between_processes(current(), list(range(len(inputs))), int(apply_padding)))
+        elif isinstance(inputs, (list, tuple, dict)) or hasattr(inputs, "__dlpack__"):
             places = dict(zip(keys_of(inputs), map(_places, inputs.values()))) if isinstance(inputs, dict) else _places(inputs)
             share = capi.accel_split_between_processes(current(), places, int(apply_padding))
             self.share = (again(inputs, {key: _at_places(inputs[key], share[place]) for place, key in zip(keys_of(inputs), inputs)})
@@ -249,7 +251,7 @@ def _places(value):
 
 def _at_places(value, share):
     if not isinstance(value, (list, tuple)):
-        return share
+        return of_kind(value, share)
     items = [value[place] for place in share]
     return tuple(items) if hasattr(value, "_fields") else again(value, items)
 
@@ -392,6 +394,13 @@ class GradientState:
         return self.plugin_kwargs["sync_with_dataloader"]
 
     plugin_kwargs: dict = of_state(capi.accel_gradient_accumulation)
+
+    @staticmethod
+    def _reset_state():
+        """Forgets the settings of accumulation, and loops over loaders that were left."""
+        _running.clear()
+        if _Job.handle is not None:
+            capi.accel_set_gradient_accumulation(current(), capi.accel_gradient_accumulation_options_t())
 
     @property
     def initialized(self) -> bool:
