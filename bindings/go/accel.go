@@ -1457,8 +1457,8 @@ static inline accel_status_t go_accel_loop_begin(accel_state_t *state, accel_loo
   return go_checked(accel_loop_begin(state, out), failure);
 }
 
-static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *loop, const int64_t *rows, size_t n_rows, int64_t remainder, int32_t end_of_dataloader, go_failure *failure) {
-  return go_checked(accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader), failure);
+static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *batches, const int64_t *rows, size_t n_rows, int64_t remainder, int32_t end_of_dataloader, go_failure *failure) {
+  return go_checked(accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader), failure);
 }
 
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
@@ -11306,17 +11306,17 @@ func LoopBegin(state *State) (out *Loop, err error) {
 // SetBatch is accel_loop_set_batch. Says what the batch in hand is. Batches that are alike need it once: it holds
 // until the next call.
 //
-//   - loop: A loop.
+//   - batches: A loop.
 //   - rows: Of each rank's batch; negative where a rank has none any more.
 //   - remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the
 //     ranks; zero: all of them; negative: not known yet.
 //   - endOfDataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
-func (loop *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader bool) error {
+func (batches *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader bool) error {
 	var failure C.go_failure
-	code := C.go_accel_loop_set_batch(loop.c(), (*C.int64_t)(first(rows)), C.size_t(len(rows)), C.int64_t(remainder), flag(endOfDataloader), &failure)
-	runtime.KeepAlive(loop)
+	code := C.go_accel_loop_set_batch(batches.c(), (*C.int64_t)(first(rows)), C.size_t(len(rows)), C.int64_t(remainder), flag(endOfDataloader), &failure)
+	runtime.KeepAlive(batches)
 	return status(code, failure)
 }
 

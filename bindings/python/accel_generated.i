@@ -3880,24 +3880,24 @@ accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t **OUTPUT);
 
 %feature("docstring") accel_loop_set_batch "Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
 
-loop: A loop.
+batches: A loop.
 rows: Of each rank's batch; negative where a rank has none any more.
 n_rows: As many as there are ranks.
 remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 end_of_dataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
-accel_status_t accel_loop_set_batch(accel_loop_t *loop, const int64_t *ITEMS, size_t COUNT, int64_t remainder, int32_t end_of_dataloader);
+accel_status_t accel_loop_set_batch(accel_loop_t *batches, const int64_t *ITEMS, size_t COUNT, int64_t remainder, int32_t end_of_dataloader);
 
 %feature("docstring") accel_loop_retain "Adds an owner.
 
-loop: A loop.
+batches: A loop.
 Returns: The same loop, with one owner more.";
-accel_loop_t *accel_loop_retain(accel_loop_t *loop);
+accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 
 %feature("docstring") accel_loop_release "Removes an owner. The last one ends the loop.
 
-loop: A loop, or NULL.";
-void accel_loop_release(accel_loop_t *loop);
+batches: A loop, or NULL.";
+void accel_loop_release(accel_loop_t *batches);
 
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 

@@ -244,7 +244,7 @@ accel_skip_first_batches(accel_dataloader_t *loader, int64_t num_batches, accel_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t *ACCEL_OWNED *out);
 
 /** Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
- * @param loop A loop.
+ * @param batches A loop.
  * @param rows [n_rows] Of each rank's batch; negative where a rank has none any more.
  * @param n_rows As many as there are ranks.
  * @param remainder How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks;
@@ -253,17 +253,17 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t 
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object
  * @accelerate end_of_dataloader, remainder */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_set_batch(accel_loop_t *loop, const int64_t *rows,
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_set_batch(accel_loop_t *batches, const int64_t *rows,
                                                                       size_t n_rows, int64_t remainder,
                                                                       int32_t end_of_dataloader);
 
 /** Adds an owner.
- * @param loop A loop.
+ * @param batches A loop.
  * @return The same loop, with one owner more.
  * @threads any */
-ACCEL_SINCE(0, 1) accel_loop_t *accel_loop_retain(accel_loop_t *loop);
+ACCEL_SINCE(0, 1) accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 
 /** Removes an owner. The last one ends the loop.
- * @param loop A loop, or NULL.
+ * @param batches A loop, or NULL.
  * @threads object */
-ACCEL_SINCE(0, 1) void accel_loop_release(accel_loop_t *ACCEL_NULLABLE loop);
+ACCEL_SINCE(0, 1) void accel_loop_release(accel_loop_t *ACCEL_NULLABLE batches);

@@ -19,17 +19,19 @@ ACCEL_FUNCTION accel_status_t accel_loop_begin(accel_state_t* state, accel_loop_
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_loop_set_batch(accel_loop_t* loop, const int64_t* rows, size_t n_rows,
+ACCEL_FUNCTION accel_status_t accel_loop_set_batch(accel_loop_t* batches, const int64_t* rows, size_t n_rows,
                                                    int64_t remainder, int32_t end_of_dataloader) {
   return guarded(__func__, [&] {
-    state::BatchLoop& engine = *check(loop, "loop").loop;
+    state::BatchLoop& engine = *check(batches, "batches").loop;
     check_pointer(rows, "rows");
     engine.set_batch({rows, rows + n_rows}, remainder, read_flag(end_of_dataloader, "end_of_dataloader"));
   });
 }
 
-ACCEL_FUNCTION accel_loop_t* accel_loop_retain(accel_loop_t* loop) { return retain_handle(__func__, loop, "loop"); }
+ACCEL_FUNCTION accel_loop_t* accel_loop_retain(accel_loop_t* batches) {
+  return retain_handle(__func__, batches, "batches");
+}
 
-ACCEL_FUNCTION void accel_loop_release(accel_loop_t* loop) { release_handle(loop); }
+ACCEL_FUNCTION void accel_loop_release(accel_loop_t* batches) { release_handle(batches); }
 
 }  // namespace accel::capi

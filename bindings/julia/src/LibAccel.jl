@@ -7026,11 +7026,11 @@ accel_loop_begin(state, out) =
     check(ccall((:accel_loop_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_loop_t}}), state, out), "accel_loop_begin")
 
 """
-    accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader)
+    accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader)
 
 Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
 
-- `loop`: A loop.
+- `batches`: A loop.
 - `rows`: Of each rank's batch; negative where a rank has none any more.
 - `n_rows`: As many as there are ranks.
 - `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
@@ -7040,34 +7040,34 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 
 Threads: object.
 """
-accel_loop_set_batch(loop, rows, n_rows, remainder, end_of_dataloader) =
-    check(ccall((:accel_loop_set_batch, libaccel), accel_status_t, (Ptr{accel_loop_t}, Ptr{Int64}, Csize_t, Int64, Int32), loop, rows, n_rows, remainder, end_of_dataloader), "accel_loop_set_batch")
+accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader) =
+    check(ccall((:accel_loop_set_batch, libaccel), accel_status_t, (Ptr{accel_loop_t}, Ptr{Int64}, Csize_t, Int64, Int32), batches, rows, n_rows, remainder, end_of_dataloader), "accel_loop_set_batch")
 
 """
-    accel_loop_retain(loop)
+    accel_loop_retain(batches)
 
 Adds an owner.
 
-- `loop`: A loop.
+- `batches`: A loop.
 
 Returns: The same loop, with one owner more.
 
 Threads: any.
 """
-accel_loop_retain(loop) =
-    ccall((:accel_loop_retain, libaccel), Ptr{accel_loop_t}, (Ptr{accel_loop_t},), loop)
+accel_loop_retain(batches) =
+    ccall((:accel_loop_retain, libaccel), Ptr{accel_loop_t}, (Ptr{accel_loop_t},), batches)
 
 """
-    accel_loop_release(loop)
+    accel_loop_release(batches)
 
 Removes an owner. The last one ends the loop.
 
-- `loop`: `nothing`/`C_NULL` is allowed. A loop, or NULL.
+- `batches`: `nothing`/`C_NULL` is allowed. A loop, or NULL.
 
 Threads: object.
 """
-accel_loop_release(loop) =
-    ccall((:accel_loop_release, libaccel), Cvoid, (Ptr{accel_loop_t},), loop)
+accel_loop_release(batches) =
+    ccall((:accel_loop_release, libaccel), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
     accel_set_grad_scaler(state, options)

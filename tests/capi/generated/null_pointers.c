@@ -2252,7 +2252,7 @@ static void accel_loop_begin_null_pointers(void **state) {
 
 static void accel_loop_set_batch_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(NULL, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_loop_set_batch", "batches", accel_loop_set_batch(NULL, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_loop_set_batch", "rows", accel_loop_set_batch(samples->valid.loop, NULL, 1, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
@@ -2260,7 +2260,7 @@ static void accel_loop_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
-  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_value("accel_loop_retain", "batches", (int64_t)(intptr_t)accel_loop_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_loop_release_null_pointers(void **state) {

@@ -1927,16 +1927,16 @@ static void accel_loop_begin_wrong_handles(void **state) {
 
 static void accel_loop_set_batch_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(samples->foreign.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_loop_set_batch", "loop", accel_loop_set_batch(samples->released.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_loop_set_batch", "batches", accel_loop_set_batch(samples->foreign.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_loop_set_batch", "batches", accel_loop_set_batch(samples->released.loop, (const int64_t *)samples->numbers, 1, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_loop_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
-  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(samples->foreign.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_value("accel_loop_retain", "batches", (int64_t)(intptr_t)accel_loop_retain(samples->foreign.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
   accel_error_set(ACCEL_ERROR_USER, "none");
-  refused_with_value("accel_loop_retain", "loop", (int64_t)(intptr_t)accel_loop_retain(samples->released.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_value("accel_loop_retain", "batches", (int64_t)(intptr_t)accel_loop_retain(samples->released.loop), 0, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_loop_release_wrong_handles(void **state) {

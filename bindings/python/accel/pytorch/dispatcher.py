@@ -143,6 +143,8 @@ def _joined(batches):
         return batches[0]
     try:
         return collectives.concatenate(batches)
+    except TypeError:  # what is no tensor
+        raise
     except (RuntimeError, ValueError) as error:
         raise RuntimeError("batches of different shapes cannot be put together for all ranks: give dispatch_batches=False, so that each rank "
                            "reads its own, or split_batches=True, so that a batch has the rows of all ranks") from error

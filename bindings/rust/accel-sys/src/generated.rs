@@ -6453,7 +6453,7 @@ functions! {
     ///
     /// Batches that are alike need it once: it holds until the next call.
     ///
-    /// * `loop`: A loop.
+    /// * `batches`: A loop.
     /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
     /// * `n_rows`: As many as there are ranks.
     /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
@@ -6462,25 +6462,25 @@ functions! {
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_loop_set_batch(loop: *mut accel_loop_t, rows: *const i64, n_rows: usize, remainder: i64, end_of_dataloader: i32) -> accel_status_t;
+    pub fn accel_loop_set_batch(batches: *mut accel_loop_t, rows: *const i64, n_rows: usize, remainder: i64, end_of_dataloader: i32) -> accel_status_t;
 
     /// Adds an owner.
     ///
-    /// * `loop`: A loop.
+    /// * `batches`: A loop.
     ///
     /// Returns: The same loop, with one owner more.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_loop_retain(loop: *mut accel_loop_t) -> *mut accel_loop_t;
+    pub fn accel_loop_retain(batches: *mut accel_loop_t) -> *mut accel_loop_t;
 
     /// Removes an owner.
     ///
     /// The last one ends the loop.
     ///
-    /// * `loop`: NULL is allowed. A loop, or NULL.
+    /// * `batches`: NULL is allowed. A loop, or NULL.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_loop_release(loop: *mut accel_loop_t);
+    pub fn accel_loop_release(batches: *mut accel_loop_t);
 
     /// Sets how losses are scaled; before anything is prepared.
     ///
