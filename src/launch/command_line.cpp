@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/edit_distance.hpp"
@@ -26,6 +27,7 @@ Commands, each with --help:
 constexpr char kLaunchHelp[] =
     R"(Starts PROGRAM in several processes and tells each its rank. The output of rank 0 is shown as it is; of a failing
 rank the last lines are shown. When a rank fails, the others are ended and the exit status is that of the failed one.
+A PROGRAM whose name ends with .py is run by python3.
 Names of options may be written with - or _, values behind a blank or =. The last of several holds. A setting holds
 where the program does not make it itself; without its option its variable holds, else the default.
 )";
@@ -122,8 +124,9 @@ void add_help(CLI::App& app, const char* arguments) {
   });
 }
 
-// "--num-processes,--num_processes"
+// "--num-processes,--num_processes", "-m"
 std::string spellings(const std::string& name) {
+  if (name.size() == 1) return "-" + name;
   std::string dashed = name;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   return "--" + dashed + (dashed == name ? "" : ",--" + name);
@@ -131,7 +134,7 @@ std::string spellings(const std::string& name) {
 
 void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& options) {
   std::string names = spellings(option.field.name);
-  if (option.name_of_accelerate != nullptr) names += "," + spellings(option.name_of_accelerate);
+  if (option.other_name != nullptr) names += "," + spellings(option.other_name);
   const auto apply = [option, &options](const CLI::results_t& values) {
     check_option_text(option.field, values.back(), "--" + option_name(option.field), "");
     option.apply(option.field, values.back(), options);
@@ -142,6 +145,19 @@ void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& option
       ->type_name(value_name(option.field))
       ->group(option.group);
   if (option.field.kind == OptionKind::kFlag) added->expected(0);
+}
+
+// As Accelerate starts it: scripts and modules of Python by python3.
+std::vector<std::string> command_of(std::vector<std::string> program, const LaunchOptions& options) {
+  constexpr std::string_view kScript = ".py";
+  const std::string& name = program.front();
+  const bool is_script =
+      name.size() > kScript.size() && name.compare(name.size() - kScript.size(), kScript.size(), kScript) == 0;
+  if (options.is_module)
+    program.insert(program.begin(), {"python3", "-m"});
+  else if (is_script && !options.is_program_itself)
+    program.insert(program.begin(), "python3");
+  return program;
 }
 
 CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}}; }
@@ -156,7 +172,7 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
   check_together(result.launch);
-  result.launch.program = std::move(parsed.rest);
+  result.launch.program = command_of(std::move(parsed.rest), result.launch);
   return result;
 }
 

@@ -5,11 +5,13 @@
 
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
+#include "config/option_text.hpp"
 
 namespace accel::launch {
 namespace {
 
 constexpr const char* kPlaces = "Processes";
+constexpr const char* kProgram = "Program";
 constexpr const char* kSettings = "Settings of the ranks";
 
 // Of the launcher alone, so no table of the library has it.
@@ -48,6 +50,20 @@ constexpr LaunchOption kOwnOptions[] = {
      [](const OptionField&, const std::string& value, LaunchOptions& options) {
        options.num_cpu_threads_per_process = std::stoi(value);
      }},
+    {own_field(OptionKind::kFlag, "multi_gpu",
+               "Of Accelerate's command lines: ranks take the GPUs that there are anyway.", {}, nullptr, "no"),
+     kPlaces, [](const OptionField&, const std::string&, LaunchOptions&) {}},
+    {own_field(OptionKind::kFlag, "module", "PROGRAM is a module, which python3 -m runs.", {}, nullptr, "no"), kProgram,
+     [](const OptionField& field, const std::string& value, LaunchOptions& options) {
+       options.is_module = parse_integer_option(field, value) == 1;
+     },
+     "m"},
+    {own_field(OptionKind::kFlag, "no_python", "A PROGRAM whose name ends with .py is executed itself, not by python3.",
+               {}, nullptr, "no"),
+     kProgram,
+     [](const OptionField& field, const std::string& value, LaunchOptions& options) {
+       options.is_program_itself = parse_integer_option(field, value) == 1;
+     }},
 };
 
 LaunchOption option_of(const OptionField& field) {
@@ -73,6 +89,8 @@ std::vector<LaunchOption> launch_options() {
 }
 
 void check_together(LaunchOptions& options) {
+  require(!options.is_module || !options.is_program_itself, Status::kInvalidArgument,
+          "--module and --no-python are both given; expected one of them");
   require(options.num_processes % options.num_machines == 0, Status::kInvalidArgument, "--num-processes is ",
           options.num_processes, "; expected a multiple of --num-machines, which is ", options.num_machines);
   require(options.machine_rank < options.num_machines, Status::kInvalidArgument, "--machine-rank is ",

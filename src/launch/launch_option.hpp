@@ -15,7 +15,7 @@ struct LaunchOption {
   const char* group;  // the heading in the help
   // `value` is one that the field can have.
   void (*apply)(const OptionField& field, const std::string& value, LaunchOptions& options);
-  const char* name_of_accelerate = nullptr;  // where that is another one
+  const char* other_name = nullptr;  // a letter, or what Accelerate calls it
 };
 
 // In the order of the help.

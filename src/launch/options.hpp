@@ -16,6 +16,8 @@ struct LaunchOptions {
   int machine_rank = 0;
   std::optional<int> main_process_port;  // unset: a free one
   std::optional<int> num_cpu_threads_per_process;
+  bool is_module = false;            // the program is the name of a module of Python
+  bool is_program_itself = false;    // also when its name ends with .py
   Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
 

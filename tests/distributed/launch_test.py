@@ -365,6 +365,37 @@ class LauncherIsKilled(LaunchTest):
         self.assertEqual(job.finish(), (0, "", ""))
 
 
+class Python(LaunchTest):
+    """Scripts and modules of Python, as Accelerate starts them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.script = pathlib.Path(folder.name, "train.py")
+        # For Python the second line is a text.
+        self.script.write_text('#!/bin/sh\n"exec" "echo" "shell"\nimport os, sys\nprint(os.environ["RANK"], *sys.argv[1:])\n')
+
+    def test_a_script_needs_no_name_of_an_interpreter(self):
+        for options in (["--num_processes", "2"], ["--mixed_precision=bf16"], ["--multi_gpu", "--num-processes=2", "--"]):
+            result = launch(*options, str(self.script), "--lr", "1")
+            self.assertEqual((result.returncode, result.stdout), (0, "0 --lr 1\n"), result.stderr)
+
+    def test_a_module(self):
+        environment = clean_environment(PYTHONPATH=str(self.script.parent))
+        for option in ("-m", "--module"):
+            result = launch(option, "train", "x", environment=environment)
+            self.assertEqual((result.returncode, result.stdout), (0, "0 x\n"), result.stderr)
+
+    def test_a_script_that_is_a_program(self):
+        self.script.chmod(0o755)
+        for option in ("--no_python", "--no-python"):
+            result = launch(option, str(self.script))
+            self.assertEqual((result.returncode, result.stdout), (0, "shell\n"), result.stderr)
+        result = launch("--no-python", "--module", "train")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--module and --no-python are both given; expected one of them", result.stderr)
+
+
 class Usage(LaunchTest):
     def assert_refused(self, arguments, status, message):
         result = subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=False)

@@ -5,6 +5,9 @@ engine is loaded with the first name that needs it. `accel.capi` is the low laye
 """
 
 import importlib
+import sys
+
+from . import missing, names
 
 _NAMES = {
     "accelerator": ("Accelerator",),
@@ -36,6 +39,8 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = ("capi", "collectives", "data", "data_loader", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
             "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "random", "state", "tracking", "utils")
 
+names.add_modules()
+
 __version__ = "0.1.0"
 __all__ = sorted(_HOMES) + ["capi", "nn", "ops", "optim", "utils"]
 
@@ -46,10 +51,9 @@ def __getattr__(name):
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     else:
-        from .missing import check_name
-
-        check_name(name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = sys.modules.get(f"{__name__}.{name}") or missing.stand_in(name)
+        if value is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 

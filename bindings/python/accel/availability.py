@@ -5,13 +5,12 @@ import importlib.util
 # Packages of Python.
 _PACKAGES = (
     "aim", "amdsmi", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "import_timer", "matplotlib", "mlflow",
-    "pandas", "peft", "pynvml",
-    "pytest", "rich", "swanlab", "tensorboard", "timm", "torchdata", "torchvision", "tqdm", "trackio", "transformers", "triton", "wandb")
+    "numpy", "pandas", "peft", "pynvml", "pytest", "rich", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
+    "tqdm", "trackio", "transformers", "triton", "wandb")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
 _NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps",
-          "msamp", "musa",
-          "neuron", "npu", "pippy", "rocm", "sagemaker", "schedulefree", "sdaa", "torch_xla",
-          "torchao", "torchdata_stateful_dataloader", "transformer_engine", "transformer_engine_mxfp8", "xccl", "xpu")
+          "msamp", "musa", "neuron", "npu", "pippy", "rocm", "sagemaker", "sdaa", "torch_xla", "torchao", "transformer_engine",
+          "transformer_engine_mxfp8", "xccl", "xpu")
 
 
 def is_available(feature):
@@ -37,6 +36,19 @@ def is_fp16_available():
 
 def is_fp8_available():
     return False
+
+
+def is_torch_distributed_available():
+    """Whether the installed torch has torch.distributed. Jobs of libaccel do not need it."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch.distributed
+
+    return torch.distributed.is_available()
+
+
+def is_torchdata_stateful_dataloader_available():
+    return importlib.util.find_spec("torchdata") is not None and importlib.util.find_spec("torchdata.stateful_dataloader") is not None
 
 
 def is_weights_only_available():

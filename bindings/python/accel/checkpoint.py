@@ -1,13 +1,15 @@
 """Files of tensors (safetensors), and the objects of a program that belong to its training state."""
 
+import logging
 import os
 import re
 import shutil
 
 from . import capi
 from .objects import packed, unpacked
-from .state import current
-from .values import to_engine
+from .state import PartialState, current
+from .torch_types import is_torch_tensor, torch_module
+from .values import map_leaves, to_engine
 
 
 def check_serialization(safe_serialization):
@@ -15,9 +17,18 @@ def check_serialization(safe_serialization):
         raise NotImplementedError("safe_serialization=False: tensors are written as safetensors; pickles are not written")
 
 
-def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None):
-    """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host)."""
+def save(obj, f, save_on_each_node=False, safe_serialization=None, metadata=None):
+    """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host). What has
+    torch's tensors is written by torch.save() instead, unless safe_serialization=True."""
+    if safe_serialization is None:
+        safe_serialization = not _has_torch_tensors(obj)
+    if not safe_serialization and torch_module() is not None:
+        if _is_writer(save_on_each_node):
+            torch_module().save(obj, f)
+        return None
     check_serialization(safe_serialization)
+    if _has_torch_tensors(obj):
+        obj, metadata = clean_state_dict_for_safetensors(obj), metadata or {"format": "pt"}  # without which transformers refuses the file
     try:
         state = current()
     except RuntimeError:  # no state: one process
@@ -25,10 +36,55 @@ def save(obj, f, save_on_each_node=False, safe_serialization=True, metadata=None
     return capi.accel_save_on_main_process(state, to_engine(obj), metadata, str(f), int(save_on_each_node))
 
 
-def load(f, map_location="cpu"):
-    """The tensors of a safetensors file."""
+def _has_torch_tensors(value):
+    found = []
+    map_leaves(value, is_torch_tensor, found.append)
+    return bool(found)
+
+
+def _is_writer(save_on_each_node):
+    if not PartialState.is_made():
+        return True
+    return PartialState().is_local_main_process if save_on_each_node else PartialState().is_main_process
+
+
+def clean_state_dict_for_safetensors(state_dict):
+    """Without the later names of tensors that share memory, and with all of them contiguous."""
+    first: dict = {}
+    cleaned = {}
+    for name, tensor in state_dict.items():
+        if not hasattr(tensor, "data_ptr"):
+            cleaned[name] = tensor
+        elif tensor.numel() == 0 or first.setdefault((tensor.data_ptr(), tuple(tensor.shape)), name) == name:
+            cleaned[name] = tensor.contiguous()
+    dropped = state_dict.keys() - cleaned.keys()
+    if dropped:
+        logging.getLogger(__name__).warning("Removed shared tensors, whose memory others have: %s", ", ".join(sorted(dropped)))
+    return cleaned
+
+
+def load(f, map_location=None, **kwargs):
+    """The tensors of a safetensors file. Other files are read by torch.load() with weights_only=True, unless `kwargs` say otherwise; its
+    tensors are torch's."""
+    if not _is_safetensors(f):
+        return _torch_for(f).load(f, map_location=map_location, **{"weights_only": True, **kwargs})
     tensors = capi.accel_load(str(f))
     return tensors if map_location in (None, "cpu") else {name: tensor.to(map_location) for name, tensor in tensors.items()}
+
+
+def _is_safetensors(f):
+    """Files of torch begin with the signature of a zip archive or of a pickle."""
+    if not isinstance(f, (str, os.PathLike)):
+        return False
+    with open(f, "rb") as file:
+        return file.read(2) not in (b"PK", b"\x80\x02")
+
+
+def _torch_for(f):
+    torch = torch_module()
+    if torch is None:
+        raise ImportError(f"{f} is a file of torch.save(): `import torch` before it is loaded")
+    return torch
 
 
 def load_metadata(f):

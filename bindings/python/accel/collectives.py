@@ -1,20 +1,20 @@
-"""What the ranks do together with tensors and trees of tensors, and functions on every tensor of a tree.
+"""What the ranks do together with tensors and trees of tensors.
 
 All ranks must make the same call. Trees are lists, tuples and dicts; results have the same. With `async_op=True` a call only starts,
-and gives a Work.
+and returns a Work.
 """
 
-import dataclasses
-import functools
-from collections.abc import Mapping
+import warnings
 
 from . import capi
-from .creation import as_tensor, empty
-from .device import Device
+from .creation import empty
+from .errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (the reference's name)
 from .objects import from_this_host, packed, unpacked
 from .state import current
 from .tensor_type import is_tensor
-from .values import like, map_leaves, to_engine
+from .torch_types import is_torch_tensor
+from .trees import CannotPadNestedTensorWarning
+from .values import like, to_engine
 from .work import Work
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
@@ -105,7 +105,10 @@ def broadcast_object_list(object_list, from_process=0, async_op=False):
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=False):
-    """Pads one dimension of each tensor to its largest size over all ranks."""
+    """Pads one dimension of each tensor to its largest size over all ranks. A nested tensor of torch is returned with a warning, as it is."""
+    if is_torch_tensor(tensor) and tensor.is_nested:
+        warnings.warn("a nested tensor cannot be padded, and is returned as it is", CannotPadNestedTensorWarning, stacklevel=2)
+        return tensor
     return _run(capi.accel_pad_across_processes, capi.accel_pad_across_processes_async, async_op,
                 lambda result: like(tensor, result), to_engine(tensor), dim, float(pad_index), int(pad_first))
 
@@ -163,105 +166,6 @@ def progress(seconds=0.0):
     """For programs with a loop of their own: runs the callbacks of works that have ended, and waits for one up to `seconds`. Whether
     works are still under way; they continue without this."""
     return capi.accel_progress(current(), int(seconds * 1e6)) == capi.ACCEL_IN_PROGRESS
-
-
-# Without other ranks
-
-
-def concatenate(data, dim=0):
-    """Joins trees of one structure, tensor by tensor."""
-    return like(data[0] if data else None, capi.accel_concatenate(to_engine(data), dim))
-
-
-def convert_to_fp32(tensor):
-    """float16 and bfloat16 tensors become float32; others stay."""
-    return like(tensor, capi.accel_convert_to_fp32(to_engine(tensor)))
-
-
-def convert_outputs_to_fp32(model_forward):
-    """The forward, whose outputs in float16 and bfloat16 become float32."""
-    @functools.wraps(model_forward)
-    def forward(*args, **kwargs):
-        return convert_to_fp32(model_forward(*args, **kwargs))
-
-    return forward
-
-
-def find_batch_size(data):
-    """Rows of the first tensor of the tree."""
-    return capi.accel_find_batch_size(to_engine(data))
-
-
-def ignorant_find_batch_size(data):
-    """As find_batch_size(), and None where there is no tensor."""
-    try:
-        return find_batch_size(data)
-    except (TypeError, ValueError):
-        return None
-
-
-def find_device(data):
-    """The device of the first tensor of the tree; None where there is none."""
-    if is_tensor(data):
-        return data.device
-    parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else ()
-    return next((device for device in map(find_device, parts) if device is not None), None)
-
-
-@dataclasses.dataclass
-class TensorInformation:
-    """What get_data_structure() says of a tensor, and initialize_tensors() makes it from."""
-
-    shape: tuple
-    dtype: object
-
-
-def is_tensor_information(value):
-    return isinstance(value, TensorInformation)
-
-
-def get_data_structure(data):
-    """The same tree with a TensorInformation for each tensor."""
-    return map_leaves(data, is_tensor, lambda tensor: TensorInformation(tensor.shape, tensor.dtype))
-
-
-def get_shape(data):
-    """The same tree with the shape of each tensor as a list."""
-    return map_leaves(data, is_tensor, lambda tensor: list(tensor.shape))
-
-
-def initialize_tensors(data_structure):
-    """A tree of uninitialised tensors from what get_data_structure() gave."""
-    return map_leaves(data_structure, is_tensor_information, lambda found: empty(*found.shape, dtype=found.dtype))
-
-
-def listify(data):
-    """Tensors become nested lists of numbers."""
-    return map_leaves(data, lambda leaf: hasattr(leaf, "__dlpack__"), lambda leaf: as_tensor(leaf).tolist())
-
-
-def pad_input_tensors(tensor, batch_size, num_processes, dim=0):
-    """Zeros behind each tensor, so that processes can share it equally. The size is the tensors' own: `batch_size` is not used."""
-    return like(tensor, capi.accel_pad_input_tensors(to_engine(tensor), num_processes, dim))
-
-
-def recursively_apply(func, data, *args, error_on_other_type=False, **kwargs):
-    """The same tree with a function applied to each tensor."""
-    return like(data, capi.accel_recursively_apply(to_engine(data), int(error_on_other_type), lambda tensor: func(tensor, *args, **kwargs)))
-
-
-def send_to_device(tensor, device, non_blocking=False, skip_keys=None):
-    """Moves each tensor to a device."""
-    skip_keys = [skip_keys] if isinstance(skip_keys, str) else skip_keys
-    return like(tensor, capi.accel_send_to_device(to_engine(tensor), Device(device), int(non_blocking), skip_keys))
-
-
-def slice_tensors(data, tensor_slice):
-    """Rows of each tensor."""
-    if tensor_slice.step not in (None, 1):
-        raise ValueError("slices of trees have no step")
-    end = 2**62 if tensor_slice.stop is None else tensor_slice.stop
-    return like(data, capi.accel_slice_tensors(to_engine(data), tensor_slice.start or 0, end))
 
 
 def flight_record():

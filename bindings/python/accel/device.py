@@ -3,6 +3,7 @@
 from typing import Any
 
 from . import capi
+from .torch_types import torch_module
 
 _TYPES = {capi.ACCEL_DEVICE_CPU: "cpu", capi.ACCEL_DEVICE_CUDA: "cuda", capi.ACCEL_DEVICE_META: "meta"}
 
@@ -35,7 +36,7 @@ class Device(capi.accel_device_t):
         return f"Device('{self}')"
 
     def __eq__(self, other):
-        return str(self) == str(other) if isinstance(other, (Device, str)) else NotImplemented
+        return str(self) == str(other) if isinstance(other, (Device, str)) or _is_of_torch(other) else NotImplemented
 
     def __hash__(self):
         return hash(str(self))
@@ -44,9 +45,18 @@ class Device(capi.accel_device_t):
         return Device, (str(self),)
 
 
+def _is_of_torch(value):
+    return torch_module() is not None and isinstance(value, torch_module().device)
+
+
+def for_program(device):
+    """A device as the program uses devices: torch's where it has imported torch."""
+    return device if torch_module() is None else torch_module().device(str(device))
+
+
 def names_device(value):
     """Whether a device, or the text of one, is meant, and not a dtype."""
-    return isinstance(value, Device) or isinstance(value, str) and value.partition(":")[0] in (*_TYPES.values(), *_FOREIGN)
+    return isinstance(value, Device) or _is_of_torch(value) or isinstance(value, str) and value.partition(":")[0] in (*_TYPES.values(), *_FOREIGN)
 
 
 capi.use_class(Device)

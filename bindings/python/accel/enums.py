@@ -3,12 +3,12 @@
 import enum
 
 
-class _Contains(enum.EnumMeta):
+class EnumWithContains(enum.EnumMeta):
     def __contains__(cls, value):
         return value in (member.value for member in cls)
 
 
-class BaseEnum(str, enum.Enum, metaclass=_Contains):
+class BaseEnum(str, enum.Enum, metaclass=EnumWithContains):
     def __str__(self):
         return self.value
 

@@ -29,6 +29,11 @@ def get_int_from_env(env_keys, default):
     return next((int(os.environ[key]) for key in env_keys if int(os.environ.get(key, -1)) >= 0), default)
 
 
+def env_var_path_add(env_var_name, path_to_add):
+    """The paths of a variable with one more at the end; the variable stays as it is."""
+    return os.pathsep.join([*filter(None, os.environ.get(env_var_name, "").split(os.pathsep)), str(path_to_add)])
+
+
 def _restore(names, kept):
     """Gives variables their former values; those that were not there go."""
     for name in names:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Optional, Union
 
 from .enums import DDPCommunicationHookType
+from .environment import clear_environment
 from .generated.choices import CHOICES, FIELDS
 
 
@@ -18,8 +19,9 @@ class KwargsHandler:
         return copy.deepcopy(self.__dict__)
 
     def to_kwargs(self):
-        """Only what differs from the defaults."""
-        default = type(self)().to_dict()
+        """Only what differs from the defaults, those without variables of the environment."""
+        with clear_environment():
+            default = type(self)().to_dict()
         return {name: value for name, value in self.to_dict().items() if default[name] != value}
 
 

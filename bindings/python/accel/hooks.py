@@ -1,6 +1,7 @@
 """Functions of the program that are called at certain points, and can be taken away again."""
 
 from .model_hooks import (ModelHook, SequentialHook, add_hook_to_module, remove_hook_from_module, remove_hook_from_submodules)
+from .names import resolver
 
 __all__ = ["Hooks", "ModelHook", "RemovableHandle", "SequentialHook", "add_hook_to_module", "remove_hook_from_module",
            "remove_hook_from_submodules"]
@@ -32,3 +33,6 @@ class RemovableHandle:
 
     def remove(self):
         self._functions.pop(self, None)
+
+
+__getattr__ = resolver(__name__)

@@ -9,6 +9,7 @@ import time
 import traceback
 
 from . import libtorch
+from .names import resolver
 
 
 def _free_port():
@@ -74,3 +75,6 @@ def notebook_launcher(function, args=(), num_processes=None, mixed_precision="no
 def debug_launcher(function, args=(), num_processes=2):
     """notebook_launcher() on the CPU, for tests."""
     notebook_launcher(function, args, num_processes, ACCELERATE_USE_CPU="1")
+
+
+__getattr__ = resolver(__name__)

@@ -3,6 +3,7 @@
 from . import capi
 from .handlers import fill
 from .scopes import scope
+from .names import resolver
 
 
 class LocalSGD:
@@ -32,3 +33,6 @@ class LocalSGD:
 
     def load_state_dict(self, state_dict):
         capi.accel_local_sgd_load_state_dict(self._open, state_dict)
+
+
+__getattr__ = resolver(__name__)

@@ -7,11 +7,17 @@ import os
 
 from . import capi
 from .state import PartialState
+from .names import resolver
 
 
 class MultiProcessAdapter(logging.LoggerAdapter):
     """Messages begin with the rank. `main_process_only=False` logs on all ranks, `in_order=True` on one after the other, which is a
     collective and goes before `main_process_only`."""
+
+    def process(self, msg, kwargs):
+        """The message with the rank in front."""
+        msg, kwargs = super().process(msg, kwargs)
+        return f"[RANK {PartialState().process_index}] {msg}", kwargs
 
     def log(self, level, msg, *args, **kwargs):
         if not PartialState.is_made():
@@ -22,7 +28,6 @@ class MultiProcessAdapter(logging.LoggerAdapter):
         state = PartialState()
         msg, kwargs = self.process(msg, kwargs)
         kwargs.setdefault("stacklevel", 2)
-        msg = f"[RANK {state.process_index}] {msg}"
         if in_order:
             for rank in range(state.num_processes):
                 if rank == state.process_index:
@@ -56,3 +61,6 @@ def log_engine(level="WARNING", logger=None):
     capi.accel_set_log_level(getattr(capi, f"ACCEL_LOG_{level.upper()}"))
     capi.accel_set_log_callback(logger.log)  # the engine's levels have the numbers of Python's
     atexit.register(log_engine, None)
+
+
+__getattr__ = resolver(__name__)

@@ -11,7 +11,7 @@ import sys
 
 from .environment import get_int_from_env
 
-_COMPARISONS = {">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<=": operator.le, "<": operator.lt}
+COMPARISONS = {">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<=": operator.le, "<": operator.lt}
 
 
 def are_libraries_initialized(*library_names):
@@ -26,13 +26,18 @@ def _version(text):
 
 def compare_versions(library_or_version, operation, requirement_version):
     """Compares the version of an installed package, or a version, with another one."""
-    if operation not in _COMPARISONS:
-        raise ValueError(f"operation={operation!r}: expected one of {', '.join(_COMPARISONS)}")
+    if operation not in COMPARISONS:
+        raise ValueError(f"operation={operation!r}: expected one of {', '.join(COMPARISONS)}")
     text = str(library_or_version)
     found = _version(text if text[:1].isdigit() else importlib.metadata.version(text))
     wanted = _version(requirement_version)
     longest = max(len(found), len(wanted))
-    return _COMPARISONS[operation](found + (0,) * (longest - len(found)), wanted + (0,) * (longest - len(wanted)))
+    return COMPARISONS[operation](found + (0,) * (longest - len(found)), wanted + (0,) * (longest - len(wanted)))
+
+
+def is_torch_version(operation, version):
+    """Compares the version of the installed torch with another one."""
+    return compare_versions("torch", operation, version)
 
 
 @dataclasses.dataclass
@@ -94,5 +99,6 @@ def get_current_device_type():
 
 def check_os_kernel():
     """Warns of Linux kernels before 5.5."""
-    if platform.system() == "Linux" and _version(platform.release())[:2] < (5, 5):
-        logging.getLogger(__name__).warning("Linux %s: 5.5.0 or later is recommended", platform.release())
+    system = platform.uname()
+    if system.system == "Linux" and _version(system.release)[:2] < (5, 5):
+        logging.getLogger(__name__).warning(f"Linux {system.release}: 5.5.0 or later is recommended")

@@ -1,6 +1,7 @@
 """What fits into memory."""
 
 import functools
+import gc
 import inspect
 
 from . import capi
@@ -35,8 +36,15 @@ def find_executable_batch_size(function=None, starting_batch_size=128, reduce_ba
     return search
 
 
-def release_memory(*objects):
-    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
+def clear_device_cache(garbage_collection=False):
+    """Cached memory goes back; with `garbage_collection` that of unreachable objects too."""
+    if garbage_collection:
+        gc.collect()
     if PartialState.is_made():
         capi.accel_empty_cache(current())
+
+
+def release_memory(*objects):
+    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
+    clear_device_cache(garbage_collection=True)
     return [None] * len(objects)

@@ -1,60 +1,118 @@
-"""Names of the reference that have no counterpart here yet. Who asks for one hears what is missing, and not only that a name is."""
+"""Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 _PARTS = {
-    "fully sharded data parallelism": (
-        "FullyShardedDataParallelPlugin", "disable_fsdp_ram_efficient_loading", "enable_fsdp_ram_efficient_loading",
-        "ensure_weights_retied", "fsdp2_apply_ac", "fsdp2_canonicalize_names", "fsdp2_load_full_state_dict", "fsdp2_prepare_model",
-        "fsdp2_switch_optimizer_parameters", "fsdp_plugin", "get_fsdp2_grad_scaler", "load_fsdp_model", "load_fsdp_optimizer",
-        "merge_fsdp_weights", "save_fsdp_model", "save_fsdp_optimizer"),
-    "DeepSpeed": (
-        "DeepSpeedPlugin", "DeepSpeedSequenceParallelConfig", "DummyOptim", "DummyScheduler", "DeepSpeedEngineWrapper",
-        "DeepSpeedOptimizerWrapper", "DeepSpeedSchedulerWrapper", "GatheredParameters", "HfDeepSpeedConfig", "deepspeed_plugin",
-        "deepspeed_plugins", "deepspeed_required", "deepspeed_ulysses_dl_adapter", "get_active_deepspeed_plugin", "get_deepspeed_plugin",
-        "map_pytorch_optim_to_deepspeed", "prepare_deepspeed_cmd_env", "select_deepspeed_plugin"),
-    "Megatron-LM": (
-        "AbstractTrainStep", "BertTrainStep", "GPTTrainStep", "MegatronEngine", "MegatronLMDummyDataLoader",
-        "MegatronLMDummyScheduler", "MegatronLMOptimizerWrapper", "MegatronLMPlugin", "MegatronLMSchedulerWrapper", "T5TrainStep",
-        "add_model_config_to_megatron_parser", "avg_losses_across_data_parallel_group", "gather_across_data_parallel_groups",
-        "megatron_lm_initialize", "megatron_lm_plugin", "megatron_lm_prepare_data_loader", "megatron_lm_prepare_model_optimizer_scheduler",
-        "megatron_lm_prepare_optimizer", "megatron_lm_prepare_scheduler"),
-    "tensor and context parallelism": (
-        "TorchContextParallelConfig", "TorchTensorParallelConfig", "TorchTensorParallelPlugin", "get_model_tp_size",
-        "maybe_context_parallel", "torch_tp_plugin"),
-    "pipeline parallelism": ("prepare_pippy",),
-    "models that are larger than a device": (
-        "OffloadedWeightsLoader", "PrefixedDataset", "align_module_device", "calculate_maximum_sizes", "check_device_map",
-        "check_tied_parameters_in_config", "check_tied_parameters_on_same_device", "compute_module_sizes", "cpu_offload",
-        "cpu_offload_with_hook", "disk_offload", "dispatch_model", "extract_submodules_state_dict", "find_tied_parameters",
-        "get_balanced_memory", "get_max_layer_size", "get_max_memory", "has_offloaded_params", "id_tensor_storage", "infer_auto_device_map",
-        "init_empty_weights", "init_on_device", "load_checkpoint_and_dispatch", "load_checkpoint_in_model", "load_offloaded_weight",
-        "load_offloaded_weights", "load_state_dict", "named_module_tensors", "offload_state_dict", "offload_weight", "retie_parameters",
-        "save_offload_index", "set_module_tensor_to_device"),
-    "quantization": ("BnbQuantizationConfig", "load_and_quantize_model"),
-    "computing in 8-bit floating point": (
-        "AORecipeKwargs", "FP8RecipeKwargs", "MSAMPRecipeKwargs", "TERecipeKwargs", "apply_fp8_autowrap", "contextual_fp8_autocast", "convert_model", "convert_model_to_fp8_ao",
-        "filter_first_and_last_linear_layers", "torchao_required"),
-    "processors and memory close to a GPU": ("set_numa_affinity", "override_numa_affinity"),
-    "the compilation of models": (
-        "DynamoBackend", "TorchDynamoPlugin", "compile_regions", "compile_regions_deepspeed", "compile_regions_fsdp2", "dynamo_backend",
-        "dynamo_plugin"),
-    "profiling": ("PROFILE_PATTERN_NAME", "ProfileKwargs", "profile"),
-    "the configuration file of the launcher": ("write_basic_config",),
-    "training on TPUs": ("install_xla", "prepare_tpu"),
-    "training with SageMaker": ("prepare_sagemager_args_inputs",),
-    "a tracker for this service": (
-        "AimTracker", "ClearMLTracker", "CometMLTracker", "DVCLiveTracker", "MLflowTracker", "SwanLabTracker", "TensorBoardTracker",
-        "TrackioTracker", "WandBTracker"),
+    "fully sharded data parallelism": """
+        FullyShardedDataParallelPlugin disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading ensure_weights_retied
+        fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
+        fsdp2_switch_optimizer_parameters fsdp_plugin get_fsdp2_grad_scaler get_parameters_from_modules load_fsdp_model load_fsdp_optimizer
+        merge_fsdp_weights save_fsdp_model save_fsdp_optimizer compile_regions_fsdp2""",
+    "DeepSpeed": """
+        DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedPlugin DeepSpeedSchedulerWrapper DeepSpeedSequenceParallelConfig DummyOptim
+        DummyScheduler GatheredParameters HfDeepSpeedConfig compile_regions_deepspeed deepspeed_plugin deepspeed_plugins deepspeed_required
+        deepspeed_ulysses_dl_adapter get_active_deepspeed_plugin get_deepspeed_plugin map_pytorch_optim_to_deepspeed
+        prepare_deepspeed_cmd_env select_deepspeed_plugin""",
+    "Megatron-LM": """
+        AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader
+        MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep
+        add_model_config_to_megatron_parser avg_losses_across_data_parallel_group finish_mpu_init gather_across_data_parallel_groups
+        megatron_lm_initialize megatron_lm_plugin megatron_lm_prepare_data_loader megatron_lm_prepare_model_optimizer_scheduler
+        megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler model_provider_func parse_bert_config parse_glm4_moe_config
+        parse_gpt2_config parse_llama_config parse_t5_config""",
+    "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin maybe_context_parallel torch_tp_plugin",
+    "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
+    "models that are larger than a device": """
+        AlignDevicesHook CpuOffload LayerwiseCastingHook OffloadedWeightsLoader PrefixedDataset UserCpuOffloadHook align_module_device
+        attach_align_device_hook attach_align_device_hook_on_blocks attach_execution_device_hook attach_layerwise_casting_hooks
+        calculate_maximum_sizes check_device_map check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device
+        clean_device_map compute_module_sizes compute_module_total_buffer_size cpu_offload cpu_offload_with_hook disk_offload dispatch_model
+        extract_submodules_state_dict fallback_allocate find_tied_parameters get_balanced_memory get_max_layer_size get_max_memory
+        get_module_leaves get_module_size_with_ties get_non_persistent_buffers get_state_dict_from_offload get_state_dict_offloaded_model
+        id_tensor_storage infer_auto_device_map init_empty_weights init_on_device load_checkpoint_and_dispatch load_checkpoint_in_model
+        load_offloaded_weight load_offloaded_weights load_state_dict named_module_tensors offload_state_dict offload_weight retie_parameters
+        save_offload_index set_module_tensor_to_device""",
+    "quantization": """
+        BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model
+        quantize_and_offload_8bit replace_with_bnb_layers""",
+    "computing in 8-bit floating point": """
+        AORecipeKwargs AmaxComputeAlgorithm Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs apply_fp8_autowrap
+        contextual_fp8_autocast convert_model convert_model_to_fp8_ao filter_first_and_last_linear_layers filter_linear_layers
+        find_first_last_linear_layers setup_fp8_env torchao_required""",
+    "processors and memory close to a GPU": "override_numa_affinity set_numa_affinity",
+    "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
+    "profiling": "ProfileKwargs ProfilerActivity profile",
+    "the configuration file of the launcher": "write_basic_config",
+    "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
+    "training with SageMaker": "prepare_sagemager_args_inputs",
+    "a tracker for this service": """
+        AimTracker ClearMLTracker CometMLTracker DVCLiveTracker MLflowTracker SwanLabTracker TrackioTracker WandBTracker""",
 }
 # What has another form here.
 _INSTEAD = {
+    "ConvertOutputsToFp32": "use convert_outputs_to_fp32()",
+    "DataLoaderAdapter": "a prepared loader has the methods of the loader inside",
     "PrepareForLaunch": "notebook_launcher() and debug_launcher() start processes",
+    "SharedDict": "PartialState() and AcceleratorState() show the state of the engine",
+    "TENSOR_INT_TO_DTYPE": "the engine tells the other ranks the kinds of tensors",
+    "TENSOR_TYPE_TO_INT": "the engine tells the other ranks the kinds of tensors",
+    "TORCH_SAFE_GLOBALS": "use torch.serialization.add_safe_globals()",
+    "ThreadLocalSharedDict": "PartialState() and AcceleratorState() show the state of the engine",
+    "chained_operation": "the engine checks what the ranks give",
+    "gather_tensor_shape": "gather_object([tensor.shape]) gathers shapes",
+    "get_class_name": "use type(thing).__name__",
     "get_grad_scaler": "the engine scales losses; give Accelerator(kwargs_handlers=[GradScalerKwargs(...)])",
     "get_mixed_precision_context_manager": "use Accelerator.autocast()",
-    "is_torch_version": "its LibTorch has the version that libaccel was built for; compare_versions() compares those of packages",
+    "get_module_class_from_name": "use type(module).__name__ of the modules of a model",
+    "load_accelerator_state": "use Accelerator.load_state()",
+    "load_custom_state": "use Accelerator.register_for_checkpointing() and load_state()",
+    "move_to_device": "use send_to_device()",
+    "patch_optimizer_step": "a prepared optimizer knows whether it stepped: step_was_skipped",
+    "prepare_extend_env_parallelism_config": "the program `accel launch` starts ranks",
     "prepare_multi_gpu_env": "the program `accel launch` starts ranks",
     "prepare_simple_launcher_cmd_env": "the program `accel launch` starts ranks",
+    "save_accelerator_state": "use Accelerator.save_state()",
+    "save_custom_state": "use Accelerator.register_for_checkpointing() and save_state()",
+    "should_reduce_batch_size": "find_executable_batch_size() knows the errors of full memories",
+    "test_launch": "`accel launch` starts programs; start an example with it",
+    "torch_version": "use torch.__version__, or is_torch_version()",
+    "verify_operation": "the engine checks what the ranks give",
 }
-_PART_OF = {name: part for part, names in _PARTS.items() for name in names}
+_COMMAND = "commands are those of the program `accel` (accel --help), which is not written in Python"
+# Modules all of whose names are missing.
+MODULES = {
+    "commands": "",
+    "commands.accelerate_cli": "main",
+    "commands.config": "get_config_parser main",
+    "commands.config.cluster": "get_cluster_input",
+    "commands.config.config": "config_command config_command_parser description get_user_input main",
+    "commands.config.config_args": """BaseConfig ClusterConfig SageMakerConfig cache_dir default_config_file default_json_config_file
+        default_yaml_config_file hf_cache_home load_config_from_file""",
+    "commands.config.config_utils": "DYNAMO_BACKENDS SubcommandHelpFormatter",
+    "commands.config.default": "default_command_parser default_config_command description write_basic_config",
+    "commands.config.sagemaker": "get_sagemaker_input",
+    "commands.config.update": "description update_command_parser update_config update_config_command",
+    "commands.env": "env_command env_command_parser main",
+    "commands.estimate": """add_timm_hub_prefix check_has_model create_ascii_table create_empty_model estimate_command
+        estimate_command_parser estimate_training_usage gather_data main verify_on_hub""",
+    "commands.launch": """CustomHelpFormatter FORMAT clean_option deepspeed_launcher launch_command launch_command_parser main
+        multi_gpu_launcher options_to_group sagemaker_launcher simple_launcher tpu_launcher tpu_pod_launcher""",
+    "commands.menu": "",
+    "commands.menu.cursor": "CursorInfo hide hide_cursor show_cursor",
+    "commands.menu.helpers": "CURSOR_TO_CHAR Direction clear_line forceWrite linebreak move_cursor reset_cursor writeColor",
+    "commands.menu.input": "KeyHandler mark mark_multiple register",
+    "commands.menu.keymap": "ARROW_KEY_FLAG KEYMAP WIN_CH_BUFFER WIN_KEYMAP get_character get_raw_chars",
+    "commands.menu.selection_menu": "BulletMenu in_colab",
+    "commands.merge": "description main merge_command merge_command_parser",
+    "commands.test": "main test_command test_command_parser",
+    "commands.to_fsdp2": """ARGUMENT_KEY_MAPPING ARGUMENT_VALUE_MAPPING ConversionStatus convert_config_to_fsdp2 load_config to_fsdp2_command
+        to_fsdp2_command_parser""",
+    "commands.tpu": "main tpu_command_launcher tpu_command_parser",
+    "commands.utils": "CustomArgumentGroup CustomArgumentParser",
+    "utils.megatron_lm": """AbstractTrainStep BertTrainStep GPTTrainStep MegatronEngine MegatronLMDummyDataLoader MegatronLMDummyScheduler
+        MegatronLMOptimizerWrapper MegatronLMSchedulerWrapper T5TrainStep avg_losses_across_data_parallel_group finish_mpu_init
+        gather_across_data_parallel_groups initialize model_provider_func prepare_data_loader prepare_model_optimizer_scheduler
+        prepare_optimizer prepare_scheduler""",
+}
+_PART_OF = {name: part for part, names in _PARTS.items() for name in names.split()}
 
 
 def text(name):
@@ -64,10 +122,24 @@ def text(name):
     return f"{name}: {_PART_OF[name]} is not in libaccel yet" if name in _PART_OF else None
 
 
-def check_name(name):
-    """For the __getattr__() of modules: an ImportError is what `from ... import` passes on."""
-    if text(name):
-        raise ImportError(text(name))
+class _Missing(type):
+    """The class of what stands for missing names: these are classes, so that programs can name them in isinstance() and derive from them."""
+
+    def __call__(cls, *_, **__):
+        raise NotImplementedError(cls.what)
+
+    def __getattr__(cls, name):
+        raise AttributeError(cls.what)
+
+
+def stand_in(name, module=None):
+    """What programs can import under a missing name, of one of MODULES if given. None: the name is not known."""
+    if module in MODULES:
+        part = "Megatron-LM is not in libaccel yet" if module == "utils.megatron_lm" else _COMMAND
+        what = f"{name}: {part}" if name in MODULES[module].split() else None
+    else:
+        what = text(name)
+    return None if what is None else _Missing(name, (), {"what": what, "__module__": __package__, "__doc__": what})
 
 
 def check_settings(settings):

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import capi, errors, handlers
 from .module import Module, Parameters
+from .names import resolver
 
 
 class ParamGroup(MutableMapping):
@@ -224,3 +225,6 @@ class Prepared(Optimizer):
 
     def __repr__(self):
         return f"Prepared({self.optimizer!r})"
+
+
+__getattr__ = resolver(__name__)

@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from . import capi
-from .handlers import whole_number
+from .handlers import check_types, whole_number
 from .state import Group, current
+from .names import resolver
 
 # The reference's names of the axes, in the order of the mesh, and the engine's.
 _AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "tp": "tensor"}
@@ -55,6 +56,20 @@ def _is_enabled(axis):
 
 
 @dataclasses.dataclass
+class TorchContextParallelConfig:
+    """How a model that is split along cp exchanges keys and values: "allgather" or "alltoall". None: from
+    PARALLELISM_CONFIG_CP_COMM_STRATEGY, else "allgather". The program reads it; the engine does not split models."""
+
+    cp_comm_strategy: "str | None" = None
+
+    def __post_init__(self):
+        if self.cp_comm_strategy is None:
+            self.cp_comm_strategy = os.environ.get("PARALLELISM_CONFIG_CP_COMM_STRATEGY", "allgather")
+        if self.cp_comm_strategy not in ("allgather", "alltoall"):
+            raise ValueError(f"Invalid cp_comm_strategy: {self.cp_comm_strategy}; expected allgather or alltoall")
+
+
+@dataclasses.dataclass
 class ParallelismConfig:
     """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
 
@@ -87,7 +102,10 @@ class ParallelismConfig:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
         if self.sp_size > 1:
             raise NotImplementedError(f"sp_size={self.sp_size}: sequence parallelism is not in libaccel yet")
-        for name in ("tp_handler", "cp_handler", "sp_handler"):
+        if self.cp_handler is None and self.cp_size > 1:
+            self.cp_handler = TorchContextParallelConfig()
+        check_types(cp_handler=(self.cp_handler, TorchContextParallelConfig))
+        for name in ("tp_handler", "sp_handler"):
             if getattr(self, name) is not None:
                 raise NotImplementedError(f"{name}: the engine does not split models along this axis yet; the program does")
 
@@ -129,3 +147,24 @@ class ParallelismConfig:
     def get_device_mesh(self, device_type: "str | None" = None) -> Mesh:
         """The mesh of the job, which has one whatever the device."""
         return Mesh()
+
+    def _get_mesh(self) -> tuple:
+        """Names and sizes of the axes with more than one rank, the outermost first."""
+        axes = [axis for axis in ("dp_replicate", "dp_shard", "cp", "sp", "tp") if axis in self.active_mesh_dims]
+        return tuple(axes), tuple(map(self.size_of, axes))
+
+    def build_device_mesh(self, device_type: str) -> Any:
+        """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes."""
+        from torch.distributed import device_mesh
+
+        names, sizes = self._get_mesh()
+        if not names:
+            return None
+        mesh = device_mesh.init_device_mesh(device_type, sizes, mesh_dim_names=names)
+        for joint, axes in (("dp", self.dp_dim_names), ("dp_shard_cp", self.dp_shard_cp_dim_names), ("dp_cp", self.dp_cp_dim_names)):
+            if axes:
+                mesh[axes]._flatten(joint)
+        return mesh
+
+
+__getattr__ = resolver(__name__)

@@ -4,6 +4,7 @@ import random as python_random
 import sys
 
 from . import capi
+from .collectives import broadcast
 from .device import Device
 from .enums import RNGType
 from .handlers import fill
@@ -28,7 +29,7 @@ class Generator:
 
 
 def set_seed(seed, device_specific=False, deterministic=False):
-    """Seeds the engine's generators, Python's `random`, and NumPy's if it is loaded. `device_specific` adds the rank."""
+    """Seeds the engine's generators, which are torch's, Python's `random`, and NumPy's if it is loaded. `device_specific` adds the rank."""
     if PartialState.is_made():
         state = current()
     else:  # only this process
@@ -56,7 +57,12 @@ def synchronize_rng_states(rng_types, generator=None):
     """Gives all ranks the states of rank 0's generators: "torch", "cuda", "generator"."""
     if "generator" in map(str, rng_types) and generator is None:
         raise ValueError('"generator" in rng_types needs the generator')
-    capi.accel_synchronize_rng_states(current(), ",".join(map(str, rng_types)), None if generator is None else generator.handle)
+    if generator is not None and not isinstance(generator, Generator):  # one of torch
+        rng_types = [name for name in rng_types if str(name) != "generator"]
+        generator.set_state(broadcast(generator.get_state()))
+        generator = None
+    if rng_types:
+        capi.accel_synchronize_rng_states(current(), ",".join(map(str, rng_types)), None if generator is None else generator.handle)
 
 
 def synchronize_rng_state(rng_type, generator=None):

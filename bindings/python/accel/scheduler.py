@@ -1,6 +1,7 @@
 """What all learning rate schedules have."""
 
 from . import capi
+from .names import resolver
 
 
 class LRScheduler:
@@ -98,3 +99,6 @@ class Prepared(LRScheduler):
     def __reduce__(self):
         """A copy is that of the schedule inside: it belongs to no job."""
         return self.scheduler.__reduce__()
+
+
+__getattr__ = resolver(__name__)

@@ -6,10 +6,11 @@ import weakref
 from typing import Any
 
 from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
-from .device import Device
+from .device import Device, for_program
 from .enums import DistributedType, PrecisionType
 from .generated.choices import CHOICES
 from .handlers import fill
+from .names import resolver
 from .scopes import scope
 from .values import again, keys_of, to_engine
 
@@ -25,6 +26,7 @@ class _Job:
     accelerator = False  # whether an Accelerator made it
     handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
     groups: list = []  # the handles of those that the program is in
+    debug: Any = None  # what the program has set
 
 
 def connect(settings: dict) -> None:
@@ -47,7 +49,7 @@ def leave():
     """Leaves the job without waiting for the others."""
     if _Job.handle is not None:
         capi.accel_destroy_process_group(_Job.handle)
-    _Job.handle, _Job.settings, _Job.accelerator, _Job.groups = None, {}, False, []
+    _Job.handle, _Job.settings, _Job.accelerator, _Job.groups, _Job.debug = None, {}, False, [], None
     _Job.handles.clear()
 
 
@@ -75,12 +77,12 @@ def of_state(function: Any, kind: Any = None) -> Any:
 class View:
     """What all ranks' states tell."""
 
-    device: Device = of_state(capi.accel_device)
+    device: Any = of_state(capi.accel_device, for_program)
 
     @property
-    def default_device(self) -> Device:
+    def default_device(self) -> Any:
         """What a job without `cpu` would compute on."""
-        return Device("cuda" if capi.accel_device_count(capi.ACCEL_DEVICE_CUDA) > 0 else "cpu")
+        return for_program(Device("cuda" if capi.accel_device_count(capi.ACCEL_DEVICE_CUDA) > 0 else "cpu"))
 
     @property
     def distributed_type(self) -> DistributedType:
@@ -98,7 +100,14 @@ class View:
     def backend(self) -> "str | None":
         return capi.accel_backend(current()) or None
 
-    debug: bool = of_state(capi.accel_debug, bool)
+    @property
+    def debug(self) -> bool:
+        """Debug mode. Ranks that make different calls get an error in any mode."""
+        return bool(capi.accel_debug(current())) if _Job.debug is None else _Job.debug
+
+    @debug.setter
+    def debug(self, value):
+        _Job.debug = bool(value)
 
     @property
     def mixed_precision(self) -> str:
@@ -391,3 +400,6 @@ class GradientState:
     def __repr__(self):
         return (f"Sync Gradients: {self.sync_gradients}\nAt end of current dataloader: {self.end_of_dataloader}\n"
                 f"Extra samples added: {self.remainder}\nGradient accumulation steps: {self.num_steps}\n")
+
+
+__getattr__ = resolver(__name__)

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -103,7 +104,7 @@ def test_settings():
     accelerator = Accelerator(cpu=True, gradient_accumulation_plugin=plugin, split_batches=True,
                               kwargs_handlers=[InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=5))])
     assert accelerator.gradient_accumulation_steps == 4 and accelerator.split_batches and not accelerator.gradient_state.sync_with_dataloader
-    assert "timeout_ms = 5000" in accelerator.state.describe() and accelerator.device == "cpu"
+    assert "timeout_ms = 5000" in accelerator.state.describe() and accelerator.device.type == "cpu"
     with pytest.raises(ValueError, match="mixed_precision"):
         Accelerator(mixed_precision="bf16")
     accel.PartialState._reset_state()
@@ -131,17 +132,21 @@ def test_what_is_not_there_is_refused():
         accelerator.profile()
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
-    with pytest.raises(ImportError, match="init_empty_weights: models that are larger than a device"):
-        from accel import init_empty_weights  # noqa: F401
-    with pytest.raises(ImportError, match="DeepSpeedPlugin: DeepSpeed"):
-        from accel.utils import DeepSpeedPlugin  # noqa: F401
-    with pytest.raises(NotImplementedError, match="pickles"):
-        accelerator.save({}, "file", safe_serialization=False)
+    from accel import init_empty_weights
+    from accel.utils import DeepSpeedPlugin
+
+    with pytest.raises(NotImplementedError, match="init_empty_weights: models that are larger than a device"):
+        init_empty_weights()
+    with pytest.raises(NotImplementedError, match="DeepSpeedPlugin: DeepSpeed"):
+        DeepSpeedPlugin(zero_stage=2)
+    if "torch" not in sys.modules:
+        with pytest.raises(NotImplementedError, match="pickles"):
+            accelerator.save({}, "file", safe_serialization=False)
 
 
 def test_fp8_is_refused():
-    with pytest.raises(ImportError, match="8-bit floating point is not in libaccel"):
-        from accel.utils import TERecipeKwargs  # noqa: F401
+    with pytest.raises(NotImplementedError, match="8-bit floating point is not in libaccel"):
+        accel.utils.TERecipeKwargs()
     with pytest.raises(NotImplementedError, match="fp8"):
         Accelerator(cpu=True, mixed_precision="fp8")
 
@@ -149,7 +154,7 @@ def test_fp8_is_refused():
 def test_an_earlier_partial_state_still_holds():
     accel.PartialState(cpu=True, timeout=datetime.timedelta(seconds=7))
     accelerator = Accelerator(mixed_precision="bf16")
-    assert "timeout_ms = 7000" in accelerator.state.describe() and accelerator.device == "cpu" and accelerator.mixed_precision == "bf16"
+    assert "timeout_ms = 7000" in accelerator.state.describe() and accelerator.device.type == "cpu" and accelerator.mixed_precision == "bf16"
 
 
 def test_process_control(accelerator, capsys):
@@ -441,25 +446,23 @@ class Pair(NamedTuple):
 
 
 def test_functions_on_trees():
-    from accel import collectives, utils
+    from accel import trees, utils
 
     tree = {"a": Pair(accel.arange(6).reshape(3, 2), [accel.ones(3, dtype="float16")]), "text": "stays"}
-    applied = collectives.recursively_apply(lambda tensor, add: tensor + add, tree, 1)
+    applied = trees.recursively_apply(lambda tensor, add: tensor + add, tree, 1)
     assert isinstance(applied["a"], Pair) and applied["a"].first[0].tolist() == [1, 2] and applied["text"] == "stays"
-    assert collectives.listify(tree)["a"].second == [[1, 1, 1]] and collectives.find_batch_size(tree) == 3
-    assert collectives.convert_to_fp32(tree)["a"].second[0].dtype == "float32"
-    assert collectives.send_to_device(tree, "cpu", skip_keys="a")["a"].first.shape == (3, 2)
-    assert collectives.slice_tensors({"x": accel.arange(4)}, slice(1, None))["x"].tolist() == [1, 2, 3]
+    assert trees.listify(tree)["a"].second == [[1, 1, 1]] and trees.find_batch_size(tree) == 3
+    assert trees.convert_to_fp32(tree)["a"].second[0].dtype == "float32"
+    assert trees.send_to_device(tree, "cpu", skip_keys="a")["a"].first.shape == (3, 2)
+    assert trees.slice_tensors({"x": accel.arange(4)}, slice(1, None))["x"].tolist() == [1, 2, 3]
     assert utils.concatenate([(accel.ones(1),), (accel.zeros(2),)])[0].tolist() == [1, 0, 0]
     assert utils.pad_input_tensors(accel.ones(3), 3, 2).shape == (4,)
-    with pytest.raises(errors.KindError):
-        collectives.recursively_apply(lambda tensor: tensor, tree, error_on_other_type=True)
+    with pytest.raises(TypeError, match="the tree has a str"):
+        trees.recursively_apply(lambda tensor: tensor, tree, error_on_other_type=True)
     with pytest.raises(ZeroDivisionError):
-        collectives.recursively_apply(lambda tensor: 1 / 0, tree)
-    with pytest.raises(TypeError, match="returned int"):
-        collectives.recursively_apply(lambda tensor: 1, tree)
+        trees.recursively_apply(lambda tensor: 1 / 0, tree)
     with pytest.raises(ValueError, match="no step"):
-        collectives.slice_tensors(tree, slice(0, 2, 2))
+        trees.slice_tensors(tree, slice(0, 2, 2))
 
 
 def test_other_backwards(accelerator):
@@ -720,16 +723,8 @@ def test_parallelism_config(monkeypatch):
         accelerator.torch_device_mesh.size("expert")
 
 
-def test_names_of_the_reference():
-    """Each name is there, or says what is missing."""
-    from accel import tracking, utils
-
-    for name in ("find_tied_parameters", "write_basic_config", "install_xla", "GatheredParameters", "get_grad_scaler", "is_torch_version",
-                 "fsdp2_prepare_model", "torchao_required"):
-        with pytest.raises(ImportError, match=f"^{name}.* is not in libaccel"):
-            getattr(utils, name)
-    with pytest.raises(ImportError, match="a tracker for this service"):
-        tracking.TensorBoardTracker  # noqa: B018
+def test_members_of_the_reference():
+    """Each is there, or says what is missing."""
     accelerator = Accelerator(cpu=True)
     for name in ("tensor_parallel_rank", "data_parallel_shard_rank"):
         with pytest.raises(RuntimeError, match="parallelism is not configured"):
@@ -738,11 +733,12 @@ def test_names_of_the_reference():
         accelerator.state.get_deepspeed_plugin("x")
     assert accelerator.is_fsdp2 is accelerator.state.is_fsdp2 is accelerator.is_composable_parallelism_enabled is False
     assert accelerator.fp8_backend == "NO" and accel.PartialState().default_device.type in ("cpu", "cuda")
+    utils = accel.utils
     assert utils.WEIGHTS_INDEX_NAME == "pytorch_model.bin.index.json" and utils.ComputeEnvironment.LOCAL_MACHINE == "LOCAL_MACHINE"
     assert not utils.is_peft_model(nn.Linear(1, 1)) and not utils.is_habana_gaudi1() and utils.is_weights_only_available()
     cleaned = utils.clean_state_dict_for_safetensors({"a": (shared := accel.ones(2)), "b": shared, "c": accel.ones(2, 3).T})
     assert list(cleaned) == ["a", "c"] and cleaned["c"].is_contiguous()
-    assert tracking.get_available_trackers() == list(tracking._classes)
+    assert accel.tracking.get_available_trackers() == list(accel.tracking.LOGGER_TYPE_TO_CLASS)
 
 
 def test_backward_hands_its_arguments_on(accelerator):

@@ -10,7 +10,7 @@ import pytest
 
 import accel
 from accel import Accelerator, DataLoader, nn, objects
-from accel.collectives import send_to_device
+from accel.trees import send_to_device
 
 Point = collections.namedtuple("Point", "x y")
 

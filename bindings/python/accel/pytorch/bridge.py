@@ -7,6 +7,7 @@ comes back is the same Python object when there is one.
 import ctypes
 
 import torch
+from torch._C._dynamo import eval_frame
 
 from .. import capi
 from ..tensors import Tensor
@@ -17,11 +18,21 @@ _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p
 _wrap = torch._C._wrap_tensor_impl
 
 
+def not_traced(function):
+    """Keeps torch.compile out of a function, not out of those that it calls. (torch.compiler.disable() would import the compiler.)"""
+    function._torchdynamo_disable = True
+    skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
+    eval_frame.set_code_exec_strategy(function.__code__, skip)
+    return function
+
+
+@not_traced
 def from_torch(tensor: torch.Tensor) -> Tensor:
     """The tensor in the engine."""
     return capi.accel_tensor_share_torch(tensor._cdata, _VERSION)
 
 
+@not_traced
 def to_torch(tensor: Tensor) -> torch.Tensor:
     """The tensor in torch."""
     return _wrap(_new_capsule(capi.accel_tensor_torch_impl(tensor, _VERSION), None, None))

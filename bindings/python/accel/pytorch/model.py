@@ -12,7 +12,7 @@ import torch
 
 from .. import capi
 from ..values import map_leaves
-from .bridge import from_torch, to_torch
+from .bridge import from_torch, not_traced, to_torch
 
 
 def mirror(module: torch.nn.Module, mirrored: "dict | None" = None):
@@ -51,6 +51,7 @@ class _Calls(threading.local):
 _calls = _Calls()
 
 
+@not_traced
 def _run_forward(_handle, _inputs):
     """The forward of every mirrored module. It belongs to no model, so that the engine keeps none of Python's alive."""
     call = _calls.open[-1]
@@ -66,6 +67,7 @@ def _is_tensor(value):
     return isinstance(value, torch.Tensor)
 
 
+@not_traced
 def _with_tensors(output, tensors):
     """The output with the tensors that the engine returned; itself when they are those that it had."""
     if isinstance(output, torch.Tensor):
@@ -85,7 +87,7 @@ class PreparedForward:
     def __init__(self, handle, model, forward):
         self.handle, self.model, self.forward = handle, model, forward
 
-    @torch.compiler.disable(recursive=False)
+    @not_traced
     def __call__(self, *args, **kwargs):
         call = _Call(self.forward, args, kwargs)
         self._follow_mode()
@@ -105,7 +107,11 @@ class PreparedForward:
 
     def __reduce__(self):
         """A copy of the model belongs to no job: its forward is that of its class."""
-        return types.MethodType, (type(self.model).forward, self.model)
+        return _own_forward, (self.model,)
+
+
+def _own_forward(model):
+    return types.MethodType(type(model).forward, model)
 
 
 class DistributedModel(torch.nn.Module):

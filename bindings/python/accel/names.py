@@ -1,0 +1,103 @@
+"""The names of the reference, and the module here that each is in. They are resolved when they are asked for.
+
+The reference spreads its names over many modules; which name is in which of them has no meaning here. So modules of the reference that
+are not files here, and files here that lack some of its names, resolve all of the names in one way.
+"""
+
+import importlib
+import sys
+import types
+from importlib.machinery import ModuleSpec
+
+from . import availability, missing
+
+_HOMES = {
+    "accelerator": "Accelerator",
+    "checkpoint": "clean_state_dict_for_safetensors load save",
+    "collectives": """all_reduce broadcast broadcast_object_list copy_tensor_to_devices DistributedOperationException gather
+        gather_for_metrics gather_object gather_uneven pad_across_processes recv reduce send""",
+    "compilation": """compile_regions DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
+        TorchDynamoPlugin""",
+    "data": "skip_first_batches",
+    "enums": """BaseEnum ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType EnumWithContains FP8BackendType LoggerType PrecisionType
+        RNGType SageMakerDistributedType""",
+    "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
+        parse_choice_from_env parse_flag_from_env patch_environment purge_accelerate_environment str_to_bool""",
+    "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
+        InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
+    "launchers": "debug_launcher notebook_launcher",
+    "local_sgd": "LocalSGD",
+    "logging": "get_logger MultiProcessAdapter",
+    "machine": """are_libraries_initialized check_cuda_fp8_capability check_cuda_p2p_ib_support check_os_kernel compare_versions
+        CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version""",
+    "memory": "clear_device_cache find_executable_batch_size release_memory",
+    "model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
+    "parallelism_config": "ParallelismConfig TorchContextParallelConfig",
+    "progress": "tqdm",
+    "pytorch.optimizer": "AcceleratedOptimizer",
+    "pytorch.scheduler": "AcceleratedScheduler",
+    "random": "set_seed synchronize_rng_state synchronize_rng_states",
+    "state": "AcceleratorState GradientState is_initialized PartialState",
+    "tracking": """filter_trackers GeneralTracker get_available_trackers LOGGER_TYPE_TO_CLASS on_main_process register_tracker_class
+        TensorBoardTracker""",
+    "trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 find_batch_size
+        find_device get_data_structure get_shape honor_type ignorant_find_batch_size initialize_tensors is_namedtuple
+        is_tensor_information is_torch_tensor listify pad_input_tensors recursively_apply send_to_device slice_tensors TensorInformation""",
+    "utils.constants": """BETA_CP_AVAILABLE_PYTORCH_VERSION BETA_SP_AVAILABLE_DEEPSPEED_VERSION BETA_TP_AVAILABLE_PYTORCH_VERSION
+        BETA_TP_AVAILABLE_TRANSFORMERS_VERSION CUDA_DISTRIBUTED_TYPES DEEPSPEED_MULTINODE_LAUNCHERS DTENSOR_PYTORCH_VERSION
+        ELASTIC_LOG_LINE_PREFIX_TEMPLATE_PYTORCH_VERSION FSDP2_PYTORCH_VERSION FSDP2_STATE_DICT_TYPE FSDP_AUTO_WRAP_POLICY
+        FSDP_BACKWARD_PREFETCH FSDP_MODEL_NAME FSDP_PYTORCH_VERSION FSDP_SHARDING_STRATEGY FSDP_STATE_DICT_TYPE
+        MITA_PROFILING_AVAILABLE_PYTORCH_VERSION MODEL_NAME OPTIMIZER_NAME PROFILE_PATTERN_NAME RNG_STATE_NAME SAFE_MODEL_NAME
+        SAFE_WEIGHTS_INDEX_NAME SAFE_WEIGHTS_NAME SAFE_WEIGHTS_PATTERN_NAME SAGEMAKER_PARALLEL_EC2_INSTANCES SAGEMAKER_PYTHON_VERSION
+        SAGEMAKER_PYTORCH_VERSION SAGEMAKER_TRANSFORMERS_VERSION SAMPLER_NAME SCALER_NAME SCHEDULER_NAME STR_OPERATION_TO_FUNC
+        SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING TORCH_DISTRIBUTED_OPERATION_TYPES TORCH_DYNAMO_MODES TORCH_LAUNCH_PARAMS USE_TORCH_XLA
+        WEIGHTS_INDEX_NAME WEIGHTS_NAME WEIGHTS_PATTERN_NAME XPU_PROFILING_AVAILABLE_PYTORCH_VERSION""",
+    "utils.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size
+        get_module_children_bottom_up has_4bit_bnb_layers has_ao_layers has_offloaded_params has_transformer_engine_layers is_peft_model
+        is_torch_xpu_tensor model_has_dtensor""",
+    "utils.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
+}
+HOMES = {**dict.fromkeys(availability.__all__, "availability"),
+         **{name: module for module, names in _HOMES.items() for name in names.split()}}
+
+# Modules of the reference that are not files here.
+_MODULES = """big_modeling checkpointing inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
+    utils.fsdp_utils utils.imports utils.launch utils.memory utils.offload utils.operations utils.random
+    utils.rich utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
+
+
+def find(name):
+    """What a name of the reference means here; for what is missing, something that says so when it is used. None: it is no such name."""
+    if name in HOMES:
+        return getattr(importlib.import_module(f"{__package__}.{HOMES[name]}"), name)
+    return missing.stand_in(name)
+
+
+def resolver(module, known=find):
+    """The __getattr__() of a module."""
+    def find_in_module(name):
+        is_its_own = f"{__package__}.{HOMES.get(name)}" == module  # and it has not got it
+        value = None if is_its_own else sys.modules.get(f"{module}.{name}") or known(name)
+        if value is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return find_in_module
+
+
+def add_modules():
+    """Makes the modules that are not files, so that `import accel.utils.operations` finds them."""
+    for name in _MODULES:
+        _add(name, find)
+    for name in missing.MODULES:
+        _add(name, lambda entry, name=name: missing.stand_in(entry, name))
+
+
+def _add(name, known):
+    full = f"{__package__}.{name}"
+    module = types.ModuleType(full, "Names of the reference; accel/names.py says where they are.")
+    module.__spec__ = ModuleSpec(full, None)
+    module.__path__ = []
+    module.__getattr__ = resolver(full, known)
+    sys.modules[full] = module

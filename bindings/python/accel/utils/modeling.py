@@ -1,0 +1,100 @@
+"""What a model consists of: its modules, the model inside a prepared one, the sizes of its numbers."""
+
+import types
+
+from ..compilation import is_compiled_module, wrapped_by_compilation
+from ..dtypes import dtype
+from ..enums import CustomDtype
+from ..module import PreparedModule
+from ..names import resolver
+from ..torch_types import torch_module
+
+__getattr__ = resolver(__name__)
+
+
+def _nothing_of_the_kind(*_, **__):
+    """No: there is nothing of the kind in libaccel."""
+    return False
+
+
+has_4bit_bnb_layers = has_ao_layers = has_offloaded_params = has_transformer_engine_layers = _nothing_of_the_kind
+is_peft_model = is_torch_xpu_tensor = model_has_dtensor = _nothing_of_the_kind
+
+
+def _is_container(model):
+    """Whether a model only wraps the one inside: a prepared one, or torch's for data parallelism."""
+    torch = torch_module()
+    if torch is None or not isinstance(model, torch.nn.Module):
+        return isinstance(model, PreparedModule)
+    from ..pytorch.model import DistributedModel
+
+    return isinstance(model, (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel))
+
+
+def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compile=True, recursive=False):
+    """The model inside a prepared one. With keep_fp32_wrapper=False its own forward is back, with keep_torch_compile=False it is not
+    compiled, with `recursive` the modules in it are taken out of their containers too."""
+    compiled, model = (model, wrapped_by_compilation(model)) if wrapped_by_compilation(model) is not None else (None, model)
+    while _is_container(model):
+        model = model.module
+    if recursive:
+        for name, child in list(model.named_children()):
+            setattr(model, name, extract_model_from_parallel(child, recursive=True))
+    if not keep_fp32_wrapper:
+        _restore_forward(model)
+    if compiled is None or not keep_torch_compile:
+        return model
+    if is_compiled_module(compiled):
+        compiled._orig_mod = model
+    else:
+        compiled.__dict__["_orig_mod"] = model
+    return compiled
+
+
+def _restore_forward(model):
+    """Takes the wrappers around the forward away that were put there after _original_forward was kept."""
+    original = vars(model).pop("_original_forward", None)
+    if original is None:
+        return
+    forward = model.forward
+    while forward != original and hasattr(forward, "__wrapped__"):
+        forward = forward.__wrapped__
+    model.forward = types.MethodType(getattr(forward, "__func__", forward), model)
+
+
+def get_model_tp_size(model):
+    """Over how many ranks the tensors of a transformers model are split: `model.tp_size`, else that of its configuration; None without."""
+    if getattr(model, "tp_size", None) is not None:
+        return model.tp_size
+    configuration = getattr(getattr(model, "config", None), "distributed_config", None)
+    return configuration.get("tp_size") if isinstance(configuration, dict) else getattr(configuration, "tp_size", None)
+
+
+def get_module_children_bottom_up(model, return_fqns=False):
+    """The modules of a model, children before their parents; with `return_fqns` pairs of path and module."""
+    found, waiting = [], [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        found.append((path, module))
+        waiting += [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+    return [pair if return_fqns else pair[1] for pair in reversed(found)]
+
+
+def dtype_byte_size(kind):
+    """Bytes of an element, as they are counted in the sizes of models: a bool is a bit."""
+    parts = {"bool": 1 / 8, "torch.bool": 1 / 8, CustomDtype.INT2: 1 / 4, CustomDtype.INT4: 1 / 2, CustomDtype.FP8: 1}
+    name = kind if isinstance(kind, str) else str(kind)
+    if name in parts:
+        return parts[name]
+    return kind.itemsize if hasattr(kind, "itemsize") else dtype(kind).itemsize
+
+
+def convert_file_size_to_int(size):
+    """Bytes of 5, "5GB" or "5GiB"."""
+    units = {"GIB": 2**30, "MIB": 2**20, "KIB": 2**10, "GB": 10**9, "MB": 10**6, "KB": 10**3}
+    if isinstance(size, int) and size >= 0:
+        return size
+    unit = next((unit for unit in units if str(size).upper().endswith(unit)), None)
+    if unit is None or not str(size)[:-len(unit)].replace(".", "", 1).isdigit():
+        raise ValueError(f"{size!r} is no size: expected a number of bytes, or one with GB, MB, KB, GiB, MiB or KiB")
+    return int(float(str(size)[:-len(unit)]) * units[unit]) // (8 if str(size).endswith("b") else 1)

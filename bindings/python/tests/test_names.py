@@ -1,0 +1,67 @@
+"""The modules and names of the reference, from a record of its version 1.15.0 (tools/peer_tests/record_names.py)."""
+
+import importlib
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import accel
+
+NAMES = json.loads((pathlib.Path(__file__).parent / "accelerate_names.json").read_text())
+OF_TORCH = {"AcceleratedOptimizer", "AcceleratedScheduler"}  # are there where torch is
+
+
+def has_torch():
+    return importlib.util.find_spec("torch") is not None
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_each_module_has_its_names(path):
+    if path == "data_loader" and not has_torch():
+        pytest.skip("needs torch")
+    module = importlib.import_module(f"accel.{path}".rstrip("."))
+    lacking = [name for name in NAMES[path] if (has_torch() or name not in OF_TORCH) and not hasattr(module, name)]
+    assert not lacking
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
+
+
+def test_missing_names_say_so_when_they_are_used():
+    from accel.commands.launch import launch_command_parser
+    from accel.utils import FullyShardedDataParallelPlugin, infer_auto_device_map
+
+    assert not isinstance(3, FullyShardedDataParallelPlugin)
+    with pytest.raises(NotImplementedError, match="^FullyShardedDataParallelPlugin: fully sharded data parallelism is not in libaccel yet$"):
+        FullyShardedDataParallelPlugin()
+    with pytest.raises(NotImplementedError, match="models that are larger than a device"):
+        infer_auto_device_map(None)
+    with pytest.raises(NotImplementedError, match="accel --help"):
+        launch_command_parser()
+    with pytest.raises(AttributeError, match="fully sharded"):
+        FullyShardedDataParallelPlugin.from_environment  # noqa: B018
+
+    class Plugin(FullyShardedDataParallelPlugin):
+        pass
+
+    with pytest.raises(NotImplementedError):
+        Plugin()
+
+
+def test_a_name_is_the_same_object_everywhere():
+    from accel.utils.operations import gather
+    from accel.utils.random import set_seed
+
+    assert gather is accel.utils.gather is accel.collectives.gather and set_seed is accel.set_seed
+    assert accel.utils.dataclasses.DistributedType is accel.DistributedType
+    assert "gather" in dir(accel.utils) and "no_such_name" not in dir(accel.utils)
+
+
+def test_modules_without_files_are_imported_as_others():
+    code = ("import importlib.util, sys; import accel.utils.operations, accel.commands.config.config_args;"
+            "assert 'accel._capi' not in sys.modules; assert importlib.util.find_spec('accel.utils.imports').name == 'accel.utils.imports';"
+            "from accel.utils import *; assert callable(send_to_device) and SAFE_WEIGHTS_NAME == 'model.safetensors'; print('done')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "done", done.stderr

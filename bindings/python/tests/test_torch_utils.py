@@ -1,0 +1,137 @@
+"""The functions of accel.utils on torch's tensors and modules."""
+
+import collections
+import logging
+import pickle
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import accel  # noqa: E402
+from accel import utils  # noqa: E402
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(2))
+        self.head = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_trees_keep_the_kind_of_their_tensors():
+    tree = {"pair": Pair(torch.ones(3, 2, dtype=torch.bfloat16), [accel.ones(3)]), "text": "stays"}
+    for made in (utils.send_to_device(tree, "cpu"), utils.convert_to_fp32(tree), utils.slice_tensors(tree, slice(0, 2)),
+                 utils.recursively_apply(lambda tensor: tensor + 1, tree)):
+        assert type(made["pair"]) is Pair and made["text"] == "stays"
+        assert isinstance(made["pair"].first, torch.Tensor) and isinstance(made["pair"].second[0], accel.Tensor)
+    assert utils.convert_to_fp32(tree)["pair"].first.dtype == torch.float32
+    assert utils.find_batch_size(tree) == 3 and utils.find_device(tree) == torch.device("cpu")
+    assert utils.ignorant_find_batch_size({"text": 1}) is None and utils.listify(torch.ones(2)) == [1, 1]
+    structure = utils.get_data_structure(tree)
+    made = utils.initialize_tensors(structure)
+    assert made["pair"].first.dtype == torch.bfloat16 and made["pair"].first.shape == (3, 2) and isinstance(made["pair"].second[0], accel.Tensor)
+    with pytest.raises(TypeError, match="has no tensor: it is a dict"):
+        utils.find_batch_size({"text": "x"})
+    with pytest.raises(ValueError, match="no dimensions"):
+        utils.find_batch_size(torch.ones(()))
+
+
+def test_concatenate():
+    joined = utils.concatenate([{"a": torch.ones(1, 2), "b": (accel.ones(1),)}, {"a": torch.zeros(2, 2), "b": (accel.zeros(1),)}])
+    assert joined["a"].tolist() == [[1, 1], [0, 0], [0, 0]] and joined["b"][0].tolist() == [1, 0]
+    with pytest.raises(TypeError, match="a str cannot be joined"):
+        utils.concatenate([["x"], ["y"]])
+
+
+def test_devices_are_those_of_torch():
+    state = accel.PartialState(cpu=True)
+    assert state.device == torch.device("cpu") and torch.ones(1).to(state.device).device == accel.Device("cpu")
+    assert accel.ones(1).to(state.device).device == state.device
+
+
+def test_files(tmp_path, caplog):
+    shared = torch.ones(2)
+    utils.save({"a": shared, "b": shared}, tmp_path / "w.safetensors", safe_serialization=True)
+    assert "Removed shared tensors" in caplog.text
+    assert list(utils.load(tmp_path / "w.safetensors")) == ["a"]
+    utils.save({"a": shared, "step": 3}, tmp_path / "w.bin")
+    assert utils.load(tmp_path / "w.bin")["step"] == 3 and isinstance(utils.load(tmp_path / "w.bin")["a"], torch.Tensor)
+    torch.save({"a": {1, 2, logging.INFO}, "f": Pair}, tmp_path / "objects.bin")
+    with pytest.raises(pickle.UnpicklingError):
+        utils.load(tmp_path / "objects.bin")
+
+
+def test_a_seed_is_that_of_all_generators():
+    drawn = []
+    for _ in range(2):
+        accel.set_seed(7)
+        drawn.append((torch.rand(1).item(), random.random(), accel.rand(1).item()))
+    assert drawn[0] == drawn[1]
+    accel.PartialState(cpu=True)
+    generator = torch.Generator().manual_seed(3)
+    before = generator.get_state()
+    accel.synchronize_rng_states(["torch", "generator"], generator)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_models_inside_of_others():
+    model = Blocks()
+    assert utils.extract_model_from_parallel(torch.nn.DataParallel(model)) is model
+    compiled = torch.compile(torch.nn.DataParallel(model), backend="eager")
+    assert utils.extract_model_from_parallel(compiled)._orig_mod is model and utils.is_compiled_module(compiled)
+    assert utils.extract_model_from_parallel(compiled, keep_torch_compile=False) is model
+    model._original_forward = model.forward
+    model.forward = utils.convert_outputs_to_fp32(model.forward)
+    assert utils.extract_model_from_parallel(model, keep_fp32_wrapper=False).forward(torch.ones(1, 2)).dtype == torch.float32
+    assert not hasattr(model.forward, "__wrapped__") and [path for path, _ in utils.get_module_children_bottom_up(model, return_fqns=True)][-1] == ""
+    assert utils.get_model_tp_size(model) is None and utils.dtype_byte_size(torch.bfloat16) == 2 and utils.dtype_byte_size(torch.bool) == 1 / 8
+
+
+def test_repeated_blocks_are_compiled_alone():
+    model = Blocks()
+    compiled = utils.compile_regions(model, backend="eager")
+    assert compiled is not model and all(map(utils.is_compiled_module, compiled.blocks)) and utils.is_compiled_module(compiled.head)
+    assert utils.has_compiled_regions(compiled) and not utils.has_compiled_regions(model) and not utils.is_compiled_module(compiled)
+    assert torch.equal(compiled(torch.ones(1, 2)), model(torch.ones(1, 2)))
+    assert utils.extract_model_from_parallel(compiled, keep_torch_compile=False) is model
+    with utils.patch_environment(accelerate_dynamo_backend="eager", accelerate_dynamo_mode="default"):
+        assert utils.TorchDynamoPlugin().to_kwargs() == {"backend": "eager"}
+    with pytest.raises(ValueError, match="backend='unknown'"):
+        utils.TorchDynamoPlugin(backend="unknown")
+
+
+def test_trackers(tmp_path):
+    pytest.importorskip("tensorboard")
+    from accel.tracking import TensorBoardTracker
+
+    accelerator = accel.Accelerator(cpu=True, log_with="tensorboard", project_dir=str(tmp_path))
+    accelerator.init_trackers("run", {"lr": 0.5})
+    accelerator.log({"loss": torch.tensor(1.5), "note": "text", "both": {"a": 1, "b": 2}}, step=1)
+    accelerator.end_training()
+    assert isinstance(accelerator.trackers[0], TensorBoardTracker) and (tmp_path / "run/hparams.json").read_text() == '{"lr": 0.5}'
+    assert any(path.name.startswith("events.out") for path in (tmp_path / "run").iterdir())
+    with pytest.raises(ValueError, match="requires a `logging_dir`"):
+        accel.Accelerator(cpu=True, log_with="tensorboard")
+
+
+def test_registered_trackers(monkeypatch):
+    monkeypatch.setattr(accel.tracking, "LOGGER_TYPE_TO_CLASS", {})
+
+    class Own(accel.GeneralTracker):
+        name, requires_logging_directory = "own", False
+
+    accel.tracking.register_tracker_class(Own)
+    with pytest.warns(UserWarning, match="replaces Own"):
+        accel.tracking.register_tracker_class(type("Other", (Own,), {}))
+    for wrong in (dict, type("Nameless", (accel.GeneralTracker,), {})):
+        with pytest.raises(ValueError, match="subclass|needs: name"):
+            accel.tracking.register_tracker_class(wrong)
