@@ -397,6 +397,10 @@ class GradientState:
     def initialized(self) -> bool:
         return _Job.handle is not None
 
+    @staticmethod
+    def _reset_state():
+        _running.clear()
+
     def __repr__(self):
         return (f"Sync Gradients: {self.sync_gradients}\nAt end of current dataloader: {self.end_of_dataloader}\n"
                 f"Extra samples added: {self.remainder}\nGradient accumulation steps: {self.num_steps}\n")

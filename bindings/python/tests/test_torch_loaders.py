@@ -17,7 +17,6 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset,  # noqa: E402
                               WeightedRandomSampler, default_collate)
 
-import accel  # noqa: E402
 from accel import Accelerator, DataLoaderConfiguration  # noqa: E402
 from accel.data_loader import (BatchSamplerShard, DataLoaderDispatcher, DataLoaderShard, DataLoaderStateMixin,  # noqa: E402
                                IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler, SkipDataLoader, get_sampler,
@@ -677,6 +676,3 @@ def test_native_shards():
     loader = prepare_data_loader(DataLoader(stream, batch_size=5), num_processes=2, process_index=1, dispatch_batches=False)
     assert not isinstance(loader.dataset, IterableDatasetShard) and [batch["x"].tolist() for batch in loader] == [[5, 6, 7, 8, 9]]
 
-
-def test_the_package_itself_is_lazy():
-    assert accel.data_loader is not None and set(accel.data_loader.__all__) >= {"prepare_data_loader", "skip_first_batches"}
