@@ -36,7 +36,7 @@ _NAMES = {
     "work": ("Work",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_MODULES = ("capi", "collectives", "data", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
+_MODULES = ("capi", "collectives", "data", "data_loader", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
             "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "random", "state", "tracking", "utils")
 
 names.add_modules()

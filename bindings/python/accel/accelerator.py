@@ -7,6 +7,7 @@ from typing import Any
 
 from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
 from .creation import tensor
+from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
@@ -278,12 +279,30 @@ class Accelerator(View):
         return prepared
 
     def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
-        """A loader that hands each rank its own batches."""
-        if isinstance(data_loader, data.Prepared):
+        """A loader that hands each rank its own batches; one of torch stays one."""
+        if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerator_prepared", False):
+            if all(known is not data_loader for known in self._dataloaders):
+                self._dataloaders.append(data_loader)
             return data_loader
+        if is_torch_loader(data_loader):
+            return self._prepare_torch_loader(data_loader, device_placement, slice_fn_for_dispatch)
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
+        self._dataloaders.append(prepared)
+        return prepared
+
+    def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
+        from .data_loader import prepare_data_loader
+
+        config = self.dataloader_config
+        prepared = prepare_data_loader(
+            data_loader, torch_module().device(str(self.device)), split_batches=config.split_batches,
+            put_on_device=self.device_placement if device_placement is None else device_placement, rng_types=self.rng_types,
+            dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
+            use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
+            use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
+        prepared._is_accelerator_prepared = True
         self._dataloaders.append(prepared)
         return prepared
 
@@ -444,7 +463,7 @@ class Accelerator(View):
 
     def skip_first_batches(self, dataloader, num_batches=0):
         """A new loader whose first epoch leaves out its first batches."""
-        return data.skip_first_batches(dataloader, num_batches)
+        return skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):
         """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""

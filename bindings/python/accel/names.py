@@ -18,7 +18,7 @@ _HOMES = {
         gather_for_metrics gather_object gather_uneven pad_across_processes recv reduce send""",
     "compilation": """compile_regions DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
         TorchDynamoPlugin""",
-    "data": "skip_first_batches",
+    "data_loader": "skip_first_batches",
     "enums": """BaseEnum ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType EnumWithContains FP8BackendType LoggerType PrecisionType
         RNGType SageMakerDistributedType""",
     "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
@@ -34,7 +34,14 @@ _HOMES = {
     "model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
     "parallelism_config": "ParallelismConfig TorchContextParallelConfig",
     "progress": "tqdm",
+    "pytorch.batch_sampler_shard": "BatchSamplerShard",
+    "pytorch.data_loader": "DataLoaderShard SkipDataLoader",
+    "pytorch.dispatcher": "DataLoaderDispatcher",
+    "pytorch.iterable_dataset_shard": "IterableDatasetShard",
+    "pytorch.loader_adapter": "DataLoaderAdapter DataLoaderStateMixin",
     "pytorch.optimizer": "AcceleratedOptimizer",
+    "pytorch.prepare_data_loader": "prepare_data_loader",
+    "pytorch.samplers": "get_sampler SeedableRandomSampler SkipBatchSampler",
     "pytorch.scheduler": "AcceleratedScheduler",
     "random": "set_seed synchronize_rng_state synchronize_rng_states",
     "state": "AcceleratorState GradientState is_initialized PartialState",

@@ -1918,15 +1918,15 @@ Loop(state::State) =
     made(Loop, out -> LibAccel.accel_loop_begin(state, out))
 
 """
-    set_batch!(loop, rows; remainder = -1, last = false)
+    set_batch!(batches, rows; remainder = -1, last = false)
 
 Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
 
 - `rows`: Of each rank's batch; negative where a rank has none any more.
 - `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 """
-set_batch!(loop, rows; remainder = -1, last::Bool = false) =
-    (LibAccel.accel_loop_set_batch(C_NULL, collect(Int64, rows), length(rows), remainder, last); batches)
+set_batch!(batches::Loop, rows; remainder = -1, last::Bool = false) =
+    (LibAccel.accel_loop_set_batch(batches, collect(Int64, rows), length(rows), remainder, last); batches)
 
 """
     lomo_backward(state, loss; lr = nothing)

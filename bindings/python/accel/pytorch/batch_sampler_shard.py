@@ -59,7 +59,7 @@ class BatchSamplerShard(BatchSampler):
         for step, (parts, valid) in enumerate(self._split(batches) if self.split_batches else self._deal(batches)):
             rows = [-1 if part is None else len(part) for part in parts]
             if valid is not None or rows != whole:
-                special[step] = rows, 0 if valid is None else valid
+                special[step] = rows, valid
             if parts[self.process_index] is not None:
                 yield parts[self.process_index]
 

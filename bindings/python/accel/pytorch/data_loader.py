@@ -63,18 +63,18 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         return {} if shard is None else shard.special_steps
 
     def _rows_of(self, step, special, is_last):
-        """The rows of each rank's batch, and how many of all are no repetition."""
+        """The rows of each rank's batch, and how many of all are no repetition, None for all."""
         ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
         shard = self._shard()
         if shard is not None:
             left_out = sum(found.skip_batches for found in samplers.batch_samplers_of(self) if isinstance(found, SkipBatchSampler))
-            rows, remainder = special.pop(step + left_out, ([shard.rows_of_rank or 0] * shard.num_processes, 0))
+            rows, remainder = special.pop(step + left_out, ([shard.rows_of_rank or 0] * shard.num_processes, None))
         elif isinstance(self.dataset, IterableDatasetShard):
             rows = [self.dataset.group_size // self.dataset.num_processes] * self.dataset.num_processes
             remainder = -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
         else:
-            rows, remainder = [max(self.remainder, 0)], max(self.remainder, 0)
-        return (rows, remainder) if len(rows) == ranks else ([0] * ranks, min(remainder, 0))
+            rows, remainder = [max(self.remainder, 0)], None
+        return (rows, remainder) if len(rows) == ranks else ([max(self.remainder, 0)] * ranks, None)
 
 
 class DataLoaderShard(SkipDataLoader):

@@ -5,7 +5,7 @@ from math import ceil
 
 import torch
 
-from .. import capi, collectives
+from .. import capi, trees
 from ..objects import from_this_host, packed_item, unpacked
 from ..state import PartialState, current
 from .device_copy import of_torch, to_device
@@ -95,9 +95,9 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     def _cut(self, group, first):
         count = self.state.num_processes
         if count == 1 and self.slice_fn is None:
-            rows = collectives.ignorant_find_batch_size(group[0]) or 0
+            rows = trees.ignorant_find_batch_size(group[0]) or 0
             return group, rows, rows
-        sizes = [collectives.find_batch_size(batch) for batch in group]
+        sizes = [trees.find_batch_size(batch) for batch in group]
         if self.slice_fn is None and len(group) == count and len(set(sizes)) == 1:
             return group, sizes[0], sum(sizes)
         batch, found = _joined(group), sum(sizes)
@@ -109,7 +109,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     def _slice(self, batch, begin, end, rank):
         if self.slice_fn is None:
-            return collectives.slice_tensors(batch, slice(begin, end))
+            return trees.slice_tensors(batch, slice(begin, end))
         return self.slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self.state.num_processes)
 
     def _take(self, steps):
@@ -142,7 +142,9 @@ def _joined(batches):
     if len(batches) == 1:
         return batches[0]
     try:
-        return collectives.concatenate(batches)
+        return trees.concatenate(batches)
+    except TypeError:  # what is no tensor
+        raise
     except (RuntimeError, ValueError) as error:
         raise RuntimeError("batches of different shapes cannot be put together for all ranks: give dispatch_batches=False, so that each rank "
                            "reads its own, or split_batches=True, so that a batch has the rows of all ranks") from error

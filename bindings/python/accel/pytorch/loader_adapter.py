@@ -46,9 +46,9 @@ class DataLoaderStateMixin:
             return -1  # a stream, or batches of any size
 
     def _tell(self, loop, rows, remainder, is_last):
-        """Of the batch that is handed out: the rows of each rank's, as accel_loop_set_batch() has it."""
+        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are no repetition."""
         self.end_of_dataloader = is_last
-        if is_last:
+        if is_last and remainder is not None:
             self.remainder = remainder
         if loop is not None and any(known is loop for known in self._loops):  # end() may have ended it
             capi.accel_loop_set_batch(loop, rows, self.remainder, int(is_last))

@@ -18,6 +18,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
         self._fused_update = None  # once it is known to fit
         self._closure = self._result = None  # of the step under way
+        self._told_skipped = False
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
 
@@ -55,7 +56,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None):
         """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
-        self._closure, self._result = closure, None
+        self._closure, self._result, self._told_skipped = closure, None, False
         try:
             capi.accel_optimizer_step(self.handle)
             return self._result
@@ -87,7 +88,16 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     @property
     def step_was_skipped(self):
         """Whether the latest update was skipped, because gradients overflowed."""
-        return capi.accel_optimizer_step_was_skipped(self.handle) == 1
+        return self._told_skipped or capi.accel_optimizer_step_was_skipped(self.handle) == 1
+
+    @property
+    def _is_overflow(self):
+        """The reference's own name of it, which programs that step the optimizer inside themselves set, for the schedulers."""
+        return self.step_was_skipped
+
+    @_is_overflow.setter
+    def _is_overflow(self, skipped):
+        self._told_skipped = skipped
 
     def __reduce__(self):
         """A copy is that of the optimizer inside: it belongs to no job."""

@@ -52,7 +52,9 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
             synchronized = getattr(dataset, "generator", None)
             dataset = IterableDatasetShard(dataset, dataloader.batch_size or 1, dataloader.drop_last, num_processes, process_index, split_batches)
         else:
-            if not use_seedable_sampler and hasattr(sampler, "generator"):
+            if is_seedable:
+                synchronized = sampler
+            elif not use_seedable_sampler and hasattr(sampler, "generator"):
                 if sampler.generator is None:
                     sampler.generator = generators.new_generator()
                 synchronized = sampler.generator

@@ -30,6 +30,13 @@ class SeedableRandomSampler(RandomSampler):
     def set_epoch(self, epoch):
         self.epoch = epoch
 
+    def get_state(self):
+        """What the ranks must have in common, as a generator has it."""
+        return torch.tensor([self.initial_seed])
+
+    def set_state(self, state):
+        self.initial_seed = int(state)
+
 
 class SkipBatchSampler(BatchSampler):
     """The batches of another batch sampler without the first ones."""
