@@ -4,7 +4,6 @@ A call of a prepared model goes through the engine, which puts the precision, th
 the module's forward. Arguments stay in Python; the tensors of the result pass through the engine.
 """
 
-import sys
 import threading
 import types
 
@@ -158,6 +157,7 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, model.forward)
+    prepared._is_accelerate_prepared = True
     return prepared
 
 
@@ -167,17 +167,19 @@ def forward_of(model) -> "PreparedForward | None":
     return forward if isinstance(forward, PreparedForward) else None
 
 
+_WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+
+
 def unwrap(model, keep_precision=True, keep_compiled=True):
-    """The model of torch inside of a prepared or compiled one; without `keep_precision` its forward is the original one again, with
-    `keep_compiled` a compiled model stays compiled."""
-    compiled = None
-    if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) if "torch._dynamo" in sys.modules else False:
-        compiled, model = model, model._orig_mod
-    if isinstance(model, DistributedModel):
-        model = model.module
-    if not keep_precision and forward_of(model) is not None:
-        del model.forward
-    if compiled is not None and keep_compiled:
-        compiled._orig_mod = model
-        return compiled
-    return model
+    """The model of torch inside of a prepared or compiled one, or of torch's own parallel wrappers; without `keep_precision` its forward is
+    the original one again, with `keep_compiled` a compiled model stays compiled."""
+    inner = getattr(model, "_orig_mod", model)  # of torch.compile
+    compiled = model if inner is not model else None
+    while isinstance(inner, _WRAPPERS):
+        inner = inner.module
+    if not keep_precision and forward_of(inner) is not None:
+        del inner.forward
+    if compiled is None or not keep_compiled:
+        return inner
+    compiled._orig_mod = inner
+    return compiled
