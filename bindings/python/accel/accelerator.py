@@ -99,6 +99,7 @@ class Accelerator(View):
         self._optimizers: list = []
         self._schedulers: list = []
         self._dataloaders: list = []
+        self._saves_torch_loaders = False
         self._custom_objects: list = []
         self._save_hooks, self._load_hooks = Hooks(), Hooks()
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
@@ -302,7 +303,12 @@ class Accelerator(View):
             dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
             use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
-        prepared._is_accelerator_prepared = True
+        prepared._is_accelerator_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
+        if not self._saves_torch_loaders:
+            from .pytorch.loader_checkpoint import register
+
+            register(self)
+            self._saves_torch_loaders = True
         self._dataloaders.append(prepared)
         return prepared
 

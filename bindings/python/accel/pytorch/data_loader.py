@@ -29,7 +29,8 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            special = self._special_steps()
+            whole, special, left_out = self._rows_of_steps()
+            told = None
             while batch is not _END:
                 if self.device is not None:
                     batch = to_device(batch, self.device, self._non_blocking)
@@ -41,7 +42,9 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                     failure = raised
                 is_last = following is _END and failure is None
                 self._handed_out = step + 1
-                self._tell(loop, *self._rows_of(step, special, is_last), is_last)
+                if is_last or told is not whole or step + left_out in special:
+                    told, remainder = special.pop(step + left_out, (whole, None))
+                    self._tell(loop, told, self._last_group() if is_last and remainder is None else remainder, is_last)
                 if is_last:
                     self._snapshot()
                 yield batch
@@ -52,29 +55,26 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         finally:
             self.end()
 
-    # What the ranks have
-
-    def _shard(self):
-        return next((found for found in samplers.batch_samplers_of(self) if isinstance(found, BatchSamplerShard)), None)
-
-    def _special_steps(self):
-        """The steps whose batches are not all whole, of the epoch whose first batch was just read."""
-        shard = self._shard()
-        return {} if shard is None else shard.special_steps
-
-    def _rows_of(self, step, special, is_last):
-        """The rows of each rank's batch, and how many of all are no repetition, None for all."""
+    def _rows_of_steps(self):
+        """Of the epoch whose first batch was just read: the rows of each rank's batch in a step whose batches are all whole; a dict that
+        gets, for each other step, these and how many of all ranks' rows are no repetition; which step of it the first one is."""
         ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
-        shard = self._shard()
-        if shard is not None:
-            left_out = sum(found.skip_batches for found in samplers.batch_samplers_of(self) if isinstance(found, SkipBatchSampler))
-            rows, remainder = special.pop(step + left_out, ([shard.rows_of_rank or 0] * shard.num_processes, None))
-        elif isinstance(self.dataset, IterableDatasetShard):
-            rows = [self.dataset.group_size // self.dataset.num_processes] * self.dataset.num_processes
-            remainder = -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
-        else:
-            rows, remainder = [max(self.remainder, 0)], None
-        return (rows, remainder) if len(rows) == ranks else ([max(self.remainder, 0)] * ranks, None)
+        chain = samplers.batch_samplers_of(self)
+        shard = next((found for found in chain if isinstance(found, BatchSamplerShard)), None)
+        if shard is not None and shard.num_processes == ranks:
+            outside = chain[:chain.index(shard)]
+            left_out = sum(found.skip_batches for found in outside if isinstance(found, SkipBatchSampler))
+            return [shard.rows_of_rank or 0] * ranks, shard.special_steps, left_out
+        if isinstance(self.dataset, IterableDatasetShard) and self.dataset.num_processes == ranks:
+            return [self.dataset.group_size // ranks] * ranks, {}, 0
+        return [max(self.remainder, 0)] * ranks, {}, 0
+
+    def _last_group(self):
+        """How many items of the last step of a stream are no repetition: 0 for all, -1 when only worker processes know it; None where
+        it is no stream of several ranks."""
+        if not isinstance(self.dataset, IterableDatasetShard):
+            return None
+        return -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
 
 
 class DataLoaderShard(SkipDataLoader):
