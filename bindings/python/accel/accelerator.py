@@ -99,7 +99,6 @@ class Accelerator(View):
         self._optimizers: list = []
         self._schedulers: list = []
         self._dataloaders: list = []
-        self._saves_torch_loaders = False
         self._custom_objects: list = []
         self._save_hooks, self._load_hooks = Hooks(), Hooks()
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
@@ -294,7 +293,8 @@ class Accelerator(View):
         return prepared
 
     def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
-        from .data_loader import prepare_data_loader
+        from .pytorch import loader_checkpoint  # imports torch
+        from .pytorch.prepare_data_loader import prepare_data_loader
 
         config = self.dataloader_config
         prepared = prepare_data_loader(
@@ -304,11 +304,7 @@ class Accelerator(View):
             use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
         prepared._is_accelerator_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
-        if not self._saves_torch_loaders:
-            from .pytorch.loader_checkpoint import register
-
-            register(self)
-            self._saves_torch_loaders = True
+        loader_checkpoint.register(self)
         self._dataloaders.append(prepared)
         return prepared
 
@@ -352,6 +348,10 @@ class Accelerator(View):
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
         models = [_handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
+        if any(map(is_torch_loader, self._dataloaders)):
+            from .pytorch.uneven_inputs import join  # imports torch
+
+            return join(self._current(), models, self._dataloaders, even_batches)
         even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
         return scope(capi.accel_join_uneven_inputs_begin, self._current(), models, even)
 

@@ -12,6 +12,10 @@ from .samplers import SkipBatchSampler
 _END = object()
 
 
+def _unknown():
+    return None
+
+
 class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
     """A loader that leaves out the first batches of each epoch."""
 
@@ -25,16 +29,16 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
         if self.rng_types and PartialState.is_made():
             generators.synchronize(self.rng_types, self.synchronized_generator)
-        loop = self.begin()
+        loop, failure = self.begin(), None
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            whole, special, left_out = self._rows_of_steps()
+            whole, special, left_out, last_group = self._rows_of_steps()
             told = None
             while batch is not _END:
                 if self.device is not None:
                     batch = to_device(batch, self.device, self._non_blocking)
-                failure, following = None, _END
+                following = _END
                 self._snapshot()
                 try:
                     following = next(batches, _END)
@@ -44,7 +48,7 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                 self._handed_out = step + 1
                 if is_last or told is not whole or step + left_out in special:
                     told, remainder = special.pop(step + left_out, (whole, None))
-                    self._tell(loop, told, self._last_group() if is_last and remainder is None else remainder, is_last)
+                    self._tell(loop, told, last_group() if is_last and remainder is None else remainder, is_last)
                 if is_last:
                     self._snapshot()
                 yield batch
@@ -53,28 +57,24 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                 batch, step = following, step + 1
             self._end_epoch()
         finally:
+            batches = failure = None  # a traceback keeps this frame, and should not keep the workers and itself
             self.end()
 
     def _rows_of_steps(self):
         """Of the epoch whose first batch was just read: the rows of each rank's batch in a step whose batches are all whole; a dict that
-        gets, for each other step, these and how many of all ranks' rows are no repetition; which step of it the first one is."""
+        gets, for each other step, these and how many of all ranks' rows are no repetition; which step of it the first one is; a function
+        that says in the end how many rows of a stream's last step are none."""
         ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
         chain = samplers.batch_samplers_of(self)
         shard = next((found for found in chain if isinstance(found, BatchSamplerShard)), None)
         if shard is not None and shard.num_processes == ranks:
             outside = chain[:chain.index(shard)]
             left_out = sum(found.skip_batches for found in outside if isinstance(found, SkipBatchSampler))
-            return [shard.rows_of_rank or 0] * ranks, shard.special_steps, left_out
+            return [shard.rows_of_rank or 0] * ranks, shard.special_steps, left_out, _unknown
         if isinstance(self.dataset, IterableDatasetShard) and self.dataset.num_processes == ranks:
-            return [self.dataset.group_size // ranks] * ranks, {}, 0
-        return [max(self.remainder, 0)] * ranks, {}, 0
-
-    def _last_group(self):
-        """How many items of the last step of a stream are no repetition: 0 for all, -1 when only worker processes know it; None where
-        it is no stream of several ranks."""
-        if not isinstance(self.dataset, IterableDatasetShard):
-            return None
-        return -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
+            knows = self.base_dataloader.num_workers == 0  # else only the workers do
+            return [self.dataset.group_size // ranks] * ranks, {}, 0, (lambda: self.dataset.last_group or 0) if knows else _unknown
+        return [max(self.remainder, 0)] * ranks, {}, 0, _unknown
 
 
 class DataLoaderShard(SkipDataLoader):

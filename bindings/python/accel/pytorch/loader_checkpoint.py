@@ -11,10 +11,18 @@ from .loader_adapter import DataLoaderAdapter
 
 def register(accelerator):
     """From now on the positions of the accelerator's loaders of torch are saved and loaded. Rank 0's are those of all ranks."""
-    owner = weakref.ref(accelerator)  # which the engine must not keep alive
+    job = current(accelerator)
+    owners = job.__dict__.setdefault("owners_of_torch_loaders", [])  # the latest Accelerator of the job, which nothing keeps alive here
+    is_registered = bool(owners)
+    owners[:] = [weakref.ref(accelerator)]
+    if not is_registered:
+        _register(job, owners)
 
+
+def _register(job, owners):
     def loaders():
-        return [] if owner() is None else [loader for loader in owner()._dataloaders if isinstance(loader, DataLoaderAdapter)]
+        owner = owners[0]()
+        return [] if owner is None else [loader for loader in owner._dataloaders if isinstance(loader, DataLoaderAdapter)]
 
     def save():
         return packed([loader.state_dict() for loader in loaders()])
@@ -27,7 +35,7 @@ def register(accelerator):
             if loader.keeps_position:
                 loader.load_state_dict(_of_this_rank(state))
 
-    capi.accel_register_for_checkpointing(current(accelerator), "torch_dataloaders", (save, load))
+    capi.accel_register_for_checkpointing(job, "torch_dataloaders", (save, load))
 
 
 def _of_this_rank(state):
