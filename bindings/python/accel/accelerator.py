@@ -293,7 +293,8 @@ class Accelerator(View):
         return prepared
 
     def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
-        from .data_loader import prepare_data_loader
+        from .pytorch import loader_checkpoint  # imports torch
+        from .pytorch.prepare_data_loader import prepare_data_loader
 
         config = self.dataloader_config
         prepared = prepare_data_loader(
@@ -302,7 +303,8 @@ class Accelerator(View):
             dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
             use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
-        prepared._is_accelerate_prepared = True
+        prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
+        loader_checkpoint.register(self)
         self._dataloaders.append(prepared)
         return prepared
 
@@ -346,6 +348,10 @@ class Accelerator(View):
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
         models = [_handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
+        if any(map(is_torch_loader, self._dataloaders)):
+            from .pytorch.uneven_inputs import join  # imports torch
+
+            return join(self._current(), models, self._dataloaders, even_batches)
         even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
         return scope(capi.accel_join_uneven_inputs_begin, self._current(), models, even)
 

@@ -584,6 +584,26 @@ def test_an_interrupted_epoch_goes_on(accelerator, kind, taken):
             assert [batch[0].tolist() for batch in other] == following
 
 
+@pytest.mark.parametrize("stateful", [None, False])
+def test_a_checkpoint_has_the_position(accelerator, tmp_path, stateful):
+    accelerator.dataloader_config.use_stateful_dataloader = stateful
+    loader = accelerator.prepare(loader_of("rows"))
+    batches = iter(loader)
+    taken = [next(batches)[0].tolist() for _ in range(2)]
+    accelerator.save_state(tmp_path / "state")
+    rest = [batch[0].tolist() for batch in batches]
+    list(loader)
+    accelerator.load_state(tmp_path / "state")
+    if stateful is None:
+        assert loader.iteration == 0
+        assert [batch[0].tolist() for batch in loader] == rest and sorted(sum(taken + rest, [])) == list(range(13))
+    else:
+        assert loader.iteration == 2 and len(list(loader)) == 7
+    accelerator.prepare(loader_of("items"))
+    with pytest.raises(ValueError, match="positions of 1 loaders of torch, and 2 are prepared"):
+        accelerator.load_state(tmp_path / "state")
+
+
 def test_resuming_with_other_ranks():
     def loader(rank, count, size):
         return prepare_data_loader(DataLoader(list(range(48)), batch_size=size), num_processes=count, process_index=rank)

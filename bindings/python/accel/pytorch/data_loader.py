@@ -12,6 +12,10 @@ from .samplers import SkipBatchSampler
 _END = object()
 
 
+def _unknown():
+    return None
+
+
 class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
     """A loader that leaves out the first batches of each epoch."""
 
@@ -25,15 +29,16 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
         if self.rng_types and PartialState.is_made():
             generators.synchronize(self.rng_types, self.synchronized_generator)
-        loop = self.begin()
+        loop, failure = self.begin(), None
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            special = self._special_steps()
+            whole, special, left_out, last_group = self._rows_of_steps()
+            told = None
             while batch is not _END:
                 if self.device is not None:
                     batch = to_device(batch, self.device, self._non_blocking)
-                failure, following = None, _END
+                following = _END
                 self._snapshot()
                 try:
                     following = next(batches, _END)
@@ -41,7 +46,9 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                     failure = raised
                 is_last = following is _END and failure is None
                 self._handed_out = step + 1
-                self._tell(loop, *self._rows_of(step, special, is_last), is_last)
+                if is_last or told is not whole or step + left_out in special:
+                    told, remainder = special.pop(step + left_out, (whole, None))
+                    self._tell(loop, told, last_group() if is_last and remainder is None else remainder, is_last)
                 if is_last:
                     self._snapshot()
                 yield batch
@@ -50,31 +57,24 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                 batch, step = following, step + 1
             self._end_epoch()
         finally:
+            batches = failure = None  # a traceback keeps this frame, and should not keep the workers and itself
             self.end()
 
-    # What the ranks have
-
-    def _shard(self):
-        return next((found for found in samplers.batch_samplers_of(self) if isinstance(found, BatchSamplerShard)), None)
-
-    def _special_steps(self):
-        """The steps whose batches are not all whole, of the epoch whose first batch was just read."""
-        shard = self._shard()
-        return {} if shard is None else shard.special_steps
-
-    def _rows_of(self, step, special, is_last):
-        """The rows of each rank's batch, and how many of all are no repetition, None for all."""
+    def _rows_of_steps(self):
+        """Of the epoch whose first batch was just read: the rows of each rank's batch in a step whose batches are all whole; a dict that
+        gets, for each other step, these and how many of all ranks' rows are no repetition; which step of it the first one is; a function
+        that says in the end how many rows of a stream's last step are none."""
         ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
-        shard = self._shard()
-        if shard is not None:
-            left_out = sum(found.skip_batches for found in samplers.batch_samplers_of(self) if isinstance(found, SkipBatchSampler))
-            rows, remainder = special.pop(step + left_out, ([shard.rows_of_rank or 0] * shard.num_processes, None))
-        elif isinstance(self.dataset, IterableDatasetShard):
-            rows = [self.dataset.group_size // self.dataset.num_processes] * self.dataset.num_processes
-            remainder = -1 if self.base_dataloader.num_workers else self.dataset.last_group or 0
-        else:
-            rows, remainder = [max(self.remainder, 0)], None
-        return (rows, remainder) if len(rows) == ranks else ([max(self.remainder, 0)] * ranks, None)
+        chain = samplers.batch_samplers_of(self)
+        shard = next((found for found in chain if isinstance(found, BatchSamplerShard)), None)
+        if shard is not None and shard.num_processes == ranks:
+            outside = chain[:chain.index(shard)]
+            left_out = sum(found.skip_batches for found in outside if isinstance(found, SkipBatchSampler))
+            return [shard.rows_of_rank or 0] * ranks, shard.special_steps, left_out, _unknown
+        if isinstance(self.dataset, IterableDatasetShard) and self.dataset.num_processes == ranks:
+            knows = self.base_dataloader.num_workers == 0  # else only the workers do
+            return [self.dataset.group_size // ranks] * ranks, {}, 0, (lambda: self.dataset.last_group or 0) if knows else _unknown
+        return [max(self.remainder, 0)] * ranks, {}, 0, _unknown
 
 
 class DataLoaderShard(SkipDataLoader):

@@ -62,6 +62,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 yield to_device(part, torch.device(str(self.state.device)), self._non_blocking)
             self._end_epoch()
         finally:
+            batches = steps = None  # a traceback keeps this frame, and should not keep the workers
             self.end()
 
     def _follow_epoch(self):
@@ -85,7 +86,10 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 failure = raised
             yield *self._cut(group, first), not following and failure is None
             if failure is not None:
-                raise failure
+                try:
+                    raise failure
+                finally:
+                    failure = None  # which keeps this frame
             group = following
 
     def _group(self, batches, size):
@@ -129,7 +133,10 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         job = current()
         received = capi.accel_broadcast_object_list(job, [message], 0)[0]
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                failure = None
         if "failure" in received:
             raise RuntimeError(f"rank 0 could not read a batch for all ranks: {received['failure']}")
         if steps is not None or not received:

@@ -27,7 +27,8 @@ def states_of(generators):
 
 
 def set_states_of(generators, states):
-    torch.set_rng_state(states[0])
+    if states[0] is not None:
+        torch.set_rng_state(states[0])
     for generator, state in zip(generators, states[1:]):
         generator.set_state(state)
 

@@ -68,6 +68,7 @@ class DataLoaderAdapter:
     DataLoader, or with `use_stateful_dataloader` torchdata's StatefulDataLoader."""
 
     skip_batches = 0  # that are left out in each epoch
+    keeps_position = True  # whether load_state() of an Accelerator takes it back to where it was
     _batches_of_step = 1  # that are read for a batch of each rank
 
     def __init__(self, dataset, use_stateful_dataloader=False, batch_sampler=None, **kwargs):

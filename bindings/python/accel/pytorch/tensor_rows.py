@@ -54,13 +54,14 @@ def _batches(dataloader, tensors, chosen, skip, draws_seed):
 
 def _rows(dataset, tensors, chosen, batches):
     for batch in batches:
-        indices = batch if isinstance(batch, torch.Tensor) else torch.as_tensor(batch)
-        if indices.dtype != torch.int64 or indices.dim() != 1:  # a sampler of the program's own
+        indices = batch if type(batch) is torch.Tensor else torch.as_tensor(batch)
+        if indices is batch and chosen is None:
+            yield [tensor.index_select(0, indices) for tensor in tensors]
+        elif indices.dtype == torch.int64 and indices.dim() == 1:
+            indices = indices if chosen is None else chosen[indices]
+            yield [tensor[indices] for tensor in tensors]
+        else:  # what only the items' own way understands
             yield default_collate([dataset[index] for index in batch])
-        else:
-            if chosen is not None:
-                indices = chosen[indices]
-            yield [tensor.index_select(0, indices) if batch is indices else tensor[indices] for tensor in tensors]
 
 
 def _index_batches(batch_sampler):

@@ -1,0 +1,30 @@
+"""Ranks that have different numbers of batches, from loaders of torch."""
+
+import contextlib
+import warnings
+
+from .. import capi
+from ..scopes import scope
+from .batch_sampler_shard import BatchSamplerShard
+from .loader_adapter import DataLoaderAdapter
+from .samplers import batch_samplers_of
+
+
+@contextlib.contextmanager
+def join(state, models, dataloaders, even_batches=None):
+    """The ranks may have different numbers of batches inside. `even_batches` holds inside for all prepared loaders but for streams."""
+    loaders = [loader for loader in dataloaders if isinstance(loader, DataLoaderAdapter)]
+    shards = [found for loader in loaders for found in batch_samplers_of(loader) if isinstance(found, BatchSamplerShard)]
+    former = [shard.even_batches for shard in shards]
+    if even_batches is not None and len(shards) < len(loaders):
+        warnings.warn("even_batches is only supported for map-style datasets; prepared loaders over streams, and those that rank 0 reads "
+                      "for all, stay as they are", stacklevel=3)
+    try:
+        for shard in shards if even_batches is not None else ():
+            shard.even_batches = even_batches
+        even = all(shard.even_batches for shard in shards) if even_batches is None else even_batches
+        with scope(capi.accel_join_uneven_inputs_begin, state, models, int(even)):
+            yield
+    finally:
+        for shard, even in zip(shards, former):
+            shard.even_batches = even
