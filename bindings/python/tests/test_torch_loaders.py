@@ -361,6 +361,7 @@ def test_a_failing_item(accelerator, workers):
             found.append(batch.tolist())
             assert not loader.end_of_dataloader
     assert found == [[0, 1], [2, 3]]
+    assert not torch.multiprocessing.active_children()
     assert not accelerator.gradient_state.in_dataloader
 
 

@@ -1,5 +1,7 @@
 """Loaders of torch that hand each rank its own batches, on the device."""
 
+import traceback
+
 from .. import capi, state
 from ..state import PartialState
 from . import generators, samplers
@@ -44,6 +46,8 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                     following = next(batches, _END)
                 except Exception as raised:  # of the batch after this one
                     failure = raised
+                    if self.base_dataloader.num_workers > 0:  # torch's frames keep each other, and the workers, until garbage is collected
+                        traceback.clear_frames(raised.__traceback__)
                 is_last = following is _END and failure is None
                 self._handed_out = step + 1
                 if is_last or told is not whole or step + left_out in special:
