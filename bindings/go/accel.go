@@ -9558,7 +9558,7 @@ func NewOptimizer(module *Module, stateNames []string, lr float64, weightDecay f
 //
 //   - save: Its state.
 //   - load: Its state.
-//   - step: Updates the parameters.
+//   - step: Updates the parameters; called without recording of gradients.
 //   - zeroGrad: Clears their gradients.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.

@@ -3044,7 +3044,7 @@ accel_status_t accel_optimizer_create(const accel_module_t *module, const char *
 
 save: Its state.
 load: Its state.
-step: Updates the parameters.
+step: Updates the parameters; called without recording of gradients.
 zero_grad: Clears their gradients.
 user_data: Handed to the callbacks; destroy ends its life.
 destroy: Handed to the callbacks; destroy ends its life.

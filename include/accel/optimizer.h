@@ -195,7 +195,7 @@ typedef accel_status_t (*accel_optimizer_zero_grad_fn)(int32_t set_to_none, void
  * overflowed, and is saved with the training state, as the others are. Its parameters are told by
  * accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
  * @param save,load Its state.
- * @param step Updates the parameters.
+ * @param step Updates the parameters; called without recording of gradients.
  * @param zero_grad Clears their gradients.
  * @param user_data,destroy Handed to the callbacks; destroy ends its life.
  * @param out The optimizer, without parameters.

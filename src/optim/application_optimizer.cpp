@@ -1,5 +1,7 @@
 #include "optim/application_optimizer.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.hpp"
 
 namespace accel::optim {
@@ -10,6 +12,7 @@ class ApplicationOptimizer final : public Optimizer {
   explicit ApplicationOptimizer(OptimizerFunctions functions) : functions_(std::move(functions)) {}
 
   bool step() override {
+    const at::NoGradGuard no_grad;
     skipped_ = true;  // also if the application fails
     skipped_ = !functions_.step();
     return !skipped_;

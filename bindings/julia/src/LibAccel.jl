@@ -5375,7 +5375,7 @@ An optimizer that the application implements as a whole. Prepared, it steps when
 
 - `save`: Its state.
 - `load`: Its state.
-- `step`: Updates the parameters.
+- `step`: Updates the parameters; called without recording of gradients.
 - `zero_grad`: Clears their gradients.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callbacks; destroy ends its life.

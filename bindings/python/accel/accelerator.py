@@ -280,7 +280,7 @@ class Accelerator(View):
 
     def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
         """A loader that hands each rank its own batches; one of torch stays one."""
-        if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerator_prepared", False):
+        if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerate_prepared", False):
             if all(known is not data_loader for known in self._dataloaders):
                 self._dataloaders.append(data_loader)
             return data_loader
@@ -303,7 +303,7 @@ class Accelerator(View):
             dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
             use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
-        prepared._is_accelerator_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
+        prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
         loader_checkpoint.register(self)
         self._dataloaders.append(prepared)
         return prepared
@@ -406,16 +406,26 @@ class Accelerator(View):
         checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
 
     def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
-        """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says."""
+        """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says. With
+        safe_serialization=False a model of torch is written as `pytorch_model.bin` by torch.save()."""
+        if is_torch_model(model) and not safe_serialization:
+            os.makedirs(save_directory, exist_ok=True)
+            path = os.path.join(save_directory, "pytorch_model.bin")
+            checkpoint.save(self.get_state_dict(model), path, self.project_configuration.save_on_each_node, safe_serialization=False)
+            return
         checkpoint.check_serialization(safe_serialization)
-        capi.accel_save_model(self._current(), _handle_of(model), str(save_directory))
+        handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else _handle_of(model)
+        capi.accel_save_model(self._current(), handle, str(save_directory))
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder."""
-        checkpoint.check_serialization(safe_serialization)
+        if any(is_torch_model(model) for model in self._models):
+            checkpoint.note_serialization(safe_serialization)
+        else:
+            checkpoint.check_serialization(safe_serialization)
         project = self.project_configuration
         if project.automatic_checkpoint_naming:
             output_dir = checkpoint.next_folder(project)
@@ -547,8 +557,7 @@ def _kind_of(thing):
 
 def _is_prepared(thing):
     """Whether an optimizer or scheduler is prepared."""
-    return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or type(thing).__name__ in (
-        "AcceleratedOptimizer", "AcceleratedScheduler") and hasattr(thing, "handle")
+    return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
 
 
 def _handle_of(model):

@@ -17,6 +17,12 @@ def check_serialization(safe_serialization):
         raise NotImplementedError("safe_serialization=False: tensors are written as safetensors; pickles are not written")
 
 
+def note_serialization(safe_serialization):
+    """For programs of torch, which Accelerate lets choose: a training state is read by load_state(), whatever its form."""
+    if not safe_serialization:
+        logging.getLogger(__name__).warning("safe_serialization=False: the tensors of a training state are written as safetensors all the same")
+
+
 def save(obj, f, save_on_each_node=False, safe_serialization=None, metadata=None):
     """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host). What has
     torch's tensors is written by torch.save() instead, unless safe_serialization=True."""

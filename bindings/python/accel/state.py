@@ -181,7 +181,7 @@ class View:
             return object.__getattribute__(self, name)
         if missing.text(name):
             raise NotImplementedError(missing.text(name))
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self):
         return (f"Distributed environment: {self.distributed_type}{f'  Backend: {self.backend}' if self.backend else ''}\n"

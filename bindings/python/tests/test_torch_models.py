@@ -179,7 +179,7 @@ def test_copies_and_pickles_belong_to_no_job(accelerator):
 def test_prepared_models_are_collected():
     accelerator = accel.Accelerator(cpu=True)
     gone = []
-    for _ in range(50):
+    for _ in range(500):
         model = torch.nn.Linear(3, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         prepared, optimizer = accelerator.prepare(model, optimizer)
@@ -212,6 +212,27 @@ def test_reference_counts_stay(accelerator):
     for _ in range(1000):
         step()
     assert [sys.getrefcount(thing) for thing in (model, optimizer, x, model.weight)] == counts
+
+
+def test_parts_that_change_after_prepare(accelerator, tmp_path):
+    class Model(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(2, 1)
+            self.register_buffer("latest", torch.zeros(1, 2))
+
+        def forward(self, x):
+            self.latest = x * 1.0
+            return super().forward(x)
+
+    model = accelerator.prepare(Model())
+    model.weight = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    assert model(torch.tensor([[1.0, 10.0]])).item() == pytest.approx(43 + model.bias.item())
+    accelerator.save_state(tmp_path / "state")
+    with torch.no_grad():
+        model.weight.zero_()
+    model.latest = torch.zeros(1, 2)
+    accelerator.load_state(tmp_path / "state")
+    assert model.weight.tolist() == [[3, 4]] and model.latest.tolist() == [[1, 10]]
 
 
 def test_hooks_of_torch_run(accelerator):
@@ -304,6 +325,10 @@ def test_gradients_are_averaged_over_the_ranks(ranks):
     with accelerator.no_sync(model):
         accelerator.backward(model(torch.ones(2, 4) * (rank + 1))["out"].sum())
     assert len(set(accelerator.gather(net.second.bias.grad + rank).tolist())) == 2
+    try:
+        net.second.weight = torch.nn.Parameter(torch.ones(1, 4))
+    except RuntimeError as error:
+        assert "the parameter 'weight' of a Linear is set after prepare()" in str(error)
     weights = accelerator.gather(torch.cat([p.detach().flatten() for p in net.parameters()])[None])
     print(torch.equal(weights[0], weights[1]))
     """)

@@ -4,34 +4,78 @@ A call of a prepared model goes through the engine, which puts the precision, th
 the module's forward. Arguments stay in Python; the tensors of the result pass through the engine.
 """
 
-import sys
 import threading
 import types
+import weakref
 
 import torch
+from torch.nn.modules import module as torch_module
 
-from .. import capi
+from .. import capi, errors
 from ..values import map_leaves
 from .bridge import from_torch, not_traced, to_torch
 
 
+class _Part:
+    """A module of torch in the engine."""
+
+    def __init__(self, module):
+        self.handle = capi.accel_module_create(type(module).__name__)
+        self.is_shared = False  # whether ranks exchange its gradients
+
+
+_parts: "weakref.WeakKeyDictionary[torch.nn.Module, _Part]" = weakref.WeakKeyDictionary()
+
+
 def mirror(module: torch.nn.Module, mirrored: "dict | None" = None):
-    """The engine's module with the parameters, buffers and children of one of torch, themselves and not copies."""
+    """The engine's module with the parameters, buffers and children of one of torch, themselves and not copies. `mirrored`: the parts that
+    are made already, by their modules."""
     mirrored = {} if mirrored is None else mirrored
-    if id(module) in mirrored:  # a part that is used at several places
-        return mirrored[id(module)]
-    handle = mirrored[id(module)] = capi.accel_module_create(type(module).__name__)
+    if module in mirrored:  # used at several places
+        return mirrored[module].handle
+    part = mirrored[module] = _Part(module)
     for name, parameter in module._parameters.items():
         if parameter is not None:
-            capi.accel_module_add_parameter(handle, name, from_torch(parameter), int(parameter.requires_grad))
+            capi.accel_module_add_parameter(part.handle, name, from_torch(parameter), int(parameter.requires_grad))
     for name, buffer in module._buffers.items():
         if buffer is not None:
-            persistent = name not in module._non_persistent_buffers_set
-            capi.accel_module_add_buffer(handle, name, from_torch(buffer), int(persistent))
+            _add_buffer(part, module, name, buffer)
     for name, child in module._modules.items():
         if child is not None:
-            capi.accel_module_add_child(handle, name, mirror(child, mirrored))
-    return handle
+            capi.accel_module_add_child(part.handle, name, mirror(child, mirrored))
+    return part.handle
+
+
+def _add_buffer(part, module, name, buffer):
+    capi.accel_module_add_buffer(part.handle, name, from_torch(buffer), int(name not in module._non_persistent_buffers_set))
+
+
+def _follow_parameter(module, name, parameter):
+    """Torch calls this when a module gets a parameter: that of a prepared model is replaced in the engine, too."""
+    part = _parts.get(module)
+    if part is None or parameter is None or parameter is module._parameters.get(name):
+        return
+    if part.is_shared:
+        raise RuntimeError(f"the parameter {name!r} of a {type(module).__name__} is set after prepare(), when the ranks exchange the gradients of "
+                           "the former one; change the model before prepare(), or prepare it again")
+    if module._parameters.get(name) is None:
+        capi.accel_module_add_parameter(part.handle, name, from_torch(parameter), int(parameter.requires_grad))
+    else:
+        capi.accel_module_replace_tensor(part.handle, name, from_torch(parameter))
+
+
+def _follow_buffer(module, name, buffer):
+    part = _parts.get(module)
+    if part is None or buffer is None or buffer is module._buffers.get(name):
+        return
+    try:
+        capi.accel_module_replace_tensor(part.handle, name, from_torch(buffer))
+    except errors.NotFoundError:
+        _add_buffer(part, module, name, buffer)
+
+
+torch_module.register_module_parameter_registration_hook(_follow_parameter)
+torch_module.register_module_buffer_registration_hook(_follow_buffer)
 
 
 class _Call:
@@ -148,16 +192,21 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     if any(parameter.is_meta for parameter in model.parameters()):
         raise ValueError(f"{type(model).__name__} has parameters on the device meta, without memory: expected weights; call to_empty() and "
                          "initialize them first")
-    inner = mirror(model)
+    parts: dict = {}
+    inner = mirror(model, parts)
     capi.accel_module_set_forward(inner, _run_forward)
     capi.accel_module_train(inner, int(model.training))
     handle = capi.accel_prepare_model(state, inner, options)
+    for module, part in parts.items():
+        part.is_shared = wraps
+        _parts[module] = part
     if wraps:
         prepared = DistributedModel(model)
         prepared.forward = PreparedForward(handle, prepared, model)
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, model.forward)
+    prepared._is_accelerate_prepared = True
     return prepared
 
 
@@ -167,17 +216,19 @@ def forward_of(model) -> "PreparedForward | None":
     return forward if isinstance(forward, PreparedForward) else None
 
 
+_WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+
+
 def unwrap(model, keep_precision=True, keep_compiled=True):
-    """The model of torch inside of a prepared or compiled one; without `keep_precision` its forward is the original one again, with
-    `keep_compiled` a compiled model stays compiled."""
-    compiled = None
-    if isinstance(model, torch._dynamo.eval_frame.OptimizedModule) if "torch._dynamo" in sys.modules else False:
-        compiled, model = model, model._orig_mod
-    if isinstance(model, DistributedModel):
-        model = model.module
-    if not keep_precision and forward_of(model) is not None:
-        del model.forward
-    if compiled is not None and keep_compiled:
-        compiled._orig_mod = model
-        return compiled
-    return model
+    """The model of torch inside of a prepared or compiled one, or of torch's own parallel wrappers; without `keep_precision` its forward is
+    the original one again, with `keep_compiled` a compiled model stays compiled."""
+    inner = getattr(model, "_orig_mod", model)  # of torch.compile
+    compiled = model if inner is not model else None
+    while isinstance(inner, _WRAPPERS):
+        inner = inner.module
+    if not keep_precision and forward_of(inner) is not None:
+        del inner.forward
+    if compiled is None or not keep_compiled:
+        return inner
+    compiled._orig_mod = inner
+    return compiled

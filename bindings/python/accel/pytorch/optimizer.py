@@ -14,6 +14,8 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     """A prepared optimizer of torch. `optimizer` is the one inside, whose groups, state and hooks are its own. With `fused` the update is
     that of torch's fused form where there is one, and the program chose neither `foreach` nor `fused` (fused_update.py)."""
 
+    _is_accelerate_prepared = True
+
     def __init__(self, optimizer, device_placement=True, scaler=None, *, state, fused=True):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
         self._fused_update = None  # once it is known to fit

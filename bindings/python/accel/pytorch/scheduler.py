@@ -9,6 +9,8 @@ from ..objects import packed, unpacked
 class AcceleratedScheduler:
     """A prepared scheduler. `scheduler` is the one inside, whose attributes it has."""
 
+    _is_accelerate_prepared = True
+
     def __init__(self, scheduler, optimizers, step_with_optimizer=True, split_batches=False, *, state):
         self.scheduler = scheduler
         self.optimizers = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]

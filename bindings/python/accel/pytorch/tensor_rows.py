@@ -88,6 +88,8 @@ def _ordered_batches(batch_sampler):
         order = order[:len(order) // size * size]
     if len(order):
         yield from order.split(size)
+    if type(sampler) is RandomSampler and sampler.generator is not None:  # torch's sampler draws one more order at the end
+        torch.randperm(len(sampler.data_source), generator=sampler.generator)
     if isinstance(sampler, SeedableRandomSampler):
         sampler.set_epoch(sampler.epoch + 1)
 

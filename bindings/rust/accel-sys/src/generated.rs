@@ -5253,7 +5253,7 @@ functions! {
     ///
     /// * `save`: Its state.
     /// * `load`: Its state.
-    /// * `step`: Updates the parameters.
+    /// * `step`: Updates the parameters; called without recording of gradients.
     /// * `zero_grad`: Clears their gradients.
     /// * `user_data`: NULL is allowed. Handed to the callbacks; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callbacks; destroy ends its life.
