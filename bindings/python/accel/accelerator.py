@@ -17,7 +17,7 @@ from .module import Module, Parameters, PreparedModule
 from .parallelism_config import Mesh, ParallelismConfig
 from .random import rng_types_of_engine
 from .scopes import scope
-from .state import AcceleratorState, GradientState, PartialState, View, current, keep
+from .state import AcceleratorState, GradientState, PartialState, View, current_of_accelerator, keep
 from .tensors import Tensor, backward_options
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from .values import of_kind, to_engine
@@ -106,7 +106,7 @@ class Accelerator(View):
 
     def _current(self):
         """The engine's state of this Accelerator, or of the group that the program is in."""
-        return current(self)
+        return current_of_accelerator(self)
 
     @staticmethod
     def _check_handlers(handlers):

@@ -58,10 +58,18 @@ def keep(accelerator):
     _Job.handles[accelerator] = _Job.handle
 
 
+class NoStateError(RuntimeError, AttributeError):
+    """There is no job: none was made yet, or the program has left it. An AttributeError too, as in Accelerate."""
+
+    def __init__(self, kind):
+        super().__init__(f"`{kind}` object has no attribute that tells of a job, for there is none. This happens if `{kind}._reset_state()` was "
+                         "called, or nothing was made yet: make an Accelerator() or a PartialState() first")
+
+
 def current(accelerator=None):
     """The engine's state: of the group that the program is in, else of the Accelerator, else the latest. An error when there is no job."""
     if _Job.handle is None:
-        raise RuntimeError("there is no state yet: make an Accelerator() or a PartialState() first")
+        raise NoStateError("PartialState")
     return _Job.groups[-1] if _Job.groups else _Job.handle if accelerator is None else _Job.handles.get(accelerator, _Job.handle)
 
 
@@ -71,11 +79,16 @@ def is_initialized():
 
 def of_state(function: Any, kind: Any = None) -> Any:
     """A property that the engine's state tells, with the text of the header."""
-    return property(lambda _: function(current()) if kind is None else kind(function(current())), doc=function.__doc__)
+    return property(lambda self: function(self._current()) if kind is None else kind(function(self._current())), doc=function.__doc__)
 
 
 class View:
     """What all ranks' states tell."""
+
+    @staticmethod
+    def _current():
+        """The engine's state that is asked."""
+        return current()
 
     device: Any = of_state(capi.accel_device, for_program)
 
@@ -86,7 +99,7 @@ class View:
 
     @property
     def distributed_type(self) -> DistributedType:
-        return _DISTRIBUTED[capi.accel_distributed_type(current())]
+        return _DISTRIBUTED[capi.accel_distributed_type(self._current())]
 
     num_processes: int = of_state(capi.accel_num_processes)
     process_index: int = of_state(capi.accel_process_index)
@@ -98,12 +111,12 @@ class View:
 
     @property
     def backend(self) -> "str | None":
-        return capi.accel_backend(current()) or None
+        return capi.accel_backend(self._current()) or None
 
     @property
     def debug(self) -> bool:
         """Debug mode. Ranks that make different calls get an error in any mode."""
-        return bool(capi.accel_debug(current())) if _Job.debug is None else _Job.debug
+        return bool(capi.accel_debug(self._current())) if _Job.debug is None else _Job.debug
 
     @debug.setter
     def debug(self, value):
@@ -111,7 +124,7 @@ class View:
 
     @property
     def mixed_precision(self) -> str:
-        number = capi.accel_mixed_precision(current())
+        number = capi.accel_mixed_precision(self._current())
         return next(name for name, value in CHOICES["precision"].items() if value == number)
 
     local_num_processes: int = of_state(capi.accel_local_num_processes)
@@ -119,14 +132,14 @@ class View:
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
-        capi.accel_wait_for_everyone(current())
+        capi.accel_wait_for_everyone(self._current())
 
     def main_process_first(self):
         """The main process runs the body first, the others after it."""
-        return scope(capi.accel_main_process_first_begin, current())
+        return scope(capi.accel_main_process_first_begin, self._current())
 
     def local_main_process_first(self):
-        return scope(capi.accel_local_main_process_first_begin, current())
+        return scope(capi.accel_local_main_process_first_begin, self._current())
 
     def split_between_processes(self, inputs, apply_padding=False):
         """This rank's share of a list, tuple, tensor or of each member of a dict; as a context manager too."""
@@ -143,10 +156,10 @@ class View:
         return self._where(function, lambda: self.is_last_process)
 
     def on_process(self, function=None, process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_process(current(), process_index)))
+        return self._where(function, lambda: bool(capi.accel_on_process(self._current(), process_index)))
 
     def on_local_process(self, function=None, local_process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_local_process(current(), local_process_index)))
+        return self._where(function, lambda: bool(capi.accel_on_local_process(self._current(), local_process_index)))
 
     @staticmethod
     def _where(function, here):
@@ -165,14 +178,16 @@ class View:
             print(*args, **kwargs)
 
     def set_device(self) -> None:
-        capi.accel_set_device(current())
+        capi.accel_set_device(self._current())
 
     def destroy_process_group(self) -> None:
-        capi.accel_destroy_process_group(current())
+        """Leaves the group, if the program is in one."""
+        if _Job.handle is not None:
+            capi.accel_destroy_process_group(current())
 
     def describe(self) -> str:
         """Every setting with its value and where it came from."""
-        return capi.accel_state_describe(current())
+        return capi.accel_state_describe(self._current())
 
     is_fsdp2 = False  # nothing of the kind here yet
 
@@ -278,8 +293,17 @@ class PartialState(View):
         leave()
 
 
+def current_of_accelerator(accelerator=None):
+    """As current(), when there is still an AcceleratorState."""
+    if not _Job.accelerator:
+        raise NoStateError("AcceleratorState")
+    return current(accelerator)
+
+
 class AcceleratorState(View):
     """As PartialState, once there is an Accelerator. All instances are one."""
+
+    _current = staticmethod(current_of_accelerator)
 
     def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
         if mixed_precision is not None:
@@ -353,6 +377,8 @@ class _OfClass:
 
 class GradientState:
     """Gradient accumulation as it stands now. All instances are one."""
+
+    _current = staticmethod(current)
 
     def __init__(self, gradient_accumulation_plugin=None):
         """A plugin replaces the settings of the job."""
