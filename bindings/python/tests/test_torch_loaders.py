@@ -205,6 +205,31 @@ def test_what_cannot_be(accelerator):
         prepare_data_loader(DataLoader(list(range(6)), batch_sampler=[[0, 1], [2, 3]]), num_processes=2, process_index=0, split_batches=True)
 
 
+def test_loaders_of_the_programs_own_classes(accelerator):
+    class Endless(DataLoader):
+        def __iter__(self):
+            while True:
+                yield from super().__iter__()
+
+    class Named(DataLoader):
+        name = "train"
+
+    with pytest.raises(TypeError, match="Endless has an __iter__.. of its own"):
+        accelerator.prepare(Endless([1]))
+    assert lists(accelerator.prepare(Named([1, 2]))) == [[1], [2]]
+
+
+def test_items_that_are_no_batches(accelerator):
+    rows = DataLoader([[1, 2], [3], [4]], batch_size=None, sampler=[2, 0, 1])
+    assert list(accelerator.prepare(rows)) == [[4], [1, 2], [3]]
+    assert list(skip_first_batches(rows, 1)) == list(skip_first_batches(accelerator.prepare(rows), 1)) == [[1, 2], [3]]
+    with pytest.raises(ValueError, match="batch_size=None"):
+        prepare_data_loader(rows, num_processes=2, process_index=0)
+    batches = DataLoader([1, 2, 3], batch_size=None, sampler=BatchSampler(range(3), 2, False), collate_fn=keep)
+    with pytest.raises(TypeError):  # a list cannot be read by lists of numbers
+        list(accelerator.prepare(batches))
+
+
 Pair = collections.namedtuple("Pair", "x y")
 
 
@@ -360,6 +385,7 @@ def test_a_failing_item(accelerator, workers):
             found.append(batch.tolist())
             assert not loader.end_of_dataloader
     assert found == [[0, 1], [2, 3]]
+    assert not torch.multiprocessing.active_children()
     assert not accelerator.gradient_state.in_dataloader
 
 
@@ -681,6 +707,8 @@ def test_of_torchdata():
         other = kind(list(range(16)), batch_size=4, use_stateful_dataloader=True)
         other.load_state_dict(loader.state_dict())
         assert lists(other) == lists(batches) == [[4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+    prepared = prepare_data_loader(StatefulDataLoader(list(range(4)), batch_size=2, snapshot_every_n_steps=3))
+    assert isinstance(prepared, StatefulDataLoader) and prepared.snapshot_every_n_steps == 3 and lists(prepared) == [[0, 1], [2, 3]]
 
 
 def test_without_torchdata(monkeypatch):

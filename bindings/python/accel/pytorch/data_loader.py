@@ -1,19 +1,14 @@
 """Loaders of torch that hand each rank its own batches, on the device."""
 
-from .. import capi, state
 from ..state import PartialState
-from . import generators, samplers
-from .batch_sampler_shard import BatchSamplerShard
+from . import generators
 from .device_copy import to_device
 from .iterable_dataset_shard import IterableDatasetShard
 from .loader_adapter import DataLoaderAdapter, DataLoaderStateMixin
-from .samplers import SkipBatchSampler
+from .samplers import batch_samplers_of
+from .step_rows import StepRows
 
 _END = object()
-
-
-def _unknown():
-    return None
 
 
 class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
@@ -33,8 +28,7 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            whole, special, left_out, last_group = self._rows_of_steps()
-            told = None
+            rows = StepRows(self)
             while batch is not _END:
                 if self.device is not None:
                     batch = to_device(batch, self.device, self._non_blocking)
@@ -46,9 +40,8 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                     failure = raised
                 is_last = following is _END and failure is None
                 self._handed_out = step + 1
-                if is_last or told is not whole or step + left_out in special:
-                    told, remainder = special.pop(step + left_out, (whole, None))
-                    self._tell(loop, told, last_group() if is_last and remainder is None else remainder, is_last)
+                if is_last or rows.changes_at(step):
+                    self._tell(loop, *rows.at(step, is_last), is_last)
                 if is_last:
                     self._snapshot()
                 yield batch
@@ -59,22 +52,6 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         finally:
             batches = failure = None  # a traceback keeps this frame, and should not keep the workers and itself
             self.end()
-
-    def _rows_of_steps(self):
-        """Of the epoch whose first batch was just read: the rows of each rank's batch in a step whose batches are all whole; a dict that
-        gets, for each other step, these and how many of all ranks' rows are no repetition; which step of it the first one is; a function
-        that says in the end how many rows of a stream's last step are none."""
-        ranks = capi.accel_num_processes(state.current()) if PartialState.is_made() else 1
-        chain = samplers.batch_samplers_of(self)
-        shard = next((found for found in chain if isinstance(found, BatchSamplerShard)), None)
-        if shard is not None and shard.num_processes == ranks:
-            outside = chain[:chain.index(shard)]
-            left_out = sum(found.skip_batches for found in outside if isinstance(found, SkipBatchSampler))
-            return [shard.rows_of_rank or 0] * ranks, shard.special_steps, left_out, _unknown
-        if isinstance(self.dataset, IterableDatasetShard) and self.dataset.num_processes == ranks:
-            knows = self.base_dataloader.num_workers == 0  # else only the workers do
-            return [self.dataset.group_size // ranks] * ranks, {}, 0, (lambda: self.dataset.last_group or 0) if knows else _unknown
-        return [max(self.remainder, 0)] * ranks, {}, 0, _unknown
 
 
 class DataLoaderShard(SkipDataLoader):
@@ -94,7 +71,7 @@ class DataLoaderShard(SkipDataLoader):
     def total_batch_size(self):
         if isinstance(self.dataset, IterableDatasetShard):
             return self.dataset.group_size
-        sampler = samplers.batch_samplers_of(self)[0]
+        sampler = batch_samplers_of(self)[0]
         return sampler.batch_size * (1 if getattr(sampler, "split_batches", False) else getattr(sampler, "num_processes", 1))
 
     @property

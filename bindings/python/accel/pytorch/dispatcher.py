@@ -67,11 +67,12 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     def _follow_epoch(self):
         """What a rank does that does not read: it draws the random number that a reader draws for its workers."""
-        step = self.skip_batches + (self._handed_out if self._resumed else 0)
+        if not self._resumed:
+            self._forget_position()
         self._resumed = False
         self.set_epoch(self.iteration)
         torch.empty((), dtype=torch.int64).random_(generator=self.base_dataloader.generator)
-        return step
+        return max(self.skip_batches, self._handed_out)
 
     def _steps(self, batches):
         """On rank 0, for each step: all ranks' batches, the rows of one, how many rows of all are no repetition, whether it is the last."""

@@ -32,7 +32,7 @@ class EpochReader:
             self.with_workers = dataloader = self.with_workers or worker_batches.packing(dataloader)
         is_stream = isinstance(dataloader.dataset, IterableDataset)
         batches = iter(dataloader) if is_stream or not skip else _rest(dataloader, skip)
-        return _dropped(map(worker_batches.unpacked, batches), skip if is_stream else 0)
+        return _dropped(worker_batches.received(batches) if dataloader.num_workers > 0 else batches, skip if is_stream else 0)
 
 
 def _dropped(batches, count):

@@ -114,7 +114,7 @@ class DataLoaderAdapter:
     # The position
 
     def _forget_position(self):
-        self._handed_out = 0  # batches of this epoch
+        self._handed_out = 0  # batches of this epoch, with those that are left out
         self._left_out = 0  # by skip_first_batches()
         self._began_with = None  # the states of the generators when the epoch began
         self._resumed = False  # whether the next iteration continues at the position
@@ -130,7 +130,7 @@ class DataLoaderAdapter:
             self._forget_position()
         self._resumed = False
         self.set_epoch(self.iteration)
-        skip, again = self.skip_batches + self._handed_out, self._began_with
+        skip, again = max(self.skip_batches, self._handed_out), self._began_with
         here = torch.get_rng_state()
         if again is None:
             self._began_with = generators.states_of(self._generators())

@@ -1,8 +1,8 @@
 """Prepares loaders of torch."""
 
-import importlib.util
+import sys
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
 from ..state import PartialState
 from . import generators
@@ -28,45 +28,40 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
     `use_seedable_sampler`: a random order follows from a seed (`data_seed`) and the epoch. `rng_types`: generators that get rank 0's
     state when an epoch begins. `put_on_device`: batches go to `device`, with `non_blocking` while the host goes on.
     """
+    _check_kind(dataloader)
     state = PartialState()
-    num_processes, process_index = _place(state, num_processes, process_index, torch_device_mesh)
+    ranks = _place(state, num_processes, process_index, torch_device_mesh)
     is_stream = isinstance(dataloader.dataset, IterableDataset)
     if dispatch_batches is None:
         dispatch_batches = put_on_device and is_stream
     if dispatch_batches and not put_on_device:
         raise ValueError("dispatch_batches=True needs put_on_device=True: what rank 0 reads goes to the device of each rank")
     if split_batches:
-        _check_size(dataloader, num_processes)
+        _check_size(dataloader, ranks[0])
 
-    sampler, is_batch_sampler = get_sampler(dataloader), isinstance(dataloader.sampler, BatchSampler)
+    dataset, sampler, batch_sampler = dataloader.dataset, get_sampler(dataloader), None if is_stream else batch_samplers_of(dataloader)[0]
     is_seedable = use_seedable_sampler and isinstance(sampler, RandomSampler)
     if is_seedable:
         sampler = SeedableRandomSampler(data_source=sampler.data_source, replacement=sampler.replacement, num_samples=sampler._num_samples,
                                         generator=sampler.generator, data_seed=data_seed)
-    dataset, batch_sampler = dataloader.dataset, None if is_stream else batch_samplers_of(dataloader)[0]
     synchronized = None
-    if num_processes != 1 and not dispatch_batches:
-        if is_stream and not split_batches and _has_shards(dataset, num_processes):
-            dataset = dataset.shard(num_shards=num_processes, index=process_index)
-        elif is_stream:
+    if ranks[0] != 1 and not dispatch_batches:
+        if is_stream:
             synchronized = getattr(dataset, "generator", None)
-            dataset = IterableDatasetShard(dataset, dataloader.batch_size or 1, dataloader.drop_last, num_processes, process_index, split_batches)
+            dataset = _shared_stream(dataloader, *ranks, split_batches)
         else:
-            if is_seedable:
-                synchronized = sampler
-            elif not use_seedable_sampler and hasattr(sampler, "generator"):
-                if sampler.generator is None:
-                    sampler.generator = generators.new_generator()
-                synchronized = sampler.generator
-            batch_sampler = BatchSamplerShard(batch_sampler, num_processes, process_index, split_batches, even_batches)
+            synchronized = sampler if is_seedable else None if use_seedable_sampler else _generator_of(sampler)
+            batch_sampler = _shared_batches(batch_sampler, *ranks, split_batches, even_batches)
 
-    settings = {**_settings_of(dataloader), "use_stateful_dataloader": bool(use_stateful_dataloader), "_drop_last": dataloader.drop_last,
-                "_non_blocking": non_blocking, "torch_device_mesh": torch_device_mesh}
+    settings = {**_settings_of(dataloader), "_drop_last": dataloader.drop_last, "_non_blocking": non_blocking, "torch_device_mesh": torch_device_mesh}
+    if _is_stateful(dataloader):
+        use_stateful_dataloader, settings["snapshot_every_n_steps"] = True, dataloader.snapshot_every_n_steps
+    settings["use_stateful_dataloader"] = use_stateful_dataloader
     if is_stream:
         size = dataloader.batch_size
-        settings |= {"drop_last": dataloader.drop_last, "batch_size": size // num_processes if split_batches and not dispatch_batches else size}
-    elif is_batch_sampler:
-        settings |= {"sampler": batch_sampler, "batch_size": dataloader.batch_size}
+        settings |= {"drop_last": dataloader.drop_last, "batch_size": size // ranks[0] if split_batches and not dispatch_batches else size}
+    elif dataloader.batch_sampler is None:
+        settings |= {"sampler": sampler if batch_sampler is None else batch_sampler, "batch_size": None}
     else:
         settings["batch_sampler"] = batch_sampler
     if dispatch_batches:
@@ -74,9 +69,36 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
     else:
         kept = [name for name in rng_types or () if str(name) != "generator" or synchronized is not None]
         prepared = DataLoaderShard(dataset, device=device if put_on_device else None, rng_types=kept, synchronized_generator=synchronized, **settings)
-    if is_seedable:
+    if is_seedable and batch_sampler is not None:
         prepared.set_sampler(sampler)
     return prepared
+
+
+def _shared_stream(dataloader, num_processes, process_index, split_batches):
+    """The stream of one rank."""
+    if not split_batches and _has_shards(dataloader.dataset, num_processes):
+        return dataloader.dataset.shard(num_shards=num_processes, index=process_index)
+    return IterableDatasetShard(dataloader.dataset, dataloader.batch_size or 1, dataloader.drop_last, num_processes, process_index, split_batches)
+
+
+def _has_shards(dataset, count):
+    """Whether a stream of Hugging Face datasets can be read in as many parts."""
+    datasets = sys.modules.get("datasets")  # whose stream it can only be where the program has imported it
+    return datasets is not None and isinstance(dataset, datasets.IterableDataset) and dataset.num_shards >= count
+
+
+def _shared_batches(batch_sampler, *place):
+    if batch_sampler is None:
+        raise ValueError("the loader has batch_size=None: there are no batches that the ranks could share; give batch_size=1, or batches as its "
+                         "sampler")
+    return BatchSamplerShard(batch_sampler, *place)
+
+
+def _generator_of(sampler):
+    """The generator of a sampler's order, which the ranks must have in common; a new one where it would be a new one in each epoch."""
+    if hasattr(sampler, "generator") and sampler.generator is None:
+        sampler.generator = generators.new_generator()
+    return getattr(sampler, "generator", None)
 
 
 def _place(state, num_processes, process_index, mesh):
@@ -90,6 +112,18 @@ def _place(state, num_processes, process_index, mesh):
     return sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1), process_index // same
 
 
+def _is_stateful(dataloader):
+    """Whether it is torchdata's."""
+    module = sys.modules.get("torchdata.stateful_dataloader")
+    return module is not None and isinstance(dataloader, module.StatefulDataLoader)
+
+
+def _check_kind(dataloader):
+    if type(dataloader).__iter__ is not DataLoader.__iter__ and not _is_stateful(dataloader):
+        raise TypeError(f"{type(dataloader).__qualname__} has an __iter__() of its own, which prepared loaders do not call; put what it does into "
+                        "the dataset, the sampler or collate_fn")
+
+
 def _check_size(dataloader, num_processes):
     size = dataloader.batch_size
     if size is None:
@@ -99,15 +133,6 @@ def _check_size(dataloader, num_processes):
                          f"{type(dataloader.batch_sampler).__name__}, has one")
     if size % num_processes:
         raise ValueError(f"split_batches=True needs a batch size that is a round multiple of the {num_processes} processes; it is {size}")
-
-
-def _has_shards(dataset, count):
-    """Whether a stream of Hugging Face datasets can be read in as many parts."""
-    if importlib.util.find_spec("datasets") is None:
-        return False
-    from datasets import IterableDataset as Stream
-
-    return isinstance(dataset, Stream) and dataset.num_shards >= count
 
 
 def _settings_of(dataloader):
@@ -122,7 +147,8 @@ def skip_first_batches(dataloader, num_batches=0):
     if isinstance(dataloader.dataset, IterableDataset):
         return SkipDataLoader(dataloader.dataset, skip_batches=num_batches, batch_size=dataloader.batch_size, drop_last=dataloader.drop_last,
                               **settings)
-    batch_sampler = SkipBatchSampler(batch_samplers_of(dataloader)[0], num_batches)
-    if isinstance(dataloader.sampler, BatchSampler):
-        return DataLoader(dataloader.dataset, sampler=batch_sampler, batch_size=None, **settings)
-    return DataLoader(dataloader.dataset, batch_sampler=batch_sampler, **settings)
+    batch_sampler = batch_samplers_of(dataloader)[0]
+    if dataloader.batch_sampler is None:
+        skipping = SkipBatchSampler(dataloader.sampler if batch_sampler is None else batch_sampler, num_batches)
+        return DataLoader(dataloader.dataset, sampler=skipping, batch_size=None, **settings)
+    return DataLoader(dataloader.dataset, batch_sampler=SkipBatchSampler(batch_sampler, num_batches), **settings)

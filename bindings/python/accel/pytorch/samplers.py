@@ -64,7 +64,8 @@ def drop(batches, count):
 
 
 def batch_samplers_of(dataloader):
-    """The batch sampler of a loader, which may stand in the place of its sampler, and those that it is made from, the outermost first."""
+    """The batch sampler of a loader, which may stand in the place of its sampler, and those that it is made from, the outermost first;
+    [None] where items are no parts of batches."""
     found = [dataloader.sampler if isinstance(dataloader.sampler, BatchSampler) else dataloader.batch_sampler]
     while getattr(found[-1], "batch_sampler", None) is not None:
         found.append(found[-1].batch_sampler)
@@ -73,7 +74,8 @@ def batch_samplers_of(dataloader):
 
 def get_sampler(dataloader):
     """The sampler that gives the order of a loader's items; None where the batch sampler has none."""
-    return getattr(batch_samplers_of(dataloader)[-1], "sampler", None)
+    innermost = batch_samplers_of(dataloader)[-1]
+    return dataloader.sampler if innermost is None else getattr(innermost, "sampler", None)
 
 
 def set_sampler(dataloader, sampler):

@@ -7,6 +7,7 @@ than the batch. Tensors of up to `INLINE_BYTES` travel inside the message here; 
 import copy
 import io
 import pickle
+import traceback
 from multiprocessing.reduction import ForkingPickler
 
 import torch
@@ -43,8 +44,14 @@ class Packed:
         return pin_memory(self.unpacked())
 
 
-def unpacked(batch):
-    return batch.unpacked() if type(batch) is Packed else batch
+def received(batches):
+    """The batches of an iterator of torch over a loader of packing()."""
+    try:
+        for batch in batches:
+            yield batch.unpacked() if type(batch) is Packed else batch
+    except Exception as failure:  # torch's frames keep each other, and the workers, until garbage is collected
+        traceback.clear_frames(failure.__traceback__)
+        raise
 
 
 class _Packing:
