@@ -3,7 +3,7 @@
 
 tests/peer/baseline.txt has the tests that Accelerate passes itself on a machine without GPU and network; the others count for nobody.
 tests/peer/passing.txt has those that pass here, and is only added to; tests/peer/reasons.txt says why the others do not.
-Exit status: 0; 1 when a test of passing.txt fails or one that fails has no reason; 77 when something is not installed.
+Runs in $ACCEL_PEER_PYTHON if that is set. Exit status: 0; 1 when a test of passing.txt fails or one that fails has no reason; 77 when something is not installed.
 """
 
 import argparse
@@ -110,6 +110,9 @@ def parse():
 
 
 def main():
+    python = os.environ.get("ACCEL_PEER_PYTHON", sys.executable)
+    if not os.path.samefile(python, sys.executable):
+        os.execv(python, [python, *sys.argv])
     arguments = parse()
     missing = [package for package in ("torch", "pytest", "pytest_timeout", "parameterized") if importlib.util.find_spec(package) is None]
     if missing or not arguments.source.is_dir():
