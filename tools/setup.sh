@@ -233,7 +233,7 @@ if [ -n "$torch" ] && ! cmp -s bindings/python/tests/torch_programs.txt build/de
   echo "set-up: installing torch into build/deps/torch_python"
   if python3 -m venv build/deps/torch_python >build/deps/pip.log 2>&1 && mkdir -p build/deps/pip &&
     TMPDIR=$PWD/build/deps/pip build/deps/torch_python/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-      -r bindings/python/tests/torch_programs.txt >build/deps/pip.log 2>&1; then
+      -r bindings/python/tests/torch_programs.txt >build/deps/pip.log 2>&1 && tools/peer_tests.sh --download >build/deps/pip.log 2>&1; then
     cp bindings/python/tests/torch_programs.txt build/deps/torch_programs.txt
   else
     echo "set-up: the tests of torch's programs are skipped, for pip cannot install torch: $(pip_reason)"

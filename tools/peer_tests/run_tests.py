@@ -3,7 +3,8 @@
 
 tests/peer/baseline.txt has the tests that Accelerate passes itself on a machine without GPU and network; the others count for nobody.
 tests/peer/passing.txt has those that pass here, and is only added to; tests/peer/reasons.txt says why the others do not.
-Exit status: 0; 1 when a test of passing.txt fails or one that fails has no reason; 77 when something is not installed.
+Runs in the Python of `tools/setup.sh --torch`, or in $ACCEL_PEER_PYTHON. Exit status: 0; 1 when a test of passing.txt fails or one that
+fails has no reason; 77 when something is not installed.
 """
 
 import argparse
@@ -110,11 +111,17 @@ def parse():
 
 
 def main():
+    python = os.environ.get("ACCEL_PEER_PYTHON", str(ROOT / "build" / "deps" / "torch_python" / "bin" / "python"))
+    if not os.access(python, os.X_OK):
+        print(f"skipped: there is no {python}; `tools/setup.sh --torch` makes it")
+        return 77
+    if pathlib.Path(python).absolute() != pathlib.Path(sys.executable).absolute():
+        os.execv(python, [python, *sys.argv])
     arguments = parse()
     missing = [package for package in ("torch", "pytest", "pytest_timeout", "parameterized") if importlib.util.find_spec(package) is None]
     if missing or not arguments.source.is_dir():
         what = f"{sys.executable} has no {', '.join(missing)}" if missing else f"{arguments.source} is not there"
-        print(f"skipped: {what}; tools/peer_tests.sh says what is needed, and downloads the archive")
+        print(f"skipped: {what}; `tools/setup.sh --torch` installs it")
         return 77
     baseline, passing = lines_of("baseline.txt"), set(lines_of("passing.txt"))
     reasons = [line.split(": ", 1) for line in lines_of("reasons.txt")]

@@ -33,6 +33,7 @@ _NAMES = {
     "state": ("AcceleratorState", "GradientState", "Group", "PartialState"),
     "tensors": ("Tensor",),
     "tracking": ("GeneralTracker",),
+    "weights": ("load_checkpoint_in_model",),
     "work": ("Work",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

@@ -2,7 +2,7 @@
 
 from typing import List
 
-from . import capi as capi, collectives as collectives, data as data, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
+from . import capi as capi, collectives as collectives, data as data, data_loader as data_loader, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
 from .accelerator import Accelerator as Accelerator
 from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
@@ -25,6 +25,7 @@ from .state import AcceleratorState as AcceleratorState, GradientState as Gradie
 from .tensors import Tensor as Tensor
 from .creation import arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
 from .tracking import GeneralTracker as GeneralTracker
+from .weights import load_checkpoint_in_model as load_checkpoint_in_model
 from .work import Work as Work
 
 __version__: str

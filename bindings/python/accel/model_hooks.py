@@ -1,6 +1,10 @@
 """Objects that change what goes into a module and what comes out of it, one for each module."""
 
+import contextlib
+import functools
+
 from . import capi
+from .torch_types import is_torch_model, torch_module
 
 
 class ModelHook:
@@ -62,9 +66,26 @@ def add_hook_to_module(module, hook, append=False):
         _take_away(module)
     module = hook.init_hook(module)
     module._hf_hook = hook
+    if is_torch_model(module):
+        _wrap_forward(module, hook)
+        return module
     module._hf_handles = (module.register_forward_pre_hook(_before, with_kwargs=True), module.register_forward_hook(_after))
     capi.accel_module_set_no_grad(module.handle, int(hook.no_grad))
     return module
+
+
+def _wrap_forward(module, hook):
+    """For a module of torch: its forward is called between the functions of the hook."""
+    module._old_forward = forward = module.forward
+
+    @functools.wraps(forward)
+    def hooked(*args, **kwargs):
+        args, kwargs = hook.pre_forward(module, *args, **kwargs)
+        with torch_module().no_grad() if hook.no_grad else contextlib.nullcontext():
+            output = forward(*args, **kwargs)
+        return hook.post_forward(module, output)
+
+    module.forward = hooked
 
 
 def _before(module, args, kwargs):
@@ -92,6 +113,10 @@ def remove_hook_from_submodules(module):
 
 
 def _take_away(module):
+    if is_torch_model(module):
+        module.forward = module._old_forward
+        del module._hf_hook, module._old_forward
+        return
     for handle in module._hf_handles:
         handle.remove()
     capi.accel_module_set_no_grad(module.handle, 0)

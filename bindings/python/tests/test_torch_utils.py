@@ -70,6 +70,28 @@ def test_files(tmp_path, caplog):
         utils.load(tmp_path / "objects.bin")
 
 
+def test_weights_of_files(tmp_path):
+    import json
+
+    model, other = Blocks(), Blocks()
+    state = model.state_dict()
+    first = {name: value for name, value in state.items() if name.startswith("blocks")}
+    utils.save(first, tmp_path / "a.safetensors", safe_serialization=True)
+    utils.save({name: value for name, value in state.items() if name not in first}, tmp_path / "b.bin")
+    index = {name: "a.safetensors" if name in first else "b.bin" for name in state}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    accel.load_checkpoint_in_model(other, tmp_path, strict=True)
+    assert all(torch.equal(value, state[name]) for name, value in other.state_dict().items())
+    accel.load_checkpoint_in_model(other, tmp_path / "a.safetensors", dtype=torch.bfloat16)
+    assert isinstance(utils.load_state_dict(tmp_path / "a.safetensors")["blocks.0.bias"], torch.Tensor)
+    with pytest.raises(NotImplementedError, match="device_map: models that are larger"):
+        accel.load_checkpoint_in_model(other, tmp_path, device_map="auto")
+    with pytest.raises(ValueError, match="has no weights; expected one of model.safetensors"):
+        accel.load_checkpoint_in_model(other, tmp_path.parent)
+    with pytest.raises(TypeError, match="a dict is no model"):
+        accel.load_checkpoint_in_model({}, tmp_path)
+
+
 def test_a_seed_is_that_of_all_generators():
     drawn = []
     for _ in range(2):
@@ -135,3 +157,24 @@ def test_registered_trackers(monkeypatch):
     for wrong in (dict, type("Nameless", (accel.GeneralTracker,), {})):
         with pytest.raises(ValueError, match="subclass|needs: name"):
             accel.tracking.register_tracker_class(wrong)
+
+
+def test_hooks_of_modules():
+    from accel.hooks import ModelHook, add_hook_to_module, remove_hook_from_submodules
+
+    class Doubles(ModelHook):
+        no_grad = True
+
+        def pre_forward(self, module, *args, **kwargs):
+            return (2 * args[0],), kwargs
+
+        def post_forward(self, module, output):
+            return output + 1
+
+    linear = torch.nn.Linear(1, 1)
+    expected = linear(torch.full((1, 1), 4.0)) + 2
+    assert add_hook_to_module(linear, Doubles()) is linear
+    add_hook_to_module(linear, Doubles(), append=True)
+    assert linear(torch.ones(1, 1)).item() == pytest.approx(expected.item()) and linear.forward.__name__ == "forward"
+    remove_hook_from_submodules(torch.nn.Sequential(linear))
+    assert linear(torch.full((1, 1), 4.0)).item() == pytest.approx(expected.item() - 2) and not hasattr(linear, "_hf_hook")
