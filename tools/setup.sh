@@ -2,6 +2,8 @@
 # Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
 # names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
+# With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs;
+# where it cannot be had they are skipped.
 # With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
 # moment and started again.
 set -eu
@@ -15,11 +17,13 @@ stop() {
 
 lean=
 develop=
+torch=
 case "${1:-}" in
   --lean) lean=yes ;;
   --develop) develop=yes ;;
+  --torch) develop=yes torch=yes ;;
   "") ;;
-  *) stop "$1: expected --lean, --develop or nothing" ;;
+  *) stop "$1: expected --lean, --develop, --torch or nothing" ;;
 esac
 
 mkdir -p build/deps
@@ -223,6 +227,18 @@ if [ -n "$develop" ]; then
     fi
   fi
   tools/install_julia.sh || [ $? = 77 ] || exit 1
+fi
+if [ -n "$torch" ] && ! cmp -s bindings/python/tests/torch_programs.txt build/deps/torch_programs.txt; then
+  # Its own environment: the other tests show that the package works without torch.
+  echo "set-up: installing torch into build/deps/torch_python"
+  if python3 -m venv build/deps/torch_python >build/deps/pip.log 2>&1 && mkdir -p build/deps/pip &&
+    TMPDIR=$PWD/build/deps/pip build/deps/torch_python/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+      -r bindings/python/tests/torch_programs.txt >build/deps/pip.log 2>&1; then
+    cp bindings/python/tests/torch_programs.txt build/deps/torch_programs.txt
+  else
+    echo "set-up: the tests of torch's programs are skipped, for pip cannot install torch: $(pip_reason)"
+    rm -rf build/deps/torch_python
+  fi
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1
 echo "set-up: LibTorch $(echo "$libtorch" | sed -n 3p) in $(dirname "$(echo "$libtorch" | sed -n 2p)")"

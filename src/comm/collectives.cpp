@@ -303,19 +303,25 @@ Round broadcast(const Communicator& communicator, const c10::IValue& value, int 
     if (tensors.empty()) return without_tensors(communicator, value);
     const at::NoGradGuard no_grad;
     Tensors dense;
-    for (const at::Tensor& tensor : tensors) dense.push_back(tensor.detach().contiguous());
+    dense.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) dense.push_back(tensor.contiguous());
     // What arrives in memory of ours, and where it belongs.
     Tensors arriving, targets;
     for (size_t i = 0; communicator.rank() != from && i < tensors.size(); i++) {
       if (dense[i].is_alias_of(tensors[i])) continue;
       arriving.push_back(dense[i]);
-      targets.push_back(tensors[i].detach());
+      targets.push_back(tensors[i]);
     }
     const Tensors small = small_ones(dense);
     SmallTensors sent;
     if (!small.empty()) sent = broadcast_small(communicator, small, from);
     for (const at::Tensor& tensor : dense)
       if (small.empty() || !is_small(tensor)) sent.collectives.push_back(Collective::broadcast(tensor, from));
+    if (!sent.finish && targets.empty())
+      return {std::move(sent.collectives), [](const std::exception_ptr& error) -> Outcome {
+                rethrow(error);
+                return c10::IValue();
+              }};
     return {std::move(sent.collectives),
             [arriving, targets, finish = std::move(sent.finish)](const std::exception_ptr& error) -> Outcome {
               if (finish)

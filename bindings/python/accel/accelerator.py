@@ -311,7 +311,9 @@ class Accelerator(View):
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
         if is_torch_model(model):
-            return _torch_model().unwrap(model, keep_fp32_wrapper, keep_torch_compile)
+            from .utils.modeling import extract_model_from_parallel
+
+            return extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
         if not isinstance(model, PreparedModule):
             return model
         if not keep_fp32_wrapper:

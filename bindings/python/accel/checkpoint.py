@@ -100,10 +100,10 @@ def load_metadata(f):
 
 def register(state, objects, first):
     """Adds objects with state_dict() and load_state_dict() to the training state, as custom_checkpoint_{number}."""
-    wrong = [type(thing).__name__ for thing in objects
+    wrong = [f"Item at index {place} is a {type(thing).__name__}" for place, thing in enumerate(objects)
              if not callable(getattr(thing, "state_dict", None)) or not callable(getattr(thing, "load_state_dict", None))]
     if wrong:
-        raise ValueError(f"these have no state_dict() and load_state_dict(): {', '.join(wrong)}")
+        raise ValueError(f"{'; '.join(wrong)}: expected objects with state_dict() and load_state_dict()")
     for number, thing in enumerate(objects, first):
         capi.accel_register_for_checkpointing(state, f"custom_checkpoint_{number}",
                                               (lambda thing=thing: packed(thing.state_dict()),

@@ -27,8 +27,8 @@ _PARTS = {
         clean_device_map compute_module_sizes compute_module_total_buffer_size cpu_offload cpu_offload_with_hook disk_offload dispatch_model
         extract_submodules_state_dict fallback_allocate find_tied_parameters get_balanced_memory get_max_layer_size get_max_memory
         get_module_leaves get_module_size_with_ties get_non_persistent_buffers get_state_dict_from_offload get_state_dict_offloaded_model
-        id_tensor_storage infer_auto_device_map init_empty_weights init_on_device load_checkpoint_and_dispatch load_checkpoint_in_model
-        load_offloaded_weight load_offloaded_weights load_state_dict named_module_tensors offload_state_dict offload_weight retie_parameters
+        id_tensor_storage infer_auto_device_map init_empty_weights init_on_device load_checkpoint_and_dispatch
+        load_offloaded_weight load_offloaded_weights named_module_tensors offload_state_dict offload_weight retie_parameters
         save_offload_index set_module_tensor_to_device""",
     "quantization": """
         BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model

@@ -62,6 +62,7 @@ _HOMES = {
     "utils.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size
         get_module_children_bottom_up has_4bit_bnb_layers has_ao_layers has_offloaded_params has_transformer_engine_layers is_peft_model
         is_torch_xpu_tensor model_has_dtensor""",
+    "weights": "load_checkpoint_in_model load_state_dict",
     "utils.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
 }
 HOMES = {**dict.fromkeys(availability.__all__, "availability"),

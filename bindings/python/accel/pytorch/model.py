@@ -216,19 +216,11 @@ def forward_of(model) -> "PreparedForward | None":
     return forward if isinstance(forward, PreparedForward) else None
 
 
-_WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+def restore_forward(model):
+    """Gives a prepared model the forward back that it had before."""
+    if forward_of(model) is not None:
+        del model.forward
 
 
-def unwrap(model, keep_precision=True, keep_compiled=True):
-    """The model of torch inside of a prepared or compiled one, or of torch's own parallel wrappers; without `keep_precision` its forward is
-    the original one again, with `keep_compiled` a compiled model stays compiled."""
-    inner = getattr(model, "_orig_mod", model)  # of torch.compile
-    compiled = model if inner is not model else None
-    while isinstance(inner, _WRAPPERS):
-        inner = inner.module
-    if not keep_precision and forward_of(inner) is not None:
-        del inner.forward
-    if compiled is None or not keep_compiled:
-        return inner
-    compiled._orig_mod = inner
-    return compiled
+# What only wraps a model: prepared ones, and torch's own for data parallelism.
+WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)

@@ -7,7 +7,7 @@ from ..dtypes import dtype
 from ..enums import CustomDtype
 from ..module import PreparedModule
 from ..names import resolver
-from ..torch_types import torch_module
+from ..torch_types import is_torch_model
 
 __getattr__ = resolver(__name__)
 
@@ -23,12 +23,11 @@ is_peft_model = is_torch_xpu_tensor = model_has_dtensor = _nothing_of_the_kind
 
 def _is_container(model):
     """Whether a model only wraps the one inside: a prepared one, or torch's for data parallelism."""
-    torch = torch_module()
-    if torch is None or not isinstance(model, torch.nn.Module):
+    if not is_torch_model(model):
         return isinstance(model, PreparedModule)
-    from ..pytorch.model import DistributedModel
+    from ..pytorch.model import WRAPPERS
 
-    return isinstance(model, (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel))
+    return isinstance(model, WRAPPERS)
 
 
 def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compile=True, recursive=False):
@@ -52,7 +51,11 @@ def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compil
 
 
 def _restore_forward(model):
-    """Takes the wrappers around the forward away that were put there after _original_forward was kept."""
+    """Takes the wrappers around the forward away: prepare()'s, and those that were put there after _original_forward was kept."""
+    if is_torch_model(model):
+        from ..pytorch.model import restore_forward
+
+        restore_forward(model)
     original = vars(model).pop("_original_forward", None)
     if original is None:
         return
