@@ -90,13 +90,20 @@ def test_batch_sampler_shard_as_the_reference():
         assert [len(shard) for shard in shards()] == expected["lengths"], case
 
 
-def test_batches_of_tensors_are_shared_alike():
-    sampler = BatchSampler(range(23), 4, False)
-    for split in (False, True):
-        for even in (False, True):
+@pytest.mark.parametrize("count", [2, 16, 19, 23])
+def test_rows_are_shared_as_items_are(count):
+    data = TensorDataset(torch.arange(count))
+    for settings in ({}, {"drop_last": True}, {"shuffle": True}):
+        for split, even in ((False, False), (False, True), (True, False), (True, True)):
             for rank in range(2):
-                shard = BatchSamplerShard(sampler, 2, rank, split, even)
-                assert lists(shard.share_of(torch.arange(23).split(4))) == list(shard)
+                expected, found = [], []
+                for dataset, batches in ((Same(data), expected), (data, found)):
+                    torch.manual_seed(2)
+                    loader = prepare_data_loader(DataLoader(dataset, batch_size=4, **settings), num_processes=2, process_index=rank,
+                                                 split_batches=split, even_batches=even)
+                    for loader in (loader, skip_first_batches(loader, 1)):
+                        batches += [(batch[0].tolist(), loader.end_of_dataloader) for batch in loader]
+                assert found == expected, (settings, split, even)
 
 
 def test_a_short_batch_in_the_middle():

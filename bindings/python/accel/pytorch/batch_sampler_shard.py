@@ -2,7 +2,6 @@
 
 from itertools import chain, islice
 
-import torch
 from torch.utils.data import BatchSampler
 
 
@@ -48,9 +47,8 @@ class BatchSamplerShard(BatchSampler):
         return self.share_of(self.batch_sampler)
 
     def share_of(self, batches):
-        """This rank's batches of those of the batch sampler, which are lists or tensors of indices. `special_steps` is then a dict that
-        says of each step whose batches are not all whole: the rows of each rank's batch, -1 for none, and how many of all are no
-        repetition."""
+        """This rank's batches of those of the batch sampler, which are lists or ranges. `special_steps` is then a dict that says of each
+        step whose batches are not all whole: the rows of each rank's batch, -1 for none, and how many of all are no repetition."""
         self.special_steps = special = {}
         return self._share(batches, special)
 
@@ -102,7 +100,7 @@ class BatchSamplerShard(BatchSampler):
 
 
 def _joined(batches):
-    return torch.cat(tuple(batches)) if isinstance(batches[0], torch.Tensor) else list(chain.from_iterable(batches))
+    return list(chain.from_iterable(batches))
 
 
 def _filled(indices, more, size):

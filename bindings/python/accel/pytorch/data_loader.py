@@ -28,9 +28,9 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            rows = StepRows(self)
+            rows, moves = StepRows(self), self.device is not None and not (self.device.type == "cpu" and self._reader.reads_rows)
             while batch is not _END:
-                if self.device is not None:
+                if moves:
                     batch = to_device(batch, self.device, self._non_blocking)
                 following = _END
                 self._snapshot()

@@ -15,6 +15,7 @@ class EpochReader:
         self.dataloader, self.is_stateful = dataloader, is_stateful
         self.with_workers = None  # the loader whose batches come packed
         self.has_seeded_workers = False
+        self.reads_rows = False  # of tensors on the CPU
 
     def read(self, skip=0):
         """An iterator over the batches but for the first ones, which are not read where the data has items by number. Afterwards
@@ -24,7 +25,8 @@ class EpochReader:
         if self.is_stateful:
             return _dropped(iter(dataloader), skip)
         rows = tensor_rows.reader_of(dataloader)
-        if rows is not None:
+        self.reads_rows = rows is not None
+        if self.reads_rows:
             draws_seed = not self.has_seeded_workers
             self.has_seeded_workers = keeps_workers
             return rows(skip, draws_seed)

@@ -66,12 +66,12 @@ def _rows(dataset, tensors, chosen, batches):
 
 def _index_batches(batch_sampler):
     """The batches of a batch sampler, as tensors of indices where the order of an epoch is known at its beginning."""
-    if type(batch_sampler) is BatchSamplerShard:
-        return batch_sampler.share_of(_index_batches(batch_sampler.batch_sampler))
-    if type(batch_sampler) is SkipBatchSampler:
-        return islice(_index_batches(batch_sampler.batch_sampler), batch_sampler.skip_batches, None)
-    if type(batch_sampler) is BatchSampler and _has_known_order(batch_sampler.sampler):
-        return _ordered_batches(batch_sampler)
+    around, inner = [], batch_sampler
+    while type(inner) in (BatchSamplerShard, SkipBatchSampler):
+        around.append(inner)
+        inner = inner.batch_sampler
+    if type(inner) is BatchSampler and _has_known_order(inner.sampler):
+        return _ordered_batches(around, inner)
     return iter(batch_sampler)
 
 
@@ -81,15 +81,24 @@ def _has_known_order(sampler):
     return type(sampler) is SequentialSampler
 
 
-def _ordered_batches(batch_sampler):
+def _ordered_batches(around, batch_sampler):
+    """The batches of a batch sampler with others around it, which get ranges of places in the order in the stead of lists of indices."""
     sampler, size = batch_sampler.sampler, batch_sampler.batch_size
     order = _order(sampler)
-    if batch_sampler.drop_last:
-        order = order[:len(order) // size * size]
-    if len(order):
-        yield from order.split(size)
-    if type(sampler) is RandomSampler and sampler.generator is not None:  # torch's sampler draws one more order at the end
-        torch.randperm(len(sampler.data_source), generator=sampler.generator)
+    count = len(order) // size * size if batch_sampler.drop_last else len(order)
+    places = (range(begin, min(begin + size, count)) for begin in range(0, count, size))
+    for outer in reversed(around):
+        places = outer.share_of(places) if type(outer) is BatchSamplerShard else islice(places, outer.skip_batches, None)
+    batches = order[:count].split(size) if count else ()
+    for place in places:
+        if type(place) is not range:  # filled up
+            yield order[place]
+        elif place.start % size or len(place) < size:
+            yield order[place.start:place.stop]
+        else:
+            yield batches[place.start // size]
+    if isinstance(sampler, RandomSampler) and sampler.generator is not None:
+        torch.randperm(len(order), generator=sampler.generator)  # torch draws it for a rest of no items
     if isinstance(sampler, SeedableRandomSampler):
         sampler.set_epoch(sampler.epoch + 1)
 
