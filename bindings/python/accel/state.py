@@ -77,6 +77,11 @@ def is_initialized():
     return _Job.accelerator
 
 
+def of_process(function: Any) -> Any:
+    """A truth about the process, which holds as long as the job does, whatever became of the AcceleratorState."""
+    return property(lambda _: bool(function(current())), doc=function.__doc__)
+
+
 def of_state(function: Any, kind: Any = None) -> Any:
     """A property that the engine's state tells, with the text of the header."""
     return property(lambda self: function(self._current()) if kind is None else kind(function(self._current())), doc=function.__doc__)
@@ -104,9 +109,9 @@ class View:
     num_processes: int = of_state(capi.accel_num_processes)
     process_index: int = of_state(capi.accel_process_index)
     local_process_index: int = of_state(capi.accel_local_process_index)
-    is_main_process: bool = of_state(capi.accel_is_main_process, bool)
-    is_local_main_process: bool = of_state(capi.accel_is_local_main_process, bool)
-    is_last_process: bool = of_state(capi.accel_is_last_process, bool)
+    is_main_process: bool = of_process(capi.accel_is_main_process)
+    is_local_main_process: bool = of_process(capi.accel_is_local_main_process)
+    is_last_process: bool = of_process(capi.accel_is_last_process)
     use_distributed: bool = of_state(capi.accel_use_distributed, bool)
 
     @property

@@ -764,3 +764,9 @@ def test_files_have_metadata_and_ties(tmp_path):
     accel.save({"a": weight, "b": weight}, tmp_path / "t.safetensors", metadata={"format": "pt"})
     assert checkpoint.load_metadata(tmp_path / "t.safetensors") == {"format": "pt", "b": "a"}
     assert accel.load(tmp_path / "t.safetensors")["b"].tolist() == [1, 1, 1]
+
+
+def test_processes_stay_what_they_are_after_a_reset():
+    accelerator = Accelerator(cpu=True)
+    accel.AcceleratorState._reset_state()
+    assert accelerator.is_main_process and accelerator.is_local_main_process and accelerator.is_last_process
