@@ -20,7 +20,7 @@ from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, View, current_of_accelerator, keep
 from .tensors import Tensor, backward_options
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
-from .values import of_kind, to_engine
+from .values import to_engine
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -325,15 +325,15 @@ class Accelerator(View):
     def backward(self, loss: Any, **kwargs: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
         Tensor.backward(): gradient, retain_graph, create_graph, inputs."""
-        capi.accel_backward(self._current(), to_engine(loss), _backward_options(kwargs))
+        capi.accel_backward(self._current(), _loss(loss), _backward_options(kwargs))
 
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
-        capi.accel_backward_sum(self._current(), to_engine(loss_sum), count, _backward_options(kwargs))
+        capi.accel_backward_sum(self._current(), _loss(loss_sum), count, _backward_options(kwargs))
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
-        capi.accel_lomo_backward(self._current(), to_engine(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+        capi.accel_lomo_backward(self._current(), _loss(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
@@ -372,7 +372,8 @@ class Accelerator(View):
         parameters, module = _gradients_of(parameters)
         status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
         if status == capi.ACCEL_OK:
-            return of_kind(parameters[0], tensor(norm)) if parameters else tensor(norm)
+            is_of_torch = any(map(is_torch_tensor, parameters)) or not parameters and torch_module() is not None
+            return torch_module().tensor(norm) if is_of_torch else tensor(norm)
         if any(map(is_torch_tensor, parameters)):
             return torch_module().nn.utils.get_total_norm([part.grad for part in parameters if part.grad is not None], norm_type)
         return None
@@ -572,6 +573,13 @@ def _handle_of(model):
     if is_torch_model(model):
         raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
     raise TypeError(f"a {type(model).__name__} is no model; expected one of accel or torch")
+
+
+def _loss(value):
+    """The loss in the engine."""
+    if not is_torch_tensor(value) and not isinstance(value, capi.accel_tensor):
+        raise TypeError(f"the loss is a {type(value).__name__}; expected a tensor with gradient history")
+    return to_engine(value)
 
 
 def _backward_options(given):

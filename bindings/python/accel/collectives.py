@@ -14,7 +14,7 @@ from .state import current
 from .tensor_type import is_tensor
 from .torch_types import is_torch_tensor
 from .trees import CannotPadNestedTensorWarning
-from .values import like, to_engine
+from .values import like, of_kind, to_engine
 from .work import Work
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
@@ -115,10 +115,11 @@ def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=F
 
 def copy_tensor_to_devices(tensor=None):
     """The tensor of the one rank that has it, on all ranks; the others pass None."""
-    found = [entry for entry in gather_object([None if tensor is None else to_engine(tensor)]) if entry is not None]
+    found = [entry for entry in gather_object([tensor]) if entry is not None]
     if len(found) != 1:
         raise ValueError(f"{len(found)} ranks have a tensor; expected one, and None on the others")
-    return found[0].to(capi.accel_device(current()))
+    value = to_engine(found[0])
+    return of_kind(found[0], value.to(capi.accel_device(current())))
 
 
 # Of one tensor, without copies and messages about its shape
@@ -126,40 +127,43 @@ def copy_tensor_to_devices(tensor=None):
 
 def all_reduce(tensor, reduction="sum", async_op=False):
     """Reduces a tensor over the ranks, in place."""
-    return _run(capi.accel_all_reduce, capi.accel_all_reduce_async, async_op, lambda _: tensor, tensor, _reduction(reduction))
+    return _run(capi.accel_all_reduce, capi.accel_all_reduce_async, async_op, lambda _: tensor, to_engine(tensor), _reduction(reduction))
 
 
 def all_gather(tensor, async_op=False):
     """The tensors of all ranks, one behind the other: [num_processes, ...]."""
-    output = empty(capi.accel_num_processes(current()), *tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    return _run(capi.accel_all_gather, capi.accel_all_gather_async, async_op, lambda _: output, tensor, output)
+    return _into_new(capi.accel_all_gather, capi.accel_all_gather_async, async_op, tensor, lambda shape: (capi.accel_num_processes(current()), *shape))
 
 
 def reduce_scatter(tensor, reduction="sum", async_op=False):
     """Reduces [num_processes, ...] over the ranks; rank i gets row i."""
-    output = empty(*tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
-    return _run(capi.accel_reduce_scatter, capi.accel_reduce_scatter_async, async_op,
-                lambda _: output, tensor, _reduction(reduction), output)
+    return _into_new(capi.accel_reduce_scatter, capi.accel_reduce_scatter_async, async_op, tensor, lambda shape: shape[1:], _reduction(reduction))
 
 
 def all_to_all(tensor, async_op=False):
     """Row i of [num_processes, ...] goes to rank i, which gets one row of each rank."""
-    output = empty(*tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    return _run(capi.accel_all_to_all, capi.accel_all_to_all_async, async_op, lambda _: output, tensor, output)
+    return _into_new(capi.accel_all_to_all, capi.accel_all_to_all_async, async_op, tensor, lambda shape: shape)
+
+
+def _into_new(call, start, async_op, tensor, shape_of, *settings):
+    """A collective with its result in a new tensor like the one that it sends."""
+    sent = to_engine(tensor)
+    output = empty(*shape_of(sent.shape), dtype=sent.dtype, device=sent.device)
+    return _run(call, start, async_op, lambda _: of_kind(tensor, output), sent, *settings, output)
 
 
 def scatter(tensor, rows=None, from_process=0, async_op=False):
     """Fills a tensor with this rank's row of what one rank passes as `rows`: [num_processes, ...]."""
-    return _run(capi.accel_scatter, capi.accel_scatter_async, async_op, lambda _: tensor, rows, from_process, tensor)
+    return _run(capi.accel_scatter, capi.accel_scatter_async, async_op, lambda _: tensor, to_engine(rows), from_process, to_engine(tensor))
 
 
 def send(tensor, to_process, tag=0, async_op=False):
-    return _run(capi.accel_send, capi.accel_send_async, async_op, lambda _: None, tensor, to_process, tag)
+    return _run(capi.accel_send, capi.accel_send_async, async_op, lambda _: None, to_engine(tensor), to_process, tag)
 
 
 def recv(tensor, from_process, tag=0, async_op=False):
     """Fills a tensor with what another rank sends."""
-    return _run(capi.accel_recv, capi.accel_recv_async, async_op, lambda _: tensor, tensor, from_process, tag)
+    return _run(capi.accel_recv, capi.accel_recv_async, async_op, lambda _: tensor, to_engine(tensor), from_process, tag)
 
 
 def progress(seconds=0.0):
