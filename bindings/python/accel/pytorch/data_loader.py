@@ -4,7 +4,8 @@ from ..state import PartialState
 from . import generators
 from .device_copy import to_device
 from .iterable_dataset_shard import IterableDatasetShard
-from .loader_adapter import DataLoaderAdapter, DataLoaderStateMixin
+from .loader_adapter import DataLoaderAdapter
+from .loop_state import DataLoaderStateMixin
 from .samplers import batch_samplers_of
 from .step_rows import StepRows
 
@@ -14,11 +15,11 @@ _END = object()
 class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
     """A loader that leaves out the first batches of each epoch."""
 
+    device, rng_types, synchronized_generator = None, None, None
+
     def __init__(self, dataset, skip_batches=0, use_stateful_dataloader=False, **kwargs):
         super().__init__(dataset, use_stateful_dataloader=use_stateful_dataloader, **kwargs)
         self.skip_batches = skip_batches
-
-    device, rng_types, synchronized_generator = None, None, None
 
     def __iter__(self):
         """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
@@ -28,7 +29,8 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
         try:
             batches, step = self._open_epoch()
             batch = next(batches, _END)
-            rows, moves = StepRows(self), self.device is not None and not (self.device.type == "cpu" and self._reader.reads_rows)
+            rows = StepRows(self)
+            moves = self.device is not None and not (self._reader.reads_rows and self.device.type == "cpu")
             while batch is not _END:
                 if moves:
                     batch = to_device(batch, self.device, self._non_blocking)

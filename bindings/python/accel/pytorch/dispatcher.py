@@ -9,7 +9,8 @@ from .. import capi, trees
 from ..objects import from_this_host, packed_item, unpacked
 from ..state import PartialState, current
 from .device_copy import of_torch, to_device
-from .loader_adapter import DataLoaderAdapter, DataLoaderStateMixin
+from .loader_adapter import DataLoaderAdapter
+from .loop_state import DataLoaderStateMixin
 
 
 class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
