@@ -1,5 +1,6 @@
 """Starts a function in several processes, from a script or a notebook. From a shell: `accel launch --num-processes 2 -- python ...`."""
 
+import functools
 import multiprocessing
 import os
 import pickle
@@ -39,13 +40,25 @@ def _end(ranks, patience):
             rank.join()
 
 
+_ENGINE_IS_LOADED = ("the engine is loaded in this process already, and new ones cannot import {!r}: restart the notebook, and import and use "
+                     "accel inside the function only, or put the function into a module")
+
+
+def _is_of_main(function):
+    """Whether a function is one of the script or notebook, which a new process would have to run once more to get it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__module__", None) == "__main__"
+
+
 def _start(ranks, function):
+    if libtorch.is_loaded() and _is_of_main(function):
+        raise RuntimeError(_ENGINE_IS_LOADED.format(function))
     try:
         for rank in ranks:
             rank.start()
     except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise RuntimeError(f"the engine is loaded in this process already, and new ones cannot import {function!r}: restart the notebook, and "
-                           "import and use accel inside the function only, or put the function into a module") from error
+        raise RuntimeError(_ENGINE_IS_LOADED.format(function)) from error
 
 
 def notebook_launcher(function, args=(), num_processes=None, mixed_precision="no", use_port=None, master_addr="127.0.0.1", node_rank=0,

@@ -137,14 +137,14 @@ class View:
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
-        capi.accel_wait_for_everyone(self._current())
+        capi.accel_wait_for_everyone(current())
 
     def main_process_first(self):
         """The main process runs the body first, the others after it."""
-        return scope(capi.accel_main_process_first_begin, self._current())
+        return scope(capi.accel_main_process_first_begin, current())
 
     def local_main_process_first(self):
-        return scope(capi.accel_local_main_process_first_begin, self._current())
+        return scope(capi.accel_local_main_process_first_begin, current())
 
     def split_between_processes(self, inputs, apply_padding=False):
         """This rank's share of a list, tuple, tensor or of each member of a dict; as a context manager too."""
@@ -161,10 +161,10 @@ class View:
         return self._where(function, lambda: self.is_last_process)
 
     def on_process(self, function=None, process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_process(self._current(), process_index)))
+        return self._where(function, lambda: bool(capi.accel_on_process(current(), process_index)))
 
     def on_local_process(self, function=None, local_process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_local_process(self._current(), local_process_index)))
+        return self._where(function, lambda: bool(capi.accel_on_local_process(current(), local_process_index)))
 
     @staticmethod
     def _where(function, here):
