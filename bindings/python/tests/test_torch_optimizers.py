@@ -225,3 +225,17 @@ def test_gradients_of_several_ranks(ranks):
         print(norms[0].item() == norms[1].item(), scheduler.last_epoch, accelerator.reduce(norm, "mean").item() == norm.item())
         """)
     assert printed == ["True 8 True\n"] * 2  # as in Accelerate: a step for each rank
+
+
+def test_a_step_is_seen_under_bf16():
+    """Weights that were cast for a forward are cast again after an update."""
+    accelerator = accel.Accelerator(cpu=True, mixed_precision="bf16")
+    model = torch.nn.Linear(2, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.5))
+    losses = []
+    for _ in range(2):
+        losses.append(model(torch.ones(1, 2)).sum())
+        accelerator.backward(losses[-1])
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[1].item() == pytest.approx(losses[0].item() - 1.5, abs=0.05)
