@@ -9,6 +9,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
+#include "tensor/external_alias.hpp"
 
 namespace accel::capi {
 namespace {
@@ -39,6 +40,8 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_torch(void* tensor_impl, const c
     check_callers_version(torch_version);
     require(taken.defined(), Status::kInvalidArgument,
             "tensor_impl is an undefined tensor; expected one with elements");
+    // Its program may change it by kernels that count no version, LibTorch's fused updates for example.
+    tensor::mark_externally_aliased(taken);
     write_output(out, std::move(taken));
   });
 }
@@ -51,6 +54,7 @@ ACCEL_FUNCTION accel_status_t accel_tensor_share_torch(void* tensor_impl, const 
     at::Tensor shared(Reference::unsafe_reclaim_from_nonowning(static_cast<c10::TensorImpl*>(tensor_impl)));
     require(shared.defined(), Status::kInvalidArgument,
             "tensor_impl is an undefined tensor; expected one with elements");
+    tensor::mark_externally_aliased(shared);  // as above
     return shared;
   });
 }

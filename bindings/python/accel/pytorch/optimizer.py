@@ -71,8 +71,6 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             self._result = self.optimizer.step(self._closure)
         elif not self._step_fused():
             self._result = self.optimizer.step()
-        # Below the engine LibTorch counts no changes; casts of weights to lower precision are kept until they are counted.
-        torch.autograd.graph.increment_version([part for group in self.optimizer.param_groups for part in group["params"]])
 
     def _step_fused(self):
         if not self.fused or not fused_update.fits(self.optimizer):
