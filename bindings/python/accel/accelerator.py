@@ -337,19 +337,19 @@ class Accelerator(View):
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
-        return scope(capi.accel_accumulate_begin, self._current(), [_handle_of(model) for model in models])
+        return scope(capi.accel_accumulate_begin, self._current(), [handle_of(model) for model in models])
 
     def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
-        return scope(capi.accel_no_sync_begin, self._current(), _handle_of(model))
+        return scope(capi.accel_no_sync_begin, self._current(), handle_of(model))
 
     def trigger_sync_in_backward(self, model):
         """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
-        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), _handle_of(model))
+        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model))
 
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
-        models = [_handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
+        models = [handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
         if any(map(is_torch_loader, self._dataloaders)):
             from .pytorch.uneven_inputs import join  # imports torch
 
@@ -417,7 +417,7 @@ class Accelerator(View):
             checkpoint.save(self.get_state_dict(model), path, self.project_configuration.save_on_each_node, safe_serialization=False)
             return
         checkpoint.check_serialization(safe_serialization)
-        handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else _handle_of(model)
+        handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else handle_of(model)
         capi.accel_save_model(self._current(), handle, str(save_directory))
 
     def get_state_dict(self, model, unwrap=True):
@@ -563,7 +563,7 @@ def _is_prepared(thing):
     return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
 
 
-def _handle_of(model):
+def handle_of(model):
     """The engine's module of a model."""
     if isinstance(model, Module):
         return model.handle
