@@ -10,6 +10,8 @@ import os
 import pathlib
 import sys
 
+from .built_for import TORCH_VERSION
+
 LIBRARIES = ("libc10.so", "libtorch_cpu.so")
 # In a wheel: the plugins inside of the package, and the engine beside it, under its full version.
 PLUGINS = pathlib.Path(__file__).parent / "plugins"
@@ -68,9 +70,21 @@ def load():
                               f"ACCEL_LIBTORCH to the folder of one ({error})") from error
         if "undefined symbol" not in str(error):
             raise ImportError(str(error)) from error
-        source = "`import torch`" if "torch" in sys.modules else loaded_from
-        raise ImportError(f"another version of LibTorch is loaded than the one libaccel was built for, probably by {source}; "
-                          f"docs/libtorch.md says what to do ({error})") from error
+        raise ImportError(f"{_other_version()} ({error})") from error
+
+
+def _other_version():
+    """What to say when the process has a LibTorch that libaccel was not built for."""
+    torch = sys.modules.get("torch")
+    found = f"torch {torch.__version__} is loaded" if torch else f"the LibTorch of {loaded_from} is loaded"
+    return (f"{found}, and libaccel was built for {TORCH_VERSION}: `pip install torch=={TORCH_VERSION}`, or build libaccel for yours "
+            "(docs/libtorch.md)")
+
+
+def check_torch():
+    """For an imported torch whose libraries fit, but whose version does not: tensors may be laid out in another way."""
+    if sys.modules["torch"].__version__.split("+")[0] != TORCH_VERSION:
+        raise ImportError(_other_version())
 
 
 def is_loaded():

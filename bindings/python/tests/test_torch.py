@@ -142,3 +142,10 @@ def test_deterministic_algorithms_and_two_accelerators():
         torch.use_deterministic_algorithms(False)
         first.free_memory()
         second.free_memory()
+
+
+def test_torch_of_another_version():
+    script = ("import torch, accel; torch.__version__ = '2.12.1+cpu'\n"
+              "try:\n    accel.Accelerator(cpu=True).prepare(torch.nn.Linear(1, 1))\nexcept ImportError as error:\n    print(error)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert "torch 2.12.1+cpu is loaded, and libaccel was built for 2." in done.stdout and "pip install torch==2." in done.stdout, done.stderr

@@ -9,10 +9,11 @@ import ctypes
 import torch
 from torch._C._dynamo import eval_frame
 
-from .. import capi
+from .. import capi, libtorch
+from ..built_for import TORCH_VERSION as _VERSION
 from ..tensors import Tensor
 
-_VERSION = torch.__version__.split("+")[0]  # the header's TORCH_VERSION
+libtorch.check_torch()
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _wrap = torch._C._wrap_tensor_impl
