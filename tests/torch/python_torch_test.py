@@ -3,7 +3,7 @@
 
 usage: python_torch_test.py LIBACCEL LIBTORCH_VERSION
 
-Runs the Python of $ACCEL_TORCH_PYTHON, or this one, and is skipped (77) when it has no torch. With the torch that libaccel
+Runs the Python of $ACCEL_TORCH_PYTHON, that of `tools/setup.sh --torch`, or this one, and is skipped (77) when it has no torch. With the torch that libaccel
 was built for, tensors go both ways and autograd works on both sides, whoever is loaded first. With another one, the second
 to be loaded fails with a message.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 SKIPPED = 77
+PREPARED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "deps", "torch_python", "bin", "python")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_torch_worker.py")
 
 
@@ -36,7 +37,7 @@ def main():
         print("usage: python_torch_test.py LIBACCEL LIBTORCH_VERSION", file=sys.stderr)
         return 2
     library, built_for = sys.argv[1:]
-    python = os.environ.get("ACCEL_TORCH_PYTHON", sys.executable)
+    python = os.environ.get("ACCEL_TORCH_PYTHON", PREPARED if os.access(PREPARED, os.X_OK) else sys.executable)
     version = run(python, "-c", "import torch; print(torch.__version__.split('+')[0])").stdout.strip()
     if not version:
         print(f"skipped: {python} has no torch; name a Python that has one in $ACCEL_TORCH_PYTHON")

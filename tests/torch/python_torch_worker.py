@@ -61,7 +61,7 @@ def gradient_of_accel(torch, accel, logits):
     scores, labels = accel.take(logits), accel.take(torch.tensor(LABELS))
     accel.call("accel_tensor_set_requires_grad", scores, 1)
     loss = accel.make("accel_cross_entropy", scores, labels)
-    accel.call("accel_tensor_backward", loss)
+    accel.call("accel_tensor_backward", loss, None)
     gradient = accel.make("accel_tensor_grad", scores)
     result = accel.give(torch, gradient)
     accel.release(scores, labels, loss, gradient)
