@@ -15,7 +15,7 @@
 namespace simulated_device {
 namespace {
 
-constexpr size_t kAlignment = 512;
+constexpr size_t kBlockAlignment = 512;
 constexpr size_t kAllDevices = kMaxDevices * kAddressSpace;
 
 // All devices' addresses, which nobody may touch, and behind them the operators' addresses.
@@ -106,7 +106,7 @@ void Memory::put(size_t offset, FreeRange range) {
 }
 
 void* Memory::allocate(size_t bytes) {
-  const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t size = (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++num_allocations_;

@@ -12,7 +12,7 @@
 namespace simulated_device {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kPinnedAlignment = 64;
 
 struct PinnedRanges {
   std::mutex mutex;
@@ -41,7 +41,7 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
     if (bytes > 0) {
-      TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&data, kAlignment, bytes) == 0, "no ", bytes,
+      TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&data, kPinnedAlignment, bytes) == 0, "no ", bytes,
                        " bytes of pinned memory");
       std::memset(data, kPoison, bytes);
       const std::lock_guard<std::mutex> lock(pinned().mutex);
