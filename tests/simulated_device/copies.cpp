@@ -1,0 +1,99 @@
+#include "copies.hpp"
+
+#include <ATen/ops/empty_strided.h>
+#include <torch/library.h>
+
+#include "device.hpp"
+#include "faults.hpp"
+#include "host_tensor.hpp"
+#include "pinned_memory.hpp"
+#include "settings.hpp"
+#include "storage_operators.hpp"
+
+namespace simulated_device {
+namespace {
+
+using at::Tensor;
+
+SimulatedDevice& device_for_copy(const Tensor& tensor) {
+  SimulatedDevice& device = usable_device(tensor.device().index());
+  ++device.copies;
+  TORCH_CHECK(!faults().copy_fails(device.index()), "a copy of ", tensor.device(), " failed, as was asked for");
+  return device;
+}
+
+bool has_same_layout(const Tensor& one, const Tensor& other) {
+  return one.dtype() == other.dtype() && one.strides() == other.strides() && one.is_non_overlapping_and_dense();
+}
+
+// Owns the tensor of the host until the copy has ended. Tensors of a device are not owned: streams order their uses.
+void queue_copy(Stream& stream, Tensor to, Tensor from) {
+  stream.enqueue([to = std::move(to), from = std::move(from)] { copy_on_host(to, from); },
+                 std::chrono::microseconds(settings().copy_delay_us));
+}
+
+void wait_for(Stream& stream, c10::Device device) {
+  stream.synchronize();
+  usable_device(device.index());  // it may have been lost meanwhile
+}
+
+// Host memory that is not pinned, or must be converted first, is read before the call returns.
+void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
+  Stream& stream = current_stream(device_for_copy(to).index());
+  Tensor source = from;
+  bool may_change = is_pinned(from.const_data_ptr());
+  if (!has_same_layout(from, to)) {
+    source = at::empty_strided(to.sizes(), to.strides(), from.options().dtype(to.dtype()).pinned_memory(false));
+    copy_on_host(source, from);
+    may_change = false;
+  }
+  queue_copy(stream, host_alias(to), source);
+  if (!non_blocking || (!may_change && source.is_same(from))) wait_for(stream, to.device());
+}
+
+void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
+  Stream& stream = current_stream(device_for_copy(from).index());
+  if (non_blocking) poison(to);
+  queue_copy(stream, to, host_alias(from));
+  if (!non_blocking) wait_for(stream, from.device());
+}
+
+// On the source's stream, which waits for the destination's, and the other way round after the copy.
+void copy_between_devices(const Tensor& from, const Tensor& to) {
+  Stream& stream = current_stream(device_for_copy(from).index());
+  Stream& other = current_stream(usable_device(to.device().index()).index());
+  stream.wait_for(other.record());
+  queue_copy(stream, host_alias(to), host_alias(from));
+  other.wait_for(stream.record());
+}
+
+Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
+  if (to.numel() == 0) return to;
+  const Tensor source = from.sizes() == to.sizes() ? from : from.expand(to.sizes());
+  if (!is_on_device(from))
+    copy_to_device(source, to, non_blocking);
+  else if (!is_on_device(to))
+    copy_to_host(source, to, non_blocking);
+  else
+    copy_between_devices(source, to);
+  return to;
+}
+
+Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+  if (to.sizes() != from.sizes()) {
+    if (is_on_device(to))
+      resize_tensor(to, from.sizes());
+    else
+      to.resize_(from.sizes());
+  }
+  return copy_from(from, to, false);
+}
+
+}  // namespace
+
+void register_copies(torch::Library& library) {
+  library.impl("_copy_from", copy_from);
+  library.impl("_copy_from_and_resize", copy_from_and_resize);
+}
+
+}  // namespace simulated_device

@@ -1,0 +1,71 @@
+#include "pinned_memory.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "memory.hpp"
+
+namespace simulated_device {
+namespace {
+
+constexpr size_t kPinnedAlignment = 64;
+
+struct PinnedRanges {
+  std::mutex mutex;
+  std::map<const char*, size_t> ranges;  // by first address
+};
+
+PinnedRanges& pinned() {
+  static PinnedRanges* const pinned = new PinnedRanges;
+  return *pinned;
+}
+
+// Queued copies own their host memory, so nothing reads or writes it any more.
+void free_pinned(void* data) {
+  if (!data) return;
+  {
+    const std::lock_guard<std::mutex> lock(pinned().mutex);
+    const auto range = pinned().ranges.find(static_cast<const char*>(data));
+    std::memset(data, kPoison, range->second);
+    pinned().ranges.erase(range);
+  }
+  std::free(data);
+}
+
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* data = nullptr;
+    if (bytes > 0) {
+      TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&data, kPinnedAlignment, bytes) == 0, "no ", bytes,
+                       " bytes of pinned memory");
+      std::memset(data, kPoison, bytes);
+      const std::lock_guard<std::mutex> lock(pinned().mutex);
+      pinned().ranges[static_cast<const char*>(data)] = bytes;
+    }
+    return {data, data, &free_pinned, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+}  // namespace
+
+c10::Allocator& pinned_allocator() {
+  static PinnedAllocator* const allocator = new PinnedAllocator;
+  return *allocator;
+}
+
+bool is_pinned(const void* address) {
+  const std::lock_guard<std::mutex> lock(pinned().mutex);
+  auto after = pinned().ranges.upper_bound(static_cast<const char*>(address));
+  if (after == pinned().ranges.begin()) return false;
+  const auto range = std::prev(after);
+  return static_cast<const char*>(address) < range->first + range->second;
+}
+
+}  // namespace simulated_device
