@@ -79,6 +79,7 @@ extern "C" {
 
 #include "accel/error.h"
 #include "accel/value.h"
+#include "accel/device.h"
 #include "accel/state.h"
 #include "accel/communication.h"
 #include "accel/mesh.h"

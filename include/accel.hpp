@@ -2542,8 +2542,16 @@ inline void set_log_level(std::int32_t level) { detail::check(accel_set_log_leve
 // How many handles are alive in the process.
 inline std::int64_t debug_live_objects() { return accel_debug_live_objects(); }
 
-// Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
+// Whether a part is there, or a type of devices can be used.
 inline bool is_available(const std::string& feature) { return accel_is_available(feature.c_str()) == 1; }
+
+// Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the plugin of
+// npu is not loaded: ...".
+inline std::string unavailable_reason(const std::string& feature) {
+  detail::Buffer out;
+  detail::check(accel_unavailable_reason(feature.c_str(), out.put()));
+  return out.string();
+}
 
 // The name of a dtype.
 inline const char* dtype_name(accel_dtype_t dtype) { return accel_dtype_name(dtype); }
@@ -2564,16 +2572,6 @@ inline accel_dtype_t dtype_from_name(const std::string& name) {
   detail::check(accel_dtype_from_name(name.c_str(), &out));
   return out;
 }
-
-// Reads the name of a device.
-inline accel_device_t device_parse(const std::string& text) {
-  accel_device_t out = {};
-  detail::check(accel_device_parse(text.c_str(), &out));
-  return out;
-}
-
-// Counts the devices of a type.
-inline std::int32_t device_count(std::int32_t type) { return accel_device_count(type); }
 
 // The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
 // cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
@@ -2639,6 +2637,61 @@ inline Value convert_to_fp32(const Value& value) {
 inline std::int64_t find_batch_size(const Value& value) {
   std::int64_t out = 0;
   detail::check(accel_find_batch_size(value.get(), &out));
+  return out;
+}
+
+// Reads the name of a device.
+inline accel_device_t device_parse(const std::string& text) {
+  accel_device_t out = {};
+  detail::check(accel_device_parse(text.c_str(), &out));
+  return out;
+}
+
+// The name of a type of devices.
+inline const char* device_type_name(std::int32_t type) { return accel_device_type_name(type); }
+
+// Counts the devices of a type.
+inline std::int32_t device_count(std::int32_t type) { return accel_device_count(type); }
+
+// The device that a state uses when nothing else is asked for: the first type of these that can be used: OUT_OF_TREE,
+// MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+inline accel_device_t device_default() {
+  accel_device_t out = {};
+  detail::check(accel_device_default(&out));
+  return out;
+}
+
+// The device of a type that is the current one of this thread: the one that is meant by index -1.
+inline accel_device_t device_current(std::int32_t type) {
+  accel_device_t out = {};
+  detail::check(accel_device_current(type, &out));
+  return out;
+}
+
+// Makes a device the current one of its type on this thread.
+inline void device_set_current(accel_device_t device) { detail::check(accel_device_set_current(device)); }
+
+// Waits until a device has done all work of all its streams.
+inline void device_synchronize(accel_device_t device) { detail::check(accel_device_synchronize(device)); }
+
+// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as
+// accel_empty_cache().
+inline void device_empty_cache(accel_device_t device) { detail::check(accel_device_empty_cache(device)); }
+
+// The memory of an accelerator in bytes.
+inline Value device_memory(accel_device_t device) {
+  Value out;
+  detail::check(accel_device_memory(device, out.put()));
+  return out;
+}
+
+// Counts the peaks of accel_device_memory() from what is in use now.
+inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(device)); }
+
+// What a device is and can do.
+inline Value device_properties(accel_device_t device) {
+  Value out;
+  detail::check(accel_device_properties(device, out.put()));
   return out;
 }
 

@@ -29,6 +29,12 @@ HEAVY = re.compile(
 # The sources that use what only these headers have, themselves or through a header of ours, one a line. The list may only
 # shrink: an entry that is not needed any more is an error too.
 HEAVY_SOURCES = "tools/heavy_sources.txt"
+# All accelerators take one path, through LibTorch's interfaces of devices in general. One kind is named by the table of
+# devices and by the plugins of its vendor alone; elsewhere, "cuda" in code or comments of these folders is listed as
+# "FILE NUMBER_OF_LINES  # reason". The list may only shrink: a number that is too large is an error too.
+CUDA = re.compile(r"cuda", re.IGNORECASE)
+CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/device(_availability)?\.[ch]pp$|.*/generated/|include/accel\.hpp$")
+CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
 WITHOUT_TORCH = ("base", "config", "launch")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
@@ -119,6 +125,25 @@ def environment_problems(file, name):
         yield f"puts variables into the environment; expected that of {', '.join(ENVIRONMENT_USERS[2:])} alone"
 
 
+def cuda_problems(root):
+    listed = root / CUDA_LINES
+    lines = [line.partition("#")[0].split() for line in listed.read_text().splitlines()] if listed.is_file() else []
+    allowed = {line[0]: int(line[1]) for line in lines if line}
+    found = {}
+    for folder in ("src", "include"):
+        for file in (root / folder).rglob("*"):
+            name = file.relative_to(root).as_posix()
+            if file.suffix in CODE and not CUDA_PLACES.match(name):
+                found[name] = sum(bool(CUDA.search(line)) for line in file.read_text().splitlines())
+    for name in sorted(found.keys() | allowed.keys()):
+        count, most = found.get(name, 0), allowed.get(name, 0)
+        if count > most:
+            yield (f"{name}: names CUDA in {count} lines, expected {most}: what holds for one kind of device holds for all; "
+                   "ask src/tensor/device_work.hpp, c10's guards or LibTorch's hooks")
+        elif count < most:
+            yield f"{name}: names CUDA in {count} lines and {CUDA_LINES} allows {most}; lower the number"
+
+
 def problems(root):
     source = root / "src"
     for file in sorted(source.rglob("*.[ch]pp")):
@@ -131,6 +156,7 @@ def problems(root):
             yield from (f"{name}: {problem}" for problem in unity_problems(file))
             yield from (f"{name}: {problem}" for problem in environment_problems(file, file.relative_to(source).as_posix()))
     yield from heavy_problems(root)
+    yield from cuda_problems(root)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:

@@ -357,6 +357,10 @@ static inline accel_status_t go_accel_set_log_level(int32_t level, go_failure *f
   return go_checked(accel_set_log_level(level), failure);
 }
 
+static inline accel_status_t go_accel_unavailable_reason(const char *feature, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_unavailable_reason(feature, out), failure);
+}
+
 static inline accel_status_t go_accel_scope_end(accel_scope_t *scope, go_failure *failure) {
   return go_checked(accel_scope_end(scope), failure);
 }
@@ -371,10 +375,6 @@ static inline accel_status_t go_accel_dtype_byte_size(const char *name, double *
 
 static inline accel_status_t go_accel_dtype_from_name(const char *name, accel_dtype_t *out, go_failure *failure) {
   return go_checked(accel_dtype_from_name(name, out), failure);
-}
-
-static inline accel_status_t go_accel_device_parse(const char *text, accel_device_t *out, go_failure *failure) {
-  return go_checked(accel_device_parse(text, out), failure);
 }
 
 static inline accel_status_t go_accel_value_string(const char *text, accel_value_t *out, go_failure *failure) {
@@ -455,6 +455,42 @@ static inline accel_status_t go_accel_convert_to_fp32(const accel_value_t *value
 
 static inline accel_status_t go_accel_find_batch_size(const accel_value_t *value, int64_t *out, go_failure *failure) {
   return go_checked(accel_find_batch_size(value, out), failure);
+}
+
+static inline accel_status_t go_accel_device_parse(const char *text, accel_device_t *out, go_failure *failure) {
+  return go_checked(accel_device_parse(text, out), failure);
+}
+
+static inline accel_status_t go_accel_device_default(accel_device_t *out, go_failure *failure) {
+  return go_checked(accel_device_default(out), failure);
+}
+
+static inline accel_status_t go_accel_device_current(int32_t type, accel_device_t *out, go_failure *failure) {
+  return go_checked(accel_device_current(type, out), failure);
+}
+
+static inline accel_status_t go_accel_device_set_current(accel_device_t device, go_failure *failure) {
+  return go_checked(accel_device_set_current(device), failure);
+}
+
+static inline accel_status_t go_accel_device_synchronize(accel_device_t device, go_failure *failure) {
+  return go_checked(accel_device_synchronize(device), failure);
+}
+
+static inline accel_status_t go_accel_device_empty_cache(accel_device_t device, go_failure *failure) {
+  return go_checked(accel_device_empty_cache(device), failure);
+}
+
+static inline accel_status_t go_accel_device_memory(accel_device_t device, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_device_memory(device, out), failure);
+}
+
+static inline accel_status_t go_accel_device_reset_peak_memory(accel_device_t device, go_failure *failure) {
+  return go_checked(accel_device_reset_peak_memory(device), failure);
+}
+
+static inline accel_status_t go_accel_device_properties(accel_device_t device, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_device_properties(device, out), failure);
 }
 
 static inline accel_status_t go_accel_state_create(const accel_state_options_t *options, accel_state_t **out, go_failure *failure) {
@@ -2150,6 +2186,14 @@ func (d Device) c() C.accel_device_t {
 	return C.accel_device_t{_type: C.int32_t(d.Type), index: C.int32_t(d.Index)}
 }
 
+// String is the device's name: "cpu", "cuda:1".
+func (d Device) String() string {
+	if d.Index < 0 {
+		return DeviceTypeName(d.Type)
+	}
+	return fmt.Sprintf("%s:%d", DeviceTypeName(d.Type), d.Index)
+}
+
 // Element is a Go type that tensors have elements of.
 type Element interface {
 	~uint8 | ~int8 | ~int16 | ~int32 | ~int64 | ~float32 | ~float64
@@ -2412,23 +2456,47 @@ const DeviceCuda int32 = 1
 // DeviceMeta: shapes without data
 const DeviceMeta int32 = 2
 
+// DeviceMps: Apple
 const DeviceMps int32 = 3
 
+// DeviceMlu: Cambricon
 const DeviceMlu int32 = 4
 
+// DeviceSdaa: Tecorigin
 const DeviceSdaa int32 = 5
 
+// DeviceMusa: Moore Threads
 const DeviceMusa int32 = 6
 
+// DeviceNpu: Huawei
 const DeviceNpu int32 = 7
 
+// DeviceHpu: Intel Gaudi
 const DeviceHpu int32 = 8
 
+// DeviceXpu: Intel GPUs
 const DeviceXpu int32 = 9
 
+// DeviceNeuron: AWS
 const DeviceNeuron int32 = 10
 
+// DeviceXla: Google
 const DeviceXla int32 = 11
+
+// DeviceMtia: Meta
+const DeviceMtia int32 = 12
+
+// DeviceMaia: Microsoft
+const DeviceMaia int32 = 13
+
+// DeviceIpu: Graphcore
+const DeviceIpu int32 = 14
+
+// DeviceVe: NEC
+const DeviceVe int32 = 15
+
+// DeviceOutOfTree: the device that a plugin registered under another name than these
+const DeviceOutOfTree int32 = 16
 
 const ValueNone int32 = 0
 
@@ -2468,10 +2536,9 @@ const PrecisionFp8 Precision = 3
 // DistributedNo: one process
 const DistributedNo DistributedType = 0
 
-// DistributedMultiCPU: over UCX
 const DistributedMultiCPU DistributedType = 1
 
-// DistributedMultiGPU: over NCCL
+// DistributedMultiGPU: CUDA, and accelerators for which the reference has no type
 const DistributedMultiGPU DistributedType = 2
 
 const DistributedMultiNpu DistributedType = 3
@@ -2488,11 +2555,11 @@ const DistributedMultiHpu DistributedType = 8
 
 const DistributedMultiNeuron DistributedType = 9
 
+const DistributedXla DistributedType = 12
+
 const DistributedDeepspeed DistributedType = 10
 
 const DistributedFsdp DistributedType = 11
-
-const DistributedXla DistributedType = 12
 
 const DistributedMegatronLm DistributedType = 13
 
@@ -3189,8 +3256,9 @@ type StateOptions struct {
 	// 1: prepare puts models and batches on the device. Default 1
 	DevicePlacement *bool
 
-	// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or
-	// "torch,cuda". Default: none, because orders follow from seed and epoch
+	// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type
+	// of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed
+	// and epoch
 	RNGTypes string
 
 	// Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has
@@ -3212,7 +3280,8 @@ type StateOptions struct {
 	// Default: a fourth of the memory of the host or container by its processes
 	CPUMemoryKept *int64
 
-	// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+	// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
+	// Default: accel_device_default()
 	TorchDevice string
 
 	// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default
@@ -3238,6 +3307,10 @@ type StateOptions struct {
 	// Ranks that share each layer of a model, with the same data. In [1, inf). Variable
 	// PARALLELISM_CONFIG_TP_SIZE. Default 1
 	TensorParallelSize *int32
+
+	// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is
+	// chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+	DevicePlugins string
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -3336,6 +3409,7 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 	if options.TensorParallelSize != nil {
 		made.tensor_parallel_size = C.int32_t(*options.TensorParallelSize)
 	}
+	made.device_plugins = given.nullable(options.DevicePlugins)
 	return made
 }
 
@@ -5593,9 +5667,9 @@ func DebugLiveObjects() int64 {
 	return int64(result)
 }
 
-// IsAvailable is accel_is_available. Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
+// IsAvailable is accel_is_available. Whether a part is there, or a type of devices can be used.
 //
-//   - feature: Its name.
+//   - feature: "ucx", "nccl", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
 //
 // Returns: 1, or 0 also for unknown names.
 func IsAvailable(feature string) bool {
@@ -5603,6 +5677,25 @@ func IsAvailable(feature string) bool {
 	defer given.end()
 	result := C.accel_is_available(given.text(feature))
 	return result == 1
+}
+
+// UnavailableReason is accel_unavailable_reason. Why a part is not there, or a type of devices cannot be used: "this
+// LibTorch was built without XPU", "the plugin of npu is not loaded: ...".
+//
+//   - feature: As for accel_is_available().
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
+func UnavailableReason(feature string) (out string, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_unavailable_reason(given.text(feature), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
 }
 
 // ScopeCall is accel_scope_call. Calls a function that opens scopes of any kind, and ends those that it leaves open,
@@ -5674,35 +5767,6 @@ func DtypeFromName(name string) (out Dtype, err error) {
 	}
 	out = Dtype(cOut)
 	return
-}
-
-// DeviceParse is accel_device_parse. Reads the name of a device.
-//
-//   - text_: "cpu", "cuda:1", "meta".
-//
-// Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this
-// version does not drive.
-func DeviceParse(text_ string) (out Device, err error) {
-	var given arguments
-	defer given.end()
-	var cOut C.accel_device_t
-	var failure C.go_failure
-	code := C.go_accel_device_parse(given.text(text_), &cOut, &failure)
-	if err = status(code, failure); err != nil {
-		return
-	}
-	out = Device{int32(cOut._type), int32(cOut.index)}
-	return
-}
-
-// DeviceCount is accel_device_count. Counts the devices of a type.
-//
-//   - type_: ACCEL_DEVICE_*.
-//
-// Returns: How many of them can be used now; 1 for the CPU.
-func DeviceCount(type_ int32) int32 {
-	result := C.accel_device_count(C.int32_t(type_))
-	return int32(result)
 }
 
 // ValueEqual is accel_value_equal. Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
@@ -5972,6 +6036,160 @@ func FindBatchSize(value any) (out int64, err error) {
 		return
 	}
 	out = int64(cOut)
+	return
+}
+
+// DeviceParse is accel_device_parse. Reads the name of a device.
+//
+//   - text_: "cpu", "cuda:1", "meta", or the name that a plugin registered.
+//
+// Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT for an unknown name, which lists the known ones;
+// ACCEL_ERROR_UNSUPPORTED for "npu" and so on when their plugin is not loaded; NOT_FOUND or UNSUPPORTED for a plugin
+// that cannot be loaded.
+func DeviceParse(text_ string) (out Device, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_device_t
+	var failure C.go_failure
+	code := C.go_accel_device_parse(given.text(text_), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = Device{int32(cOut._type), int32(cOut.index)}
+	return
+}
+
+// DeviceTypeName is accel_device_type_name. The name of a type of devices.
+//
+//   - type_: ACCEL_DEVICE_*.
+//
+// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type,
+// and for OUT_OF_TREE when there is none. Valid for ever.
+func DeviceTypeName(type_ int32) string {
+	result := C.accel_device_type_name(C.int32_t(type_))
+	return C.GoString(result)
+}
+
+// DeviceCount is accel_device_count. Counts the devices of a type.
+//
+//   - type_: ACCEL_DEVICE_*.
+//
+// Returns: How many of them can be used now; 1 for the CPU and meta.
+func DeviceCount(type_ int32) int32 {
+	result := C.accel_device_count(C.int32_t(type_))
+	return int32(result)
+}
+
+// DeviceDefault is accel_device_default. The device that a state uses when nothing else is asked for: the first type
+// of these that can be used: OUT_OF_TREE, MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+//
+// Returns: ACCEL_OK; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
+func DeviceDefault() (out Device, err error) {
+	var cOut C.accel_device_t
+	var failure C.go_failure
+	code := C.go_accel_device_default(&cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = Device{int32(cOut._type), int32(cOut.index)}
+	return
+}
+
+// DeviceCurrent is accel_device_current. The device of a type that is the current one of this thread: the one that is
+// meant by index -1.
+//
+//   - type_: ACCEL_DEVICE_*.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+func DeviceCurrent(type_ int32) (out Device, err error) {
+	var cOut C.accel_device_t
+	var failure C.go_failure
+	code := C.go_accel_device_current(C.int32_t(type_), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = Device{int32(cOut._type), int32(cOut.index)}
+	return
+}
+
+// DeviceSetCurrent is accel_device_set_current. Makes a device the current one of its type on this thread.
+// accel_set_device() does so with that of a state.
+//
+//   - device: The device; nothing changes for index -1, the CPU and meta.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
+func DeviceSetCurrent(device Device) error {
+	var failure C.go_failure
+	code := C.go_accel_device_set_current(device.c(), &failure)
+	return status(code, failure)
+}
+
+// DeviceSynchronize is accel_device_synchronize. Waits until a device has done all work of all its streams.
+//
+//   - device: The device; there is nothing to wait for on the CPU.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or
+// it cannot do this; the error of the device.
+func DeviceSynchronize(device Device) error {
+	var failure C.go_failure
+	code := C.go_accel_device_synchronize(device.c(), &failure)
+	return status(code, failure)
+}
+
+// DeviceEmptyCache is accel_device_empty_cache. Returns the memory that the allocator of a type of devices keeps for
+// later tensors; for the CPU as accel_empty_cache().
+//
+//   - device: A device of the type. All devices of the type are meant.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+func DeviceEmptyCache(device Device) error {
+	var failure C.go_failure
+	code := C.go_accel_device_empty_cache(device.c(), &failure)
+	return status(code, failure)
+}
+
+// DeviceMemory is accel_device_memory. The memory of an accelerator in bytes.
+//
+//   - device: The device.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that
+// do not count.
+func DeviceMemory(device Device) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_device_memory(device.c(), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// DeviceResetPeakMemory is accel_device_reset_peak_memory. Counts the peaks of accel_device_memory() from what is in
+// use now.
+//
+//   - device: The device.
+//
+// Returns: As accel_device_memory().
+func DeviceResetPeakMemory(device Device) error {
+	var failure C.go_failure
+	code := C.go_accel_device_reset_peak_memory(device.c(), &failure)
+	return status(code, failure)
+}
+
+// DeviceProperties is accel_device_properties. What a device is and can do.
+//
+//   - device: The device.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+func DeviceProperties(device Device) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_device_properties(device.c(), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 
@@ -12060,13 +12278,12 @@ func (generator *Generator) SetState(state *Tensor) error {
 // SynchronizeRNGStates is accel_synchronize_rng_states. Broadcasts the states of rank 0's generators to all ranks.
 //
 //   - state: A state.
-//   - rngTypes: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
-//     commas.
+//   - rngTypes: "torch" (the CPU's default generator), the type of the state's device ("npu": its default generator),
+//     "generator" (the one given), joined by commas.
 //   - generator: For "generator"; else NULL.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of
-// a device that the state does not use, and for the reference's other names, "npu", "xla" and so on; TIMEOUT,
-// PEER_LOST, CANCELLED.
+// a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
 func (state *State) SynchronizeRNGStates(rngTypes string, generator *Generator) error {
 	var given arguments
 	defer given.end()

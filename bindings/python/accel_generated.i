@@ -341,6 +341,7 @@ typedef struct accel_state_options {
   int32_t data_parallel_shard_size;
   int32_t context_parallel_size;
   int32_t tensor_parallel_size;
+  const char *device_plugins;
 } accel_state_options_t;
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
@@ -683,7 +684,7 @@ typedef struct accel_parameters_options {
     if (options != NULL) *options = (accel_state_options_t)ACCEL_STATE_OPTIONS_INIT;
     return options;
   }
-  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free($self); }
+  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins); free($self); }
 }
 %extend accel_gradient_accumulation_options {
   accel_gradient_accumulation_options() {
@@ -1024,6 +1025,7 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_pad_input_tensors)
 %accel_waits(accel_send_to_device)
 %accel_waits(accel_convert_to_fp32)
+%accel_waits(accel_device_synchronize)
 %accel_waits(accel_state_create)
 %newobject accel_state_retain;
 %accel_waits(accel_state_release)
@@ -1225,6 +1227,11 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DEVICE_XPU = 9;
 %constant int ACCEL_DEVICE_NEURON = 10;
 %constant int ACCEL_DEVICE_XLA = 11;
+%constant int ACCEL_DEVICE_MTIA = 12;
+%constant int ACCEL_DEVICE_MAIA = 13;
+%constant int ACCEL_DEVICE_IPU = 14;
+%constant int ACCEL_DEVICE_VE = 15;
+%constant int ACCEL_DEVICE_OUT_OF_TREE = 16;
 %constant int ACCEL_VALUE_NONE = 0;
 %constant int ACCEL_VALUE_BOOL = 1;
 %constant int ACCEL_VALUE_INT = 2;
@@ -1251,9 +1258,9 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DISTRIBUTED_MULTI_XPU = 7;
 %constant int ACCEL_DISTRIBUTED_MULTI_HPU = 8;
 %constant int ACCEL_DISTRIBUTED_MULTI_NEURON = 9;
+%constant int ACCEL_DISTRIBUTED_XLA = 12;
 %constant int ACCEL_DISTRIBUTED_DEEPSPEED = 10;
 %constant int ACCEL_DISTRIBUTED_FSDP = 11;
-%constant int ACCEL_DISTRIBUTED_XLA = 12;
 %constant int ACCEL_DISTRIBUTED_MEGATRON_LM = 13;
 %constant int ACCEL_SCHEDULER_STEPS_PER_BATCH = 0;
 %constant int ACCEL_SCHEDULER_STEPS_PER_UPDATE = 1;
@@ -1344,11 +1351,18 @@ accel_status_t accel_set_log_level(int32_t level);
 Returns: The number.";
 int64_t accel_debug_live_objects();
 
-%feature("docstring") accel_is_available "Whether a part is there: \"ucx\", \"nccl\", \"cuda\", \"torchscript\".
+%feature("docstring") accel_is_available "Whether a part is there, or a type of devices can be used.
 
-feature: Its name.
+feature: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 Returns: 1, or 0 also for unknown names.";
 int32_t accel_is_available(const char *feature);
+
+%feature("docstring") accel_unavailable_reason "Why a part is not there, or a type of devices cannot be used: \"this LibTorch was built without XPU\", \"the plugin of npu is not loaded: ...\".
+
+feature: As for accel_is_available().
+out: One line; empty when it is available.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.";
+accel_status_t accel_unavailable_reason(const char *feature, accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_scope_end "Ends a scope that a `_begin` call opened, on the same thread and in reverse order of opening. The handle is gone afterwards, also when ending it reported an error.
 
@@ -1394,19 +1408,6 @@ name: \"float32\", \"bf16\", ...
 out: The dtype.
 Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.";
 accel_status_t accel_dtype_from_name(const char *name, int32_t *OUTPUT);
-
-%feature("docstring") accel_device_parse "Reads the name of a device.
-
-text: \"cpu\", \"cuda:1\", \"meta\".
-out: The device.
-Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for \"mps\", \"xpu\" and other kinds that this version does not drive.";
-accel_status_t accel_device_parse(const char *text, accel_device_t *OUTPUT);
-
-%feature("docstring") accel_device_count "Counts the devices of a type.
-
-type: ACCEL_DEVICE_*.
-Returns: How many of them can be used now; 1 for the CPU.";
-int32_t accel_device_count(int32_t type);
 
 %feature("docstring") accel_value_equal "Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 
@@ -1505,6 +1506,76 @@ value: Any.
 out: The number.
 Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.";
 accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT);
+
+%feature("docstring") accel_device_parse "Reads the name of a device.
+
+text: \"cpu\", \"cuda:1\", \"meta\", or the name that a plugin registered.
+out: The device; it need not be there.
+Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT for an unknown name, which lists the known ones; ACCEL_ERROR_UNSUPPORTED for \"npu\" and so on when their plugin is not loaded; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.";
+accel_status_t accel_device_parse(const char *text, accel_device_t *OUTPUT);
+
+%feature("docstring") accel_device_type_name "The name of a type of devices.
+
+type: ACCEL_DEVICE_*.
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.";
+const char *accel_device_type_name(int32_t type);
+
+%feature("docstring") accel_device_count "Counts the devices of a type.
+
+type: ACCEL_DEVICE_*.
+Returns: How many of them can be used now; 1 for the CPU and meta.";
+int32_t accel_device_count(int32_t type);
+
+%feature("docstring") accel_device_default "The device that a state uses when nothing else is asked for: the first type of these that can be used: OUT_OF_TREE, MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+
+out: The device, with index -1.
+Returns: ACCEL_OK; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.";
+accel_status_t accel_device_default(accel_device_t *OUTPUT);
+
+%feature("docstring") accel_device_current "The device of a type that is the current one of this thread: the one that is meant by index -1.
+
+type: ACCEL_DEVICE_*.
+out: The device with its index; 0 for the CPU and meta.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.";
+accel_status_t accel_device_current(int32_t type, accel_device_t *OUTPUT);
+
+%feature("docstring") accel_device_set_current "Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+
+device: The device; nothing changes for index -1, the CPU and meta.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.";
+accel_status_t accel_device_set_current(accel_device_t device);
+
+%feature("docstring") accel_device_synchronize "Waits until a device has done all work of all its streams.
+
+device: The device; there is nothing to wait for on the CPU.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.";
+accel_status_t accel_device_synchronize(accel_device_t device);
+
+%feature("docstring") accel_device_empty_cache "Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
+
+device: A device of the type. All devices of the type are meant.
+Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
+accel_status_t accel_device_empty_cache(accel_device_t device);
+
+%feature("docstring") accel_device_memory "The memory of an accelerator in bytes.
+
+device: The device.
+out: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.";
+accel_status_t accel_device_memory(accel_device_t device, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_device_reset_peak_memory "Counts the peaks of accel_device_memory() from what is in use now.
+
+device: The device.
+Returns: As accel_device_memory().";
+accel_status_t accel_device_reset_peak_memory(accel_device_t device);
+
+%feature("docstring") accel_device_properties "What a device is and can do.
+
+device: The device.
+out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of those that it computes with; all when it does not tell).
+Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
+accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_distributed_type_name "The name of a distributed type.
 
@@ -4213,9 +4284,9 @@ accel_status_t accel_generator_set_state(accel_generator_t *generator, const acc
 %feature("docstring") accel_synchronize_rng_states "Broadcasts the states of rank 0's generators to all ranks.
 
 state: A state.
-rng_types: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
+rng_types: \"torch\" (the CPU's default generator), the type of the state's device (\"npu\": its default generator), \"generator\" (the one given), joined by commas.
 generator: For \"generator\"; else NULL.
-Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, \"npu\", \"xla\" and so on; TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_synchronize_rng_states(accel_state_t *state, const char *rng_types, accel_generator_t *generator);
 
 %feature("docstring") accel_find_executable_batch_size "Calls a function with smaller and smaller batch sizes until one fits into memory. All ranks continue with the next size when one of them ran out of memory; those that wait for it in a collective get COLLECTIVE_MISMATCH there, which they should return. Cached memory is returned to the system before each attempt.

@@ -90,6 +90,48 @@ accel_arg_dtype_by_pointer(accel_dtype_t dtype, accel_value_t *ACCEL_BORROWED ou
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_arg_device_by_pointer(const accel_device_t *device, accel_value_t *ACCEL_BORROWED out);
 
+/** accel_device_set_current() by pointer.
+ * @param device As there.
+ * @return As accel_device_set_current().
+ * @threads thread */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_set_current_by_pointer(const accel_device_t *device);
+
+/** accel_device_synchronize() by pointer.
+ * @param device As there.
+ * @return As accel_device_synchronize().
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_synchronize_by_pointer(const accel_device_t *device);
+
+/** accel_device_empty_cache() by pointer.
+ * @param device As there.
+ * @return As accel_device_empty_cache().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_empty_cache_by_pointer(const accel_device_t *device);
+
+/** accel_device_memory() by pointer.
+ * @param device,out As there.
+ * @return As accel_device_memory().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_memory_by_pointer(const accel_device_t *device, accel_value_t *ACCEL_OWNED out);
+
+/** accel_device_reset_peak_memory() by pointer.
+ * @param device As there.
+ * @return As accel_device_reset_peak_memory().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_reset_peak_memory_by_pointer(const accel_device_t *device);
+
+/** accel_device_properties() by pointer.
+ * @param device,out As there.
+ * @return As accel_device_properties().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_device_properties_by_pointer(const accel_device_t *device, accel_value_t *ACCEL_OWNED out);
+
 /** accel_device() by pointer.
  * @param state As there.
  * @param out What accel_device() returns.

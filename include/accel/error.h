@@ -214,11 +214,20 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_log_level(int32_t lev
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_debug_live_objects(void);
 
-/** Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
- * @param feature Its name.
+/** Whether a part is there, or a type of devices can be used.
+ * @param feature "ucx", "nccl", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
  * @return 1, or 0 also for unknown names.
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);
+
+/** Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the plugin of npu
+ * is not loaded: ...".
+ * @param feature As for accel_is_available().
+ * @param out One line; empty when it is available.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_unavailable_reason(const char *feature, accel_buffer_t *ACCEL_OWNED out);
 
 /** Ends a scope that a `_begin` call opened, on the same thread and in reverse order of opening. The handle is gone
  * afterwards, also when ending it reported an error.

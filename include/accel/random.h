@@ -77,11 +77,11 @@ accel_generator_set_state(accel_generator_t *ACCEL_NULLABLE generator, const acc
 
 /** Broadcasts the states of rank 0's generators to all ranks.
  * @param state A state.
- * @param rng_types "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by
- *   commas.
+ * @param rng_types "torch" (the CPU's default generator), the type of the state's device ("npu": its default
+ *   generator), "generator" (the one given), joined by commas.
  * @param generator For "generator"; else NULL.
  * @return ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a
- *   device that the state does not use, and for the reference's other names, "npu", "xla" and so on; TIMEOUT, PEER_LOST, CANCELLED.
+ *   device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate utils.synchronize_rng_states */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -17,9 +17,8 @@ typedef int32_t accel_precision_t;
 /* How ranks work together. The numbers are pinned. */
 typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_NO 0 /* one process */
-#define ACCEL_DISTRIBUTED_MULTI_CPU 1 /* over UCX */
-#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* over NCCL */
-/* The reference's other names. No state of this version is of these types. */
+#define ACCEL_DISTRIBUTED_MULTI_CPU 1
+#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* CUDA, and accelerators for which the reference has no type */
 #define ACCEL_DISTRIBUTED_MULTI_NPU 3
 #define ACCEL_DISTRIBUTED_MULTI_MLU 4
 #define ACCEL_DISTRIBUTED_MULTI_SDAA 5
@@ -27,9 +26,10 @@ typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_MULTI_XPU 7
 #define ACCEL_DISTRIBUTED_MULTI_HPU 8
 #define ACCEL_DISTRIBUTED_MULTI_NEURON 9
+#define ACCEL_DISTRIBUTED_XLA 12
+/* The reference's other names. No state of this version is of these types. */
 #define ACCEL_DISTRIBUTED_DEEPSPEED 10
 #define ACCEL_DISTRIBUTED_FSDP 11
-#define ACCEL_DISTRIBUTED_XLA 12
 #define ACCEL_DISTRIBUTED_MEGATRON_LM 13
 
 /** The name of a distributed type.
@@ -93,8 +93,9 @@ typedef struct accel_state_options {
                                              * Default 29500 */
   accel_flag_t device_placement;            /* 1: prepare puts models and batches on the device. Default 1 */
   const char *rng_types;                    /* Generators that prepared loaders make equal on all ranks when an epoch
-                                             * begins: "torch", "cuda" or "torch,cuda". Default: none, because orders
-                                             * follow from seed and epoch */
+                                             * begins: "torch" (the CPU's), the type of the state's device ("npu"), or
+                                             * both, joined by a comma. Default: none, because orders follow from seed
+                                             * and epoch */
   int32_t num_threads;                      /* Threads that compute on the CPU for this process, from now on; OpenMP
                                              * code of the program on this thread has as many. In [1, inf). Default:
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
@@ -108,8 +109,8 @@ typedef struct accel_state_options {
   int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
-  const char *torch_device;                 /* "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default:
-                                             * the rank's accelerator, else the CPU */
+  const char *torch_device;                 /* "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N".
+                                             * Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default() */
   accel_flag_t cpu_affinity;                /* 1: the rank's threads stay on its share of the host's processors.
                                              * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
   int32_t pipeline_parallel_size;           /* Stages that share the layers of a model; this and the next four are the
@@ -124,6 +125,9 @@ typedef struct accel_state_options {
                                              * PARALLELISM_CONFIG_CP_SIZE. Default 1 */
   int32_t tensor_parallel_size;             /* Ranks that share each layer of a model, with the same data. In [1, inf).
                                              * Variable PARALLELISM_CONFIG_TP_SIZE. Default 1 */
+  const char *device_plugins;               /* Libraries that register devices with LibTorch, joined by colons, which are
+                                             * loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS.
+                                             * Default: none */
 } accel_state_options_t;
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in

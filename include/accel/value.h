@@ -62,35 +62,25 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_dtype_from_name(const cha
 #define ACCEL_DEVICE_CPU 0
 #define ACCEL_DEVICE_CUDA 1
 #define ACCEL_DEVICE_META 2 /* shapes without data */
-/* The reference's other kinds. They are known by name; using one is UNSUPPORTED, and there are 0 of them. */
-#define ACCEL_DEVICE_MPS 3
-#define ACCEL_DEVICE_MLU 4
-#define ACCEL_DEVICE_SDAA 5
-#define ACCEL_DEVICE_MUSA 6
-#define ACCEL_DEVICE_NPU 7
-#define ACCEL_DEVICE_HPU 8
-#define ACCEL_DEVICE_XPU 9
-#define ACCEL_DEVICE_NEURON 10
-#define ACCEL_DEVICE_XLA 11
+#define ACCEL_DEVICE_MPS 3 /* Apple */
+#define ACCEL_DEVICE_MLU 4 /* Cambricon */
+#define ACCEL_DEVICE_SDAA 5 /* Tecorigin */
+#define ACCEL_DEVICE_MUSA 6 /* Moore Threads */
+#define ACCEL_DEVICE_NPU 7 /* Huawei */
+#define ACCEL_DEVICE_HPU 8 /* Intel Gaudi */
+#define ACCEL_DEVICE_XPU 9 /* Intel GPUs */
+#define ACCEL_DEVICE_NEURON 10 /* AWS */
+#define ACCEL_DEVICE_XLA 11 /* Google */
+#define ACCEL_DEVICE_MTIA 12 /* Meta */
+#define ACCEL_DEVICE_MAIA 13 /* Microsoft */
+#define ACCEL_DEVICE_IPU 14 /* Graphcore */
+#define ACCEL_DEVICE_VE 15 /* NEC */
+#define ACCEL_DEVICE_OUT_OF_TREE 16 /* the device that a plugin registered under another name than these */
 /* A device. */
 typedef struct accel_device {
   int32_t type;
   int32_t index; /* -1: the current one */
 } accel_device_t;
-
-/** Reads the name of a device.
- * @param text "cpu", "cuda:1", "meta".
- * @param out The device.
- * @return ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this
- *   version does not drive.
- * @threads any */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_parse(const char *text, accel_device_t *out);
-
-/** Counts the devices of a type.
- * @param type ACCEL_DEVICE_*.
- * @return How many of them can be used now; 1 for the CPU.
- * @threads any */
-ACCEL_SINCE(0, 1) int32_t accel_device_count(int32_t type);
 
 /* The kinds of values. The numbers are pinned. */
 #define ACCEL_VALUE_NONE 0

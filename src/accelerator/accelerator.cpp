@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
-#include <c10/core/CachingDeviceAllocator.h>
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "config/precedence.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "state/random.hpp"
+#include "tensor/device_work.hpp"
 
 namespace accel::accelerator {
 
@@ -213,7 +213,7 @@ void Accelerator::register_for_checkpointing(RegisteredObject object) {
 void Accelerator::set_seed(int64_t seed, bool device_specific) {
   require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
   const int64_t own = seed + (device_specific ? state_.random_stream() : 0);
-  at::manual_seed(static_cast<uint64_t>(own));
+  state::set_seed_of_default_generators(static_cast<uint64_t>(own));
   for (const auto& callback : seed_callbacks_) callback(own);
 }
 
@@ -240,7 +240,7 @@ void Accelerator::free_memory() {
 
 void Accelerator::release_cached_memory() {
   kernels::empty_cache();
-  if (!state_.device().is_cpu()) c10::getDeviceAllocator(state_.device().type())->emptyCache();
+  tensor::empty_cache(state_.device().type());
 }
 
 void Accelerator::end_training() {

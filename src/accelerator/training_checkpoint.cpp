@@ -13,6 +13,7 @@
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
+#include "state/random.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -89,7 +90,8 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     objects.push_back({StateKind::kRankState, name, std::move(object)});
   };
   add("cpu", std::make_shared<GeneratorState>(c10::Device(c10::kCPU)));
-  if (!state_.device().is_cpu()) add("device", std::make_shared<GeneratorState>(state_.device()));
+  if (!state_.device().is_cpu() && state::has_default_generator(state_.device()))
+    add("device", std::make_shared<GeneratorState>(state_.device()));
   if (grad_scaler_ != nullptr) add("scaler", grad_scaler_);
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());

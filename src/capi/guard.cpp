@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "capi/thread_error.hpp"
+#include "capi/torch_message.hpp"
 #include "comm/collective_error.hpp"
 
 namespace accel::capi {
@@ -74,43 +75,18 @@ accel_status_t status_of(comm::CollectiveFailure failure) {
   return ACCEL_ERROR_BACKEND;
 }
 
-constexpr std::string_view kHostAllocator = "DefaultCPUAllocator: ";
-constexpr std::string_view kInterpreter = "The following operation failed in the TorchScript interpreter.";
-constexpr std::string_view kBlank = " \t\r\n";
-
-std::string_view first_line(std::string_view message) {
-  message.remove_prefix(std::min(message.find_first_not_of(kBlank), message.size()));
-  return message.substr(0, message.find('\n'));
-}
-
-std::string_view last_line(std::string_view message) {
-  message = message.substr(0, message.find_last_not_of(kBlank) + 1);
-  message.remove_prefix(message.rfind('\n') + 1);
-  return first_line(message);
-}
-
-// LibTorch's message is its first line, but after a script's traceback the last one.
-std::string_view torch_line(std::string_view message) {
-  return first_line(message).substr(0, kInterpreter.size()) == kInterpreter ? last_line(message) : first_line(message);
-}
-
 accel_status_t record_torch_error(const char* function, accel_status_t status, const c10::Error& error) noexcept {
-  std::string_view line = torch_line(error.what_without_backtrace());
-  const size_t allocator = line.find(kHostAllocator);
-  if (allocator != std::string_view::npos) {
-    status = ACCEL_ERROR_OUT_OF_MEMORY;
-    line.remove_prefix(allocator);
-  }
-  set_thread_error(status, line, function);
+  const TorchMessage message(error.what_without_backtrace());
+  if (message.means_no_memory()) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (message.means_not_supported()) status = ACCEL_ERROR_UNSUPPORTED;
+  set_thread_error(status, message.line(), function);
   return status;
 }
 
 accel_status_t record_other_error(const char* function, const std::exception& error) noexcept {
-  const std::string_view message = error.what();
-  const std::string_view line = torch_line(message);
-  const bool from_script = line.data() != first_line(message).data();
-  const accel_status_t status = from_script ? ACCEL_ERROR_TORCH : ACCEL_ERROR_INTERNAL;
-  set_thread_error(status, line, function);
+  const TorchMessage message(error.what());
+  const accel_status_t status = message.is_of_script() ? ACCEL_ERROR_TORCH : ACCEL_ERROR_INTERNAL;
+  set_thread_error(status, message.line(), function);
   return status;
 }
 

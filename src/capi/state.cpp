@@ -1,8 +1,6 @@
 // Section 3: process control.
 #include "state/state.hpp"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <atomic>
 #include <cstdio>
 #include <iterator>
@@ -21,6 +19,7 @@
 #include "data/prepared_dataloader.hpp"
 #include "state/main_process_first.hpp"
 #include "state/split.hpp"
+#include "tensor/device_work.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -28,7 +27,10 @@ namespace {
 
 static_assert(static_cast<int32_t>(state::DistributedType::kNo) == ACCEL_DISTRIBUTED_NO &&
               static_cast<int32_t>(state::DistributedType::kMultiCpu) == ACCEL_DISTRIBUTED_MULTI_CPU &&
-              static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU);
+              static_cast<int32_t>(state::DistributedType::kMultiGpu) == ACCEL_DISTRIBUTED_MULTI_GPU &&
+              static_cast<int32_t>(state::DistributedType::kMultiNpu) == ACCEL_DISTRIBUTED_MULTI_NPU &&
+              static_cast<int32_t>(state::DistributedType::kMultiNeuron) == ACCEL_DISTRIBUTED_MULTI_NEURON &&
+              static_cast<int32_t>(state::DistributedType::kXla) == ACCEL_DISTRIBUTED_XLA);
 
 // Getters: return the value, or -1 for an invalid handle.
 template <typename Read>
@@ -153,10 +155,7 @@ ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {
-  return guarded(__func__, [&] {
-    const c10::Device device = check(state, "state").accelerator->state().device();
-    if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-  });
+  return guarded(__func__, [&] { tensor::set_current_device(check(state, "state").accelerator->state().device()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_main_process_first_begin(accel_state_t* state, accel_scope_t** out) {

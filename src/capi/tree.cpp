@@ -12,6 +12,7 @@
 #include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
 #include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
 
 namespace accel::capi {
 namespace {

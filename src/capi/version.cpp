@@ -1,5 +1,3 @@
-#include <ATen/Context.h>
-
 #include <array>
 #include <string>
 #include <string_view>
@@ -12,19 +10,31 @@
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 #include "comm/plugin.hpp"
+#include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
 
 namespace accel::capi {
 namespace {
 
 constexpr std::array<const char*, 2> kPlugins = {"ucx", "nccl"};
+constexpr std::string_view kTorchScript = "torchscript";
 
 std::string version() { return text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
 
 bool is_available(std::string_view feature) {
   for (const char* plugin : kPlugins)
     if (feature == plugin) return comm::plugin_path(plugin).has_value();
-  if (feature == "cuda") return at::hasCUDA();
-  return feature == "torchscript";
+  if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind).empty();
+  return feature == kTorchScript;
+}
+
+std::string unavailable_reason(std::string_view feature) {
+  for (const char* plugin : kPlugins)
+    if (feature == plugin) return comm::plugin_path(plugin) ? "" : comm::missing_plugin(plugin);
+  if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind);
+  require(feature == kTorchScript, Status::kInvalidArgument, "feature is '", feature,
+          "'; expected ucx, nccl, torchscript or a type of devices: ", tensor::known_devices());
+  return "";
 }
 
 }  // namespace
@@ -51,6 +61,10 @@ ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
 
 ACCEL_FUNCTION int32_t accel_is_available(const char* feature) {
   return guarded_value(__func__, -1, [&] { return is_available(check_pointer(feature, "feature")) ? 1 : 0; });
+}
+
+ACCEL_FUNCTION accel_status_t accel_unavailable_reason(const char* feature, accel_buffer_t* out) {
+  return guarded(__func__, out, [&] { return new_buffer(unavailable_reason(check_pointer(feature, "feature"))); });
 }
 
 ACCEL_FUNCTION int64_t accel_debug_live_objects(void) { return live_objects(); }

@@ -88,6 +88,13 @@ std::optional<std::string> plugin_path(const std::string& name) {
   return std::nullopt;
 }
 
+std::string missing_plugin(const std::string& name) {
+  std::string searched;
+  for (const std::string& folder : plugin_folders()) searched += (searched.empty() ? "" : ", ") + folder;
+  return text("the backend plugin libaccel_", name, ".so is in none of ", searched,
+              "; build it, or set ACCEL_PLUGIN_PATH to its folder");
+}
+
 // The environment is changed once for each plugin, around its load.
 CreateBackend load_plugin(const std::string& name) {
   static std::mutex mutex;
@@ -97,10 +104,7 @@ CreateBackend load_plugin(const std::string& name) {
   if (const auto known = loaded.find(name); known != loaded.end()) return known->second;
   const auto path = plugin_path(name);
   if (!path) {
-    std::string searched;
-    for (const std::string& folder : plugin_folders()) searched += (searched.empty() ? "" : ", ") + folder;
-    fail(Status::kUnsupported, "the backend plugin libaccel_", name, ".so is in none of ", searched,
-         "; build it, or set ACCEL_PLUGIN_PATH to its folder");
+    fail(Status::kUnsupported, missing_plugin(name));
   }
   std::unique_ptr<EnvironmentDefaults> environment;
   bool stays = false;

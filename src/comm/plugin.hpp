@@ -13,6 +13,9 @@ namespace accel::comm {
 // installation folder. Nothing if not found.
 std::optional<std::string> plugin_path(const std::string& name);
 
+// The error if it is not found.
+std::string missing_plugin(const std::string& name);
+
 // Loads it; it is never unloaded. While it is loaded the first time, the environment has additional variables for the
 // libraries that it needs, which other threads may see.
 CreateBackend load_plugin(const std::string& name);

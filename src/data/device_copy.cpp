@@ -1,5 +1,7 @@
 #include "data/device_copy.hpp"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <utility>
 
 #include "tensor/tree.hpp"
@@ -7,17 +9,21 @@
 namespace accel::data {
 namespace {
 
-bool has_streams(c10::Device device) { return !device.is_cpu() && !device.is_meta(); }
+// Devices without a pool of streams, such as MPS, copy in the order of their other work.
+std::optional<comm::CommunicationStream> find_copy_stream(c10::Device device) {
+  if (device.is_cpu() || device.is_meta()) return std::nullopt;
+  const c10::OptionalDeviceGuard guard(device);
+  try {
+    return comm::CommunicationStream(device.type());
+  } catch (const c10::Error&) {  // LibTorch's base class of devices
+    return std::nullopt;
+  }
+}
 
 }  // namespace
 
-DeviceCopy::DeviceCopy(c10::Device device, bool non_blocking) : device_(device), non_blocking_(non_blocking) {
-  if (!has_streams(device)) return;
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  const c10::Device former = guard.exchangeDevice(device);
-  side_.emplace(device.type());
-  guard.uncheckedSetDevice(former);
-}
+DeviceCopy::DeviceCopy(c10::Device device, bool non_blocking)
+    : device_(device), non_blocking_(non_blocking), side_(find_copy_stream(device)) {}
 
 DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
   Started started;

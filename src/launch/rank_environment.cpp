@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
 
 namespace accel::launch {
@@ -50,6 +51,10 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
   const bool is_crowded = threads > 1 && threads * local_processes > usable_processors();
   if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
     variables.emplace_back("OMP_WAIT_POLICY", "passive");
+  // Without these, ranks on GPUs that cannot copy to each other are refused.
+  if (options.num_processes > 1 && !driver_without_peer_copies().empty())
+    for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
+      if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
 }
 

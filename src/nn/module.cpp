@@ -51,7 +51,12 @@ const at::Tensor& Module::only_tensor(const Inputs& inputs) const {
   if (!inputs[0].isTensor() || !inputs[0].toTensor().defined())
     fail(Status::kTypeMismatch, "a module of kind '", kind_, "' was called with a ", tree::kind_name(inputs[0]),
          "; expected a tensor");
-  return inputs[0].toTensor();
+  const at::Tensor& input = inputs[0].toTensor();
+  require(parameters_.empty() || parameter(0).device() == input.device(), Status::kInvalidArgument,
+          "a module of kind '", kind_, "' with parameters on ",
+          parameters_.empty() ? input.device() : parameter(0).device(), " was called with a tensor on ", input.device(),
+          "; expected the same device: move one of them");
+  return input;
 }
 
 void Module::check_name(const std::string& name) const {

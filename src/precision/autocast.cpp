@@ -1,8 +1,21 @@
 #include "precision/autocast.hpp"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <iterator>
 
 namespace accel::precision {
+
+bool has_autocast(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_available(device)) return false;
+  const c10::DispatchKey key = at::autocast::get_autocast_dispatch_key_from_device_type(device);
+  constexpr const char* kOperators[] = {"aten::mm", "aten::addmm", "aten::matmul", "aten::linear", "aten::bmm"};
+  return std::any_of(std::begin(kOperators), std::end(kOperators), [key](const char* name) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").hasKernelForDispatchKey(key);
+  });
+}
 
 AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings)
     : active_(precision == Precision::kBf16 || precision == Precision::kFp16), device_(device) {

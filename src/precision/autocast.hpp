@@ -11,6 +11,9 @@
 
 namespace accel::precision {
 
+// Whether any operator runs in half precision under autocast on devices of this type.
+bool has_autocast(c10::DeviceType device);
+
 // Bound to its thread; guards nest and end in reverse order. Only bf16 and fp16 change anything.
 class AutocastGuard {
  public:

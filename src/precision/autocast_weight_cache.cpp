@@ -3,10 +3,12 @@
 #include <ATen/CompositeExplicitAutogradFunctions.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -46,22 +48,24 @@ at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype, 
   return at::compositeexplicitautograd::_to_copy(self, dtype, layout, device, pinned, non_blocking, format);
 }
 
-// Below autograd, for which it is an ordinary cast.
-void install() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    for (const c10::DispatchKey key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
-      auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-      library->impl("_to_copy", TORCH_FN(to_copy));
-      static_cast<void>(library.release());  // never destroyed: operators may run while the process ends
-    }
+// Below autograd, for which it is an ordinary cast. A plugin that casts by a kernel of its own keeps it: weights on its
+// devices are cast in each forward.
+void install(c10::DeviceType device) {
+  static std::array<std::once_flag, c10::COMPILE_TIME_MAX_DEVICE_TYPES> once;
+  std::call_once(once[static_cast<size_t>(device)], [device] {
+    const c10::DispatchKey key = c10::computeDispatchKey(std::nullopt, std::nullopt, device);
+    const auto cast = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_to_copy", "");
+    if (cast.hasKernelForDispatchKey(key)) return;
+    auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    library->impl("_to_copy", TORCH_FN(to_copy));
+    static_cast<void>(library.release());  // never destroyed: operators may run while the process ends
   });
 }
 
 }  // namespace
 
-AutocastWeightCache::AutocastWeightCache() {
-  install();
+AutocastWeightCache::AutocastWeightCache(c10::DeviceType device) {
+  install(device);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.members.push_back(this);

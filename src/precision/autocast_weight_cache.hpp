@@ -16,7 +16,8 @@ namespace accel::precision {
 
 class AutocastWeightCache {
  public:
-  AutocastWeightCache();
+  // Of weights on devices of this type.
+  explicit AutocastWeightCache(c10::DeviceType device);
   ~AutocastWeightCache();
   AutocastWeightCache(const AutocastWeightCache&) = delete;
   AutocastWeightCache& operator=(const AutocastWeightCache&) = delete;

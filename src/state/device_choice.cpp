@@ -1,40 +1,40 @@
 #include "state/device_choice.hpp"
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-
 #include "base/error.hpp"
 #include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
+#include "tensor/device_plugins.hpp"
+#include "tensor/device_work.hpp"
 
 namespace accel::state {
 namespace {
 
 c10::Device named_device(const Setting<std::string>& name) {
-  const auto device = tensor::find_device(name.value);
   try {
-    if (!device) tensor::refuse_unsupported_device(name.value);
+    const c10::Device device = tensor::parse_device(name.value);
+    require(!device.is_meta(), Status::kInvalidArgument, "meta computes nothing; expected cpu or an accelerator");
+    tensor::require_device(device);
+    return device;
   } catch (const Error& error) {
     fail(error.status(), "torch_device is '", name.value, "' (from ", name.source, "): ", error.message());
   }
-  require(device && !device->is_meta(), Status::kInvalidArgument, "torch_device is '", name.value, "' (from ",
-          name.source, "); expected cpu, cuda or cuda:N");
-  return *device;
 }
 
 }  // namespace
 
 c10::Device choose_device(const StateSettings& settings) {
+  tensor::load_device_plugins(settings.device_plugins.value, settings.device_plugins.source);
   c10::Device device(c10::DeviceType::CPU);
   if (!settings.torch_device.value.empty())
     device = named_device(settings.torch_device);
-  else if (!settings.cpu && tensor::device_count(tensor::DeviceKind::kCuda) > 0)
-    device = c10::Device(c10::DeviceType::CUDA);
+  else if (!settings.cpu)
+    device = tensor::default_accelerator().value_or(device);
   if (device.is_cpu()) return device;
-  tensor::require_device(device);
   if (!device.has_index()) {
-    const int64_t count = tensor::device_count(tensor::DeviceKind::kCuda);
+    const int64_t count = tensor::device_count(tensor::device_kind(device));
     device.set_index(static_cast<c10::DeviceIndex>(*settings.local_process_index % count));
   }
-  c10::impl::getDeviceGuardImpl(device.type())->setDevice(device);
+  tensor::set_current_device(device);
   return device;
 }
 

@@ -7,8 +7,9 @@
 
 namespace accel::state {
 
-// ACCELERATE_TORCH_DEVICE if set; otherwise a GPU if there is one and LibTorch's CUDA library can be loaded, unless the
-// settings ask for the CPU; otherwise the CPU. The GPU is chosen by the local rank and made current.
+// ACCELERATE_TORCH_DEVICE if set; otherwise the first accelerator that can be used (tensor::default_accelerator()),
+// unless the settings ask for the CPU; otherwise the CPU. An accelerator without an index is chosen by the local rank.
+// It is made current on this thread.
 c10::Device choose_device(const StateSettings& settings);
 
 }  // namespace accel::state

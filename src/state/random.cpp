@@ -2,17 +2,35 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/split_text.hpp"
 #include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
+#include "tensor/device_work.hpp"
 
 namespace accel::state {
 namespace {
+
+// By a function of the hooks of the device, whose error in LibTorch does not name the device.
+template <typename Find>
+at::Generator generator_of_device(c10::Device device, Find find) {
+  require(!device.is_meta(), Status::kUnsupported, "device meta draws no random numbers; expected one that computes");
+  tensor::require_device(device);
+  try {
+    const c10::Device here = device.has_index() ? device : tensor::current_device(device.type());
+    return (tensor::device_hooks(device.type()).*find)(here.index());
+  } catch (const c10::Error&) {
+    fail(Status::kUnsupported, "device ", device,
+         " draws no random numbers: its plugin has no generators; expected cpu");
+  }
+}
 
 at::Generator generator_of(const std::string& type, c10::Device device, const at::Generator& generator) {
   if (type == "generator") return generator;
@@ -21,16 +39,22 @@ at::Generator generator_of(const std::string& type, c10::Device device, const at
 
 }  // namespace
 
-at::Generator default_generator(c10::Device device) { return at::globalContext().defaultGenerator(device); }
+bool has_default_generator(c10::Device device) {
+  try {
+    return default_generator(device).defined();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+at::Generator default_generator(c10::Device device) {
+  if (device.is_cpu()) return at::globalContext().defaultGenerator(device);
+  return generator_of_device(device, &at::AcceleratorHooksInterface::getDefaultGenerator);
+}
 
 at::Generator new_generator(uint64_t seed, c10::Device device) {
   if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
-  require(device.is_cuda(), Status::kUnsupported, "device ", device,
-          " draws no random numbers; expected the CPU or a CUDA device");
-  tensor::require_device(device);
-  at::Generator generator = at::globalContext()
-                                .getAcceleratorHooksInterface(device.type())
-                                .getNewGenerator(device.has_index() ? device.index() : c10::DeviceIndex(0));
+  at::Generator generator = generator_of_device(device, &at::AcceleratorHooksInterface::getNewGenerator);
   set_seed(generator, seed);
   return generator;
 }
@@ -54,15 +78,34 @@ void set_generator_state(at::Generator& generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
+void set_seed_of_default_generators(uint64_t seed) {
+  at::Generator cpu = default_generator(c10::DeviceType::CPU);
+  set_seed(cpu, seed);
+  const auto type = at::getAccelerator();
+  if (!type) return;
+  const int64_t count = tensor::device_count(tensor::device_kind(*type));
+  for (int64_t index = 0; index < count; index++) {
+    const c10::Device device(*type, static_cast<c10::DeviceIndex>(index));
+    if (!has_default_generator(device)) {
+      log(LogLevel::kWarning, "device ", device, " has no generator that could be seeded");
+      return;
+    }
+    at::Generator generator = default_generator(device);
+    set_seed(generator, seed);
+  }
+}
+
 void use_deterministic_algorithms() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
 
 void check_rng_types(const std::string& types, c10::Device device, bool has_generator) {
   for (const std::string& type : split_text(types)) {
-    if (type != "mps") tensor::refuse_unsupported_device(type);  // Accelerate has no generators of that name
-    require(type == "torch" || type == "cuda" || type == "generator", Status::kInvalidArgument, "rng_types has '", type,
-            "'; expected torch, cuda or generator, joined by commas");
-    require(type != "cuda" || device.is_cuda(), Status::kUnsupported, "rng_types has 'cuda' and the state's device is ",
-            device, "; expected torch");
+    const auto kind = tensor::find_device_kind(type);
+    const bool is_accelerator = kind && *kind != tensor::DeviceKind::kCpu && *kind != tensor::DeviceKind::kMeta;
+    require(type == "torch" || type == "generator" || is_accelerator, Status::kInvalidArgument, "rng_types has '", type,
+            "'; expected torch, generator or the kind of the state's device, joined by commas");
+    require(!is_accelerator || *kind == tensor::device_kind(device), Status::kUnsupported, "rng_types has '", type,
+            "' and the state's device is ", device, "; expected torch", device.is_cpu() ? "" : " or ",
+            device.is_cpu() ? "" : tensor::device_kind_name(tensor::device_kind(device)));
     require(type != "generator" || has_generator, Status::kInvalidArgument,
             "rng_types has 'generator', and none was given; expected a generator");
   }

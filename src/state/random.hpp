@@ -13,8 +13,11 @@
 namespace accel::state {
 
 at::Generator default_generator(c10::Device device);
+bool has_default_generator(c10::Device device);
 at::Generator new_generator(uint64_t seed, c10::Device device);
 void set_seed(at::Generator& generator, uint64_t seed);
+// Seeds the default generators of the CPU and of all accelerators of the process.
+void set_seed_of_default_generators(uint64_t seed);
 
 // Bytes on the CPU, as torch.Generator.get_state() returns them.
 at::Tensor generator_state(const at::Generator& generator);
@@ -23,7 +26,7 @@ void set_generator_state(at::Generator& generator, const at::Tensor& state);
 // Turns on deterministic algorithms for the process.
 void use_deterministic_algorithms();
 
-// Throws unless the type is "torch", "cuda" or "generator" and fits the device; "generator" requires `has_generator`.
+// Throws unless the type is "torch", "generator" or the kind of the device; "generator" requires `has_generator`.
 void check_rng_types(const std::string& types, c10::Device device, bool has_generator);
 
 // Broadcasts rank 0's states. `types` are separated by commas; `generator` may be undefined unless it is one of them.

@@ -16,6 +16,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
 #include "comm/backend_communicator.hpp"
 #include "comm/job_start.hpp"
@@ -30,7 +31,10 @@
 #include "kernels/gelu_dispatch.hpp"
 #include "kernels/matmul_dispatch.hpp"
 #include "kernels/thread_count.hpp"
+#include "precision/autocast.hpp"
 #include "state/device_choice.hpp"
+#include "tensor/device.hpp"
+#include "tensor/device_work.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
 
@@ -44,6 +48,23 @@ void check_precision(Precision precision, c10::Device device) {
       "use bf16");
   require(precision != Precision::kFp8, Status::kUnsupported,
           "mixed_precision is fp8, which this version cannot compute in; use bf16");
+  if (precision == Precision::kNo) return;
+  const c10::ScalarType dtype = precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf;
+  const char* const name = precision == Precision::kBf16 ? "bf16" : "fp16";
+  require(tensor::supports_dtype(device, dtype), Status::kUnsupported, "mixed_precision is ", name,
+          ", which the device ", device, " cannot compute in; use 'no'");
+  require(precision::has_autocast(device.type()), Status::kUnsupported, "mixed_precision is ", name, " and the device ",
+          device, " has no autocast: its plugin registers no operators for it; use 'no'");
+}
+
+// GPUs whose driver cannot copy from one to another, although it says so: ranks would hang.
+void check_peer_copies(const StateSettings& settings, c10::Device device) {
+  if (*settings.num_processes == 1 || tensor::device_kind(device) != tensor::DeviceKind::kCuda) return;
+  if (environment_text("NCCL_P2P_DISABLE") && environment_text("NCCL_IB_DISABLE")) return;
+  const std::string driver = driver_without_peer_copies();
+  require(driver.empty(), Status::kUnsupported, "the GPUs are of the RTX 40 series and their driver is ", driver,
+          ", which cannot copy between them; expected driver 550.40.07 or later, or NCCL_P2P_DISABLE=1 and "
+          "NCCL_IB_DISABLE=1, which accel launch sets");
 }
 
 // Divides the cores among the ranks of a host. By the first state of a process, unless the user has set it, because
@@ -181,6 +202,32 @@ void log_emulation(const StateSettings& settings, c10::Device device, kernels::C
         "; mixed_precision 'no' is faster");
 }
 
+DistributedType distributed_type_of(tensor::DeviceKind kind) {
+  using tensor::DeviceKind;
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return DistributedType::kMultiCpu;
+    case DeviceKind::kNpu:
+      return DistributedType::kMultiNpu;
+    case DeviceKind::kMlu:
+      return DistributedType::kMultiMlu;
+    case DeviceKind::kSdaa:
+      return DistributedType::kMultiSdaa;
+    case DeviceKind::kMusa:
+      return DistributedType::kMultiMusa;
+    case DeviceKind::kXpu:
+      return DistributedType::kMultiXpu;
+    case DeviceKind::kHpu:
+      return DistributedType::kMultiHpu;
+    case DeviceKind::kNeuron:
+      return DistributedType::kMultiNeuron;
+    case DeviceKind::kXla:
+      return DistributedType::kXla;
+    default:
+      return DistributedType::kMultiGpu;
+  }
+}
+
 constexpr char kDataParallelAxes[] = "replicate,shard";
 constexpr char kGradientAxes[] = "replicate,shard,context";
 constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
@@ -195,6 +242,7 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 State::State(const StateSettings& given)
     : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
   check_precision(settings_.mixed_precision, device_);
+  check_peer_copies(settings_, device_);
   share_cores(*settings_.local_num_processes, settings_.num_threads);
   bind_processors(settings_);
   compute_policy_ = prepare_cpu(settings_);
@@ -271,7 +319,7 @@ int64_t State::random_stream() const { return mesh_->coordinate(kRandomStreamAxe
 
 DistributedType State::distributed_type() const {
   if (!use_distributed()) return DistributedType::kNo;
-  return device_.is_cpu() ? DistributedType::kMultiCpu : DistributedType::kMultiGpu;
+  return distributed_type_of(tensor::device_kind(device_));
 }
 
 bool State::check_trigger() {

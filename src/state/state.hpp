@@ -16,7 +16,20 @@
 
 namespace accel::state {
 
-enum class DistributedType : int32_t { kNo = 0, kMultiCpu = 1, kMultiGpu = 2 };
+// Pinned; the numbers of accel.h.
+enum class DistributedType : int32_t {
+  kNo = 0,
+  kMultiCpu = 1,
+  kMultiGpu = 2,  // also of accelerators for which the reference has no type
+  kMultiNpu = 3,
+  kMultiMlu = 4,
+  kMultiSdaa = 5,
+  kMultiMusa = 6,
+  kMultiXpu = 7,
+  kMultiHpu = 8,
+  kMultiNeuron = 9,
+  kXla = 12,
+};
 
 class State {
  public:

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/external_alias.hpp"
 
@@ -42,7 +42,8 @@ int64_t single_integer(const at::Tensor& tensor) {
 
 void* data_pointer(const at::Tensor& tensor) {
   require(!tensor.is_meta() && tensor.has_storage(), Status::kInvalidState, "a tensor of layout ", tensor.layout(),
-          " on device ", tensor.device(), " has no memory of its own; expected a strided tensor on cpu or cuda");
+          " on device ", tensor.device(),
+          " has no memory of its own; expected a strided tensor of a device with memory");
   mark_externally_aliased(tensor);
   return tensor.mutable_data_ptr();
 }

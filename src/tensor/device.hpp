@@ -5,12 +5,34 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace accel::tensor {
 
 // Pinned; the numbers of accel.h.
-enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kMeta = 2, kLastKnown = 11 };
+enum class DeviceKind : int32_t {
+  kCpu = 0,
+  kCuda = 1,
+  kMeta = 2,
+  kMps = 3,
+  kMlu = 4,
+  kSdaa = 5,
+  kMusa = 6,
+  kNpu = 7,
+  kHpu = 8,
+  kXpu = 9,
+  kNeuron = 10,
+  kXla = 11,
+  kMtia = 12,
+  kMaia = 13,
+  kIpu = 14,
+  kVe = 15,
+  // LibTorch has place for one device that it does not know (PrivateUse1). It has this number unless the name that its
+  // plugin registered is one of the above.
+  kOutOfTree = 16,
+  kLastKnown = kOutOfTree,
+};
 
 // As in accel.h: index -1 is the current device of its kind.
 struct DeviceNumbers {
@@ -18,20 +40,24 @@ struct DeviceNumbers {
   int32_t index;
 };
 
-// kInvalidArgument for numbers that are not a device, kUnsupported for kinds that this version does not support.
+// kInvalidArgument for numbers that are not a device, kUnsupported for an out-of-tree kind whose plugin is not loaded.
 c10::Device device_from_numbers(DeviceNumbers numbers);
 // kUnsupported for a device of LibTorch that has no number here.
 DeviceNumbers device_numbers(c10::Device device);
-// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else.
+
+// "cpu", "cuda", "cuda:1", "meta"; nothing for anything else, and for an out-of-tree kind whose plugin is not loaded.
 std::optional<c10::Device> find_device(std::string_view text);
-// Throws kUnsupported for kinds of Accelerate that this version does not support: "mps", "xpu:0".
-void refuse_unsupported_device(std::string_view text);
-// As find_device(), with these errors, and kInvalidArgument for anything else.
+// As find_device(), with the error of device_from_numbers(), and kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
 
-// The number of usable devices; loads LibTorch's CUDA library if there is a driver. 0 for an unknown kind.
-int64_t device_count(DeviceKind kind);
-// Loads LibTorch's CUDA library for a CUDA device; kUnsupported if there is no such device.
-void require_device(c10::Device device);
+// The kind of a name without an index, also of an out-of-tree kind whose plugin is not loaded.
+std::optional<DeviceKind> find_device_kind(std::string_view name);
+DeviceKind device_kind(c10::Device device);
+// "cpu", or the name that an out-of-tree device registered; null for a number that is no kind. Valid for ever.
+const char* device_kind_name(DeviceKind kind);
+// LibTorch's type; nothing for an out-of-tree kind whose plugin is not loaded.
+std::optional<c10::DeviceType> device_type(DeviceKind kind);
+// "cpu, cuda, ...": all kinds, for errors.
+std::string known_devices();
 
 }  // namespace accel::tensor

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/external_alias.hpp"
 #include "tensor/memory.hpp"
@@ -22,15 +23,23 @@ std::shared_ptr<void> take(Managed* managed) {
   });
 }
 
-c10::Device device_of(const DLDevice& device) {
-  switch (device.device_type) {
-    case kDLCPU:
-      return c10::DeviceType::CPU;
-    case kDLCUDA:
-      return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.device_id));
-    default:
-      fail(Status::kUnsupported, "the DLPack tensor is on device type ", static_cast<int>(device.device_type),
-           "; expected 1 (CPU) or 2 (CUDA)");
+// Pinned memory is the host's; LibTorch knows it by its address.
+bool is_host_memory(DLDeviceType type) {
+  return type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost;  // DLPack's names
+}
+
+c10::Device device_of(const DLTensor& tensor) {
+  if (is_host_memory(tensor.device.device_type)) return c10::DeviceType::CPU;
+  try {
+    const auto index = static_cast<c10::DeviceIndex>(tensor.device.device_id);
+    const c10::Device device = at::dlDeviceToTorchDevice(tensor.device.device_type, index, tensor.data);
+    require_device(device);
+    return device;
+  } catch (const c10::Error&) {
+    fail(Status::kUnsupported, "the DLPack tensor is on device type ", static_cast<int>(tensor.device.device_type),
+         " with number ", tensor.device.device_id,
+         ", which LibTorch does not know; expected 1 (the CPU), 12 (an "
+         "out-of-tree device) or that of another device of this process");
   }
 }
 
@@ -50,15 +59,15 @@ at::Tensor from_dl_tensor(const DLTensor& tensor, std::shared_ptr<void> owner) {
   const c10::IntArrayRef shape = shape_of(tensor.shape, static_cast<size_t>(tensor.ndim));
   auto* const data = static_cast<char*>(tensor.data);
   return from_blob(data == nullptr ? nullptr : data + tensor.byte_offset, shape, tensor.strides, dtype_of(tensor.dtype),
-                   device_of(tensor.device), std::move(owner));
+                   device_of(tensor), std::move(owner));
 }
 
 void check_lendable(const at::Tensor& tensor) {
   require(!tensor.requires_grad(), Status::kInvalidArgument,
           "the tensor requires gradients, which DLPack cannot carry; detach it first");
-  require(tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_cuda()), Status::kUnsupported,
-          "a tensor of layout ", tensor.layout(), " on device ", tensor.device(),
-          " cannot be lent; expected a strided tensor on cpu or cuda");
+  require(tensor.layout() == c10::kStrided && !tensor.is_meta(), Status::kUnsupported, "a tensor of layout ",
+          tensor.layout(), " on device ", tensor.device(),
+          " cannot be lent; expected a strided tensor on a device with memory");
   require(!tensor.is_conj() && !tensor.is_neg(), Status::kUnsupported,
           "the tensor is a lazy conjugate or negative; copy it with aten::resolve_conj and aten::resolve_neg first");
   try {
@@ -66,6 +75,11 @@ void check_lendable(const at::Tensor& tensor) {
   } catch (const c10::Error&) {
     fail(Status::kUnsupported, "dtype ", dtype_name(tensor.scalar_type()),
          " is not known to DLPack; convert the tensor first");
+  }
+  try {
+    at::torchDeviceToDLDevice(tensor.device());
+  } catch (const c10::Error&) {
+    fail(Status::kUnsupported, "device ", tensor.device(), " is not known to DLPack; copy the tensor to the CPU first");
   }
 }
 

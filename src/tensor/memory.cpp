@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/external_alias.hpp"
 
@@ -94,7 +94,7 @@ at::Tensor from_data(const void* data, c10::IntArrayRef shape, c10::ScalarType d
 at::Tensor from_blob(void* data, c10::IntArrayRef shape, const int64_t* strides, c10::ScalarType dtype,
                      c10::Device device, std::shared_ptr<void> owner) {
   const at::TensorOptions options = checked_options(shape, dtype, device);
-  require(!device.is_meta(), Status::kInvalidArgument, "device meta has no memory; expected cpu or cuda");
+  require(!device.is_meta(), Status::kInvalidArgument, "device meta has no memory; expected cpu or an accelerator");
   require(data != nullptr || std::find(shape.begin(), shape.end(), 0) != shape.end(), Status::kInvalidArgument,
           "data is NULL; expected the elements of shape ", shape);
   const size_t element_size = c10::elementSize(dtype);

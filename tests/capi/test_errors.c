@@ -41,6 +41,17 @@ static void test_is_available(void **state) {
   assert_int_equal(accel_is_available(NULL), -1);
   assert_in_range(accel_is_available("cuda"), 0, 1);
   assert_in_range(accel_is_available("ucx"), 0, 1);
+  accel_buffer_t reason = ACCEL_BUFFER_INIT;
+  assert_ok(accel_unavailable_reason("torchscript", &reason));
+  assert_int_equal(reason.size, 0);
+  accel_buffer_dispose(&reason);
+  assert_ok(accel_unavailable_reason("npu", &reason));
+  assert_string_equal(reason.data, "the plugin of npu is not loaded: give its library in ACCEL_DEVICE_PLUGINS");
+  accel_buffer_dispose(&reason);
+  assert_ok(accel_unavailable_reason("ucx", &reason));
+  assert_int_equal(reason.size == 0, accel_is_available("ucx"));
+  accel_buffer_dispose(&reason);
+  assert_fails(accel_unavailable_reason("teleportation", &reason), ACCEL_ERROR_INVALID_ARGUMENT, "'teleportation'");
 }
 
 static void test_status_names(void **state) {

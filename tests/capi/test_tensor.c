@@ -49,24 +49,46 @@ static void test_devices(void **state) {
   assert_ok(accel_device_parse("cpu", &device));
   assert_int_equal(device.index, -1);
   assert_fails(accel_device_parse("tpu", &device), ACCEL_ERROR_INVALID_ARGUMENT, "'tpu'");
-  const char *const foreign[] = {"mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu", "neuron", "xla"};
-  for (int32_t i = 0; i < 9; i++) {
+  /* None of these can be used here: those with a type of LibTorch can be named, the others need their plugin for it. */
+  const char *const names[] = {"mps",    "mlu", "sdaa", "musa", "npu", "hpu", "xpu",
+                               "neuron", "xla", "mtia", "maia", "ipu", "ve"};
+  for (int32_t i = 0; i < 13; i++) {
     const accel_device_t kind = {ACCEL_DEVICE_MPS + i, 0};
     accel_tensor_t *tensor = NULL;
-    char name[16];
-    snprintf(name, sizeof name, "%s:0", foreign[i]);
-    assert_fails(accel_device_parse(foreign[i], &device), ACCEL_ERROR_UNSUPPORTED, foreign[i]);
-    assert_fails(accel_device_parse(name, &device), ACCEL_ERROR_UNSUPPORTED, "expected cpu or cuda");
-    assert_fails(accel_tensor_full(NULL, 0, 1, ACCEL_DTYPE_FLOAT32, kind, &tensor), ACCEL_ERROR_UNSUPPORTED,
-                 foreign[i]);
+    const accel_status_t parsed = accel_device_parse(names[i], &device);
+    assert_true(parsed == ACCEL_OK ? device.type == kind.type : parsed == ACCEL_ERROR_UNSUPPORTED);
+    assert_string_equal(accel_device_type_name(kind.type), names[i]);
+    assert_fails(accel_tensor_full(NULL, 0, 1, ACCEL_DTYPE_FLOAT32, kind, &tensor), ACCEL_ERROR_UNSUPPORTED, "");
     assert_int_equal(accel_device_count(kind.type), 0);
+    assert_int_equal(accel_is_available(names[i]), 0);
   }
-  assert_int_equal(ACCEL_DEVICE_XLA - ACCEL_DEVICE_MPS, 8);
+  assert_int_equal(ACCEL_DEVICE_VE - ACCEL_DEVICE_MPS, 12);
+  assert_null(accel_device_type_name(ACCEL_DEVICE_OUT_OF_TREE));
+  assert_null(accel_device_type_name(-1));
   assert_fails(accel_device_parse(NULL, &device), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
   assert_fails(accel_device_parse("cpu", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   assert_int_equal(accel_device_count(ACCEL_DEVICE_CPU), 1);
   assert_true(accel_device_count(ACCEL_DEVICE_CUDA) >= 0);
   assert_int_equal(accel_device_count(99), 0);
+}
+
+static void test_device_of_the_host(void **state) {
+  (void)state;
+  accel_device_t device = {42, 42};
+  accel_value_t value = ACCEL_VALUE_INIT;
+  int64_t number = 42;
+  assert_ok(accel_device_current(ACCEL_DEVICE_CPU, &device));
+  assert_int_equal(device.index, 0);
+  assert_fails(accel_device_current(ACCEL_DEVICE_HPU, &device), ACCEL_ERROR_UNSUPPORTED, "the plugin of hpu");
+  assert_ok(accel_device_set_current(kCpu));
+  assert_ok(accel_device_synchronize(kCpu));
+  assert_ok(accel_device_empty_cache(kCpu));
+  assert_fails(accel_device_memory(kCpu, &value), ACCEL_ERROR_UNSUPPORTED, "counts no memory");
+  assert_fails(accel_device_reset_peak_memory(kCpu), ACCEL_ERROR_UNSUPPORTED, "counts no memory");
+  assert_ok(accel_device_properties(kCpu, &value));
+  assert_ok(accel_value_as_int(accel_value_get(&value, "count"), &number));
+  assert_int_equal(number, 1);
+  accel_value_dispose(&value);
 }
 
 static void test_create(void **state) {
@@ -431,10 +453,18 @@ static void test_dlpack_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_dtypes),           capi_unit_test(test_devices),        capi_unit_test(test_create),
-      capi_unit_test(test_create_refuses),   capi_unit_test(test_from_blob),      capi_unit_test(test_read),
-      capi_unit_test(test_backward_options), capi_unit_test(test_gradient),       capi_unit_test(test_convert),
-      capi_unit_test(test_dlpack),           capi_unit_test(test_dlpack_refuses),
+      capi_unit_test(test_device_of_the_host),
+      capi_unit_test(test_dtypes),
+      capi_unit_test(test_devices),
+      capi_unit_test(test_create),
+      capi_unit_test(test_create_refuses),
+      capi_unit_test(test_from_blob),
+      capi_unit_test(test_read),
+      capi_unit_test(test_backward_options),
+      capi_unit_test(test_gradient),
+      capi_unit_test(test_convert),
+      capi_unit_test(test_dlpack),
+      capi_unit_test(test_dlpack_refuses),
   };
   return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

@@ -187,11 +187,12 @@ class SummarizeTests(ToolTest):
 
 
 class CheckLayers(ToolTest):
-    def check(self, heavy_sources="", **files):
+    def check(self, heavy_sources="", cuda_lines="", **files):
         for name, content in files.items():
             name = name.replace("__", "/").replace("_hpp", ".hpp").replace("_cpp", ".cpp")
             write(self.folder / "src" / name, content)
         write(self.folder / "tools" / "heavy_sources.txt", heavy_sources)
+        write(self.folder / "tools" / "cuda_lines.txt", cuda_lines)
         result = run("check_layers.py", self.folder)
         return result.returncode, result.stdout
 
@@ -215,6 +216,29 @@ class CheckLayers(ToolTest):
         status, output = self.check(heavy_sources="nn/b.cpp\nnn/c.cpp\n", nn__b_cpp=script, nn__c_cpp="")
         self.assertEqual(status, 1)
         self.assertIn("src/nn/c.cpp: needs no heavy header any more", output)
+
+    def test_one_kind_of_device_is_named_where_it_must_be(self):
+        uses = "if (tensor.is_cuda()) wait();\nreturn at::kCUDA;\n"
+        for name in ("comm__nccl__entry_cpp", "tensor__device_cpp", "tensor__device_availability_cpp"):
+            with self.subTest(name=name):
+                self.assertEqual(self.check(**{name: uses})[0], 0)
+        for content in ("#include <ATen/cuda/CUDAContext.h>", "return tensor.is_cuda();", "device = at::kCUDA;",
+                        "key = c10::DispatchKey::CUDA;", 'name = "cuda";', "// on CUDA only"):
+            with self.subTest(content=content):
+                status, output = self.check(tensor__dlpack_cpp=content + "\n")
+                self.assertEqual(status, 1)
+                self.assertIn("src/tensor/dlpack.cpp: names CUDA in 1 lines, expected 0", output)
+
+    def test_the_list_of_lines_that_name_cuda_only_shrinks(self):
+        uses = "if (tensor.is_cuda()) wait();\nreturn at::kCUDA;\n"
+        self.assertEqual(self.check(cuda_lines="src/nn/b.cpp 2  # why\n", nn__b_cpp=uses)[0], 0)
+        for allowed, expected in (("1", "names CUDA in 2 lines, expected 1"), ("3", "lower the number")):
+            with self.subTest(allowed=allowed):
+                status, output = self.check(cuda_lines=f"src/nn/b.cpp {allowed}\n", nn__b_cpp=uses)
+                self.assertEqual(status, 1)
+                self.assertIn(expected, output)
+        status, output = self.check(cuda_lines="src/nn/gone.cpp 1\n", nn__b_cpp="")
+        self.assertIn("src/nn/gone.cpp: names CUDA in 0 lines", output)
 
     def test_what_is_found(self):
         heavy = "#include <torch/csrc/autograd/autograd.h>\n"

@@ -78,7 +78,7 @@ std::shared_ptr<optim::ParameterOptimizer> optimizer_of(const NamedRule& rule, c
 TEST(AutocastWeightCache, OptimizersWriteThemWithTheWeights) {
   for (const NamedRule& rule : kRules) {
     for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
-      AutocastWeightCache casts;
+      AutocastWeightCache casts(c10::DeviceType::CPU);
       const Model kept, fresh;
       const auto with = optimizer_of(rule, kept), without = optimizer_of(rule, fresh);
       for (int step = 0; step < 5; ++step) {
@@ -101,7 +101,7 @@ TEST(AutocastWeightCache, OptimizersWriteThemWithTheWeights) {
 
 TEST(AutocastWeightCache, AreThoseOfTheWeightsWhoeverWritesThem) {
   const at::NoGradGuard no_grad;
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   Model model;
   expect_current(model, casts);
   model.first.mul_(0.5);
@@ -118,7 +118,7 @@ TEST(AutocastWeightCache, AreThoseOfTheWeightsWhoeverWritesThem) {
 }
 
 TEST(AutocastWeightCache, OfMemoryThatTheHostKnowsLastAGroup) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   Model model;
   auto* const address = static_cast<float*>(tensor::data_pointer(model.first.detach()[0]));  // before the first forward
   expect_current(model, casts);
@@ -141,7 +141,7 @@ TEST(AutocastWeightCache, OfMemoryThatTheHostKnowsLastAGroup) {
 }
 
 TEST(AutocastWeightCache, OfAGraphThatIsStillThereAreLeftToIt) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   const Model kept, fresh;
   const auto with = optimizer_of(kRules[1], kept), without = optimizer_of(kRules[1], fresh);
   const auto train = [](const Model& model, AutocastWeightCache* used, optim::Optimizer& optimizer) {
@@ -158,7 +158,7 @@ TEST(AutocastWeightCache, OfAGraphThatIsStillThereAreLeftToIt) {
 }
 
 TEST(AutocastWeightCache, AProgramsOwnCastIsItsOwn) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   const Model model;
   const AutocastWeightCache::Scope scope(&casts);
   const AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU);
@@ -174,7 +174,7 @@ TEST(AutocastWeightCache, AProgramsOwnCastIsItsOwn) {
 }
 
 TEST(AutocastWeightCache, GoWithTheirWeightAndTheirModel) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight = [&] {
     const Model model;
     model.forward(&casts);
@@ -184,7 +184,7 @@ TEST(AutocastWeightCache, GoWithTheirWeightAndTheirModel) {
   EXPECT_EQ(casts.size(), 0U);
   const Model model;
   const auto optimizer = optimizer_of(kRules[0], model);
-  auto gone = std::make_unique<AutocastWeightCache>();
+  auto gone = std::make_unique<AutocastWeightCache>(c10::DeviceType::CPU);
   loss_of(model.forward(gone.get())).backward();
   CastUpdate update(model.first);
   EXPECT_TRUE(update.values().defined());
@@ -195,7 +195,7 @@ TEST(AutocastWeightCache, GoWithTheirWeightAndTheirModel) {
 }
 
 TEST(AutocastWeightCache, AreThereForEvaluationToo) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   const Model model;
   {
     const at::NoGradGuard no_grad;
@@ -207,7 +207,7 @@ TEST(AutocastWeightCache, AreThereForEvaluationToo) {
 }
 
 TEST(AutocastWeightCache, ForwardsOnSeveralThreadsShareThem) {
-  AutocastWeightCache casts;
+  AutocastWeightCache casts(c10::DeviceType::CPU);
   const Model model;
   const at::Tensor expected = model.forward(nullptr);
   std::vector<std::thread> threads;

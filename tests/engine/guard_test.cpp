@@ -70,6 +70,21 @@ TEST(Guard, CollectiveErrorsKeepTheirRank) {
   EXPECT_EQ(leave_with(CollectiveError(CollectiveFailure::kOutOfMemory, 0, "a")), ACCEL_ERROR_OUT_OF_MEMORY);
 }
 
+TEST(Guard, WhatADeviceLacksIsNamedWithIt) {
+  const c10::SourceLocation place = {"function", "file", 1};
+  const std::string missing =
+      "Could not run 'aten::nonzero' with arguments from the 'XPU' backend. This could be because the operator doesn't "
+      "exist for this backend, or was omitted.\n\nCPU: registered at somewhere";
+  EXPECT_EQ(leave_with(c10::NotImplementedError(place, missing)), ACCEL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(
+      take_error().message,
+      "the device xpu cannot run aten::nonzero: its backend in LibTorch has no kernel for it; expected tensors of "
+      "another device or layout");
+  EXPECT_EQ(leave_with(c10::Error(place, "Backend doesn't support events.")), ACCEL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(take_error().message,
+            "the device lacks a function of LibTorch's interface: Backend doesn't support events.");
+}
+
 TEST(Guard, ForeignMessagesBecomeOneLine) {
   const c10::SourceLocation place = {"function", "file", 1};
   leave_with(c10::Error(place, "\n  what is wrong\nwhere it was found"));

@@ -11,6 +11,7 @@
 #include "comm/backend_plugin.hpp"
 #include "comm/plugin.hpp"
 #include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
 
 namespace accel::comm {
 namespace nccl_plugin_test {

@@ -217,6 +217,11 @@ const ACCEL_DEVICE_HPU = Int32(8)
 const ACCEL_DEVICE_XPU = Int32(9)
 const ACCEL_DEVICE_NEURON = Int32(10)
 const ACCEL_DEVICE_XLA = Int32(11)
+const ACCEL_DEVICE_MTIA = Int32(12)
+const ACCEL_DEVICE_MAIA = Int32(13)
+const ACCEL_DEVICE_IPU = Int32(14)
+const ACCEL_DEVICE_VE = Int32(15)
+const ACCEL_DEVICE_OUT_OF_TREE = Int32(16)
 const ACCEL_VALUE_NONE = Int32(0)
 const ACCEL_VALUE_BOOL = Int32(1)
 const ACCEL_VALUE_INT = Int32(2)
@@ -243,9 +248,9 @@ const ACCEL_DISTRIBUTED_MULTI_MUSA = Int32(6)
 const ACCEL_DISTRIBUTED_MULTI_XPU = Int32(7)
 const ACCEL_DISTRIBUTED_MULTI_HPU = Int32(8)
 const ACCEL_DISTRIBUTED_MULTI_NEURON = Int32(9)
+const ACCEL_DISTRIBUTED_XLA = Int32(12)
 const ACCEL_DISTRIBUTED_DEEPSPEED = Int32(10)
 const ACCEL_DISTRIBUTED_FSDP = Int32(11)
-const ACCEL_DISTRIBUTED_XLA = Int32(12)
 const ACCEL_DISTRIBUTED_MEGATRON_LM = Int32(13)
 const ACCEL_SCHEDULER_STEPS_PER_BATCH = Int32(0)
 const ACCEL_SCHEDULER_STEPS_PER_UPDATE = Int32(1)
@@ -380,6 +385,7 @@ struct accel_state_options_t
     data_parallel_shard_size::Int32
     context_parallel_size::Int32
     tensor_parallel_size::Int32
+    device_plugins::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -416,8 +422,9 @@ function accel_state_options_t(;
     data_parallel_shard_size = ACCEL_UNSET,
     context_parallel_size = ACCEL_UNSET,
     tensor_parallel_size = ACCEL_UNSET,
+    device_plugins = C_NULL,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""
@@ -1437,9 +1444,9 @@ accel_debug_live_objects() =
 """
     accel_is_available(feature)
 
-Whether a part is there: \"ucx\", \"nccl\", \"cuda\", \"torchscript\".
+Whether a part is there, or a type of devices can be used.
 
-- `feature`: Its name.
+- `feature`: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 
 Returns: 1, or 0 also for unknown names.
 
@@ -1447,6 +1454,21 @@ Threads: any.
 """
 accel_is_available(feature) =
     ccall((:accel_is_available, libaccel), Int32, (Ptr{Cchar},), feature)
+
+"""
+    accel_unavailable_reason(feature, out)
+
+Why a part is not there, or a type of devices cannot be used: \"this LibTorch was built without XPU\", \"the plugin of npu is not loaded: ...\".
+
+- `feature`: As for accel_is_available().
+- `out`: One line; empty when it is available.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
+
+Threads: any.
+"""
+accel_unavailable_reason(feature, out) =
+    check(ccall((:accel_unavailable_reason, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_buffer_t}), feature, out), "accel_unavailable_reason")
 
 """
     accel_scope_end(scope)
@@ -1547,35 +1569,6 @@ Threads: any.
 """
 accel_dtype_from_name(name, out) =
     check(ccall((:accel_dtype_from_name, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
-
-"""
-    accel_device_parse(text, out)
-
-Reads the name of a device.
-
-- `text`: \"cpu\", \"cuda:1\", \"meta\".
-- `out`: The device.
-
-Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for \"mps\", \"xpu\" and other kinds that this version does not drive.
-
-Threads: any.
-"""
-accel_device_parse(text, out) =
-    check(ccall((:accel_device_parse, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_device_t}), text, out), "accel_device_parse")
-
-"""
-    accel_device_count(type)
-
-Counts the devices of a type.
-
-- `type`: ACCEL_DEVICE_*.
-
-Returns: How many of them can be used now; 1 for the CPU.
-
-Threads: any.
-"""
-accel_device_count(var"type") =
-    ccall((:accel_device_count, libaccel), Int32, (Int32,), var"type")
 
 """
     accel_value_string(text, out)
@@ -2176,6 +2169,164 @@ Threads: any.
 """
 accel_find_batch_size(value, out) =
     check(ccall((:accel_find_batch_size, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_find_batch_size")
+
+"""
+    accel_device_parse(text, out)
+
+Reads the name of a device.
+
+- `text`: \"cpu\", \"cuda:1\", \"meta\", or the name that a plugin registered.
+- `out`: The device; it need not be there.
+
+Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT for an unknown name, which lists the known ones; ACCEL_ERROR_UNSUPPORTED for \"npu\" and so on when their plugin is not loaded; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
+
+Threads: any.
+"""
+accel_device_parse(text, out) =
+    check(ccall((:accel_device_parse, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_device_t}), text, out), "accel_device_parse")
+
+"""
+    accel_device_type_name(type)
+
+The name of a type of devices.
+
+- `type`: ACCEL_DEVICE_*.
+
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+
+Threads: any.
+"""
+accel_device_type_name(var"type") =
+    ccall((:accel_device_type_name, libaccel), Ptr{Cchar}, (Int32,), var"type")
+
+"""
+    accel_device_count(type)
+
+Counts the devices of a type.
+
+- `type`: ACCEL_DEVICE_*.
+
+Returns: How many of them can be used now; 1 for the CPU and meta.
+
+Threads: any.
+"""
+accel_device_count(var"type") =
+    ccall((:accel_device_count, libaccel), Int32, (Int32,), var"type")
+
+"""
+    accel_device_default(out)
+
+The device that a state uses when nothing else is asked for: the first type of these that can be used: OUT_OF_TREE, MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+
+- `out`: The device, with index -1.
+
+Returns: ACCEL_OK; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
+
+Threads: any.
+"""
+accel_device_default(out) =
+    check(ccall((:accel_device_default, libaccel), accel_status_t, (Ptr{accel_device_t},), out), "accel_device_default")
+
+"""
+    accel_device_current(type, out)
+
+The device of a type that is the current one of this thread: the one that is meant by index -1.
+
+- `type`: ACCEL_DEVICE_*.
+- `out`: The device with its index; 0 for the CPU and meta.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+
+Threads: thread.
+"""
+accel_device_current(var"type", out) =
+    check(ccall((:accel_device_current, libaccel), accel_status_t, (Int32, Ptr{accel_device_t}), var"type", out), "accel_device_current")
+
+"""
+    accel_device_set_current(device)
+
+Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+
+- `device`: The device; nothing changes for index -1, the CPU and meta.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
+
+Threads: thread.
+"""
+accel_device_set_current(device) =
+    check(ccall((:accel_device_set_current, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_set_current")
+
+"""
+    accel_device_synchronize(device)
+
+Waits until a device has done all work of all its streams.
+
+- `device`: The device; there is nothing to wait for on the CPU.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.
+
+Threads: any, waits.
+"""
+accel_device_synchronize(device) =
+    check(ccall((:accel_device_synchronize, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_synchronize")
+
+"""
+    accel_device_empty_cache(device)
+
+Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
+
+- `device`: A device of the type. All devices of the type are meant.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+
+Threads: any.
+"""
+accel_device_empty_cache(device) =
+    check(ccall((:accel_device_empty_cache, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_empty_cache")
+
+"""
+    accel_device_memory(device, out)
+
+The memory of an accelerator in bytes.
+
+- `device`: The device.
+- `out`: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
+
+Threads: any.
+"""
+accel_device_memory(device, out) =
+    check(ccall((:accel_device_memory, libaccel), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_memory")
+
+"""
+    accel_device_reset_peak_memory(device)
+
+Counts the peaks of accel_device_memory() from what is in use now.
+
+- `device`: The device.
+
+Returns: As accel_device_memory().
+
+Threads: any.
+"""
+accel_device_reset_peak_memory(device) =
+    check(ccall((:accel_device_reset_peak_memory, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_reset_peak_memory")
+
+"""
+    accel_device_properties(device, out)
+
+What a device is and can do.
+
+- `device`: The device.
+- `out`: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of those that it computes with; all when it does not tell).
+
+Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+
+Threads: any.
+"""
+accel_device_properties(device, out) =
+    check(ccall((:accel_device_properties, libaccel), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_properties")
 
 """
     accel_distributed_type_name(type)
@@ -7721,10 +7872,10 @@ accel_generator_set_state(generator, state) =
 Broadcasts the states of rank 0's generators to all ranks.
 
 - `state`: A state.
-- `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
+- `rng_types`: \"torch\" (the CPU's default generator), the type of the state's device (\"npu\": its default generator), \"generator\" (the one given), joined by commas.
 - `generator`: `nothing`/`C_NULL` is allowed. For \"generator\"; else NULL.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, \"npu\", \"xla\" and so on; TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -8169,6 +8320,92 @@ accel_arg_device_by_pointer(device, out) =
     check(ccall((:accel_arg_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
 
 """
+    accel_device_set_current_by_pointer(device)
+
+accel_device_set_current() by pointer.
+
+- `device`: As there.
+
+Returns: As accel_device_set_current().
+
+Threads: thread.
+"""
+accel_device_set_current_by_pointer(device) =
+    check(ccall((:accel_device_set_current_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current_by_pointer")
+
+"""
+    accel_device_synchronize_by_pointer(device)
+
+accel_device_synchronize() by pointer.
+
+- `device`: As there.
+
+Returns: As accel_device_synchronize().
+
+Threads: any, waits.
+"""
+accel_device_synchronize_by_pointer(device) =
+    check(@waiting(ccall((:accel_device_synchronize_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device)), "accel_device_synchronize_by_pointer")
+
+"""
+    accel_device_empty_cache_by_pointer(device)
+
+accel_device_empty_cache() by pointer.
+
+- `device`: As there.
+
+Returns: As accel_device_empty_cache().
+
+Threads: any.
+"""
+accel_device_empty_cache_by_pointer(device) =
+    check(ccall((:accel_device_empty_cache_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache_by_pointer")
+
+"""
+    accel_device_memory_by_pointer(device, out)
+
+accel_device_memory() by pointer.
+
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_device_memory().
+
+Threads: any.
+"""
+accel_device_memory_by_pointer(device, out) =
+    check(ccall((:accel_device_memory_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory_by_pointer")
+
+"""
+    accel_device_reset_peak_memory_by_pointer(device)
+
+accel_device_reset_peak_memory() by pointer.
+
+- `device`: As there.
+
+Returns: As accel_device_reset_peak_memory().
+
+Threads: any.
+"""
+accel_device_reset_peak_memory_by_pointer(device) =
+    check(ccall((:accel_device_reset_peak_memory_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory_by_pointer")
+
+"""
+    accel_device_properties_by_pointer(device, out)
+
+accel_device_properties() by pointer.
+
+- `device`: As there.
+- `out`: As there.
+
+Returns: As accel_device_properties().
+
+Threads: any.
+"""
+accel_device_properties_by_pointer(device, out) =
+    check(ccall((:accel_device_properties_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties_by_pointer")
+
+"""
     accel_device_by_pointer(state, out)
 
 accel_device() by pointer.
@@ -8328,6 +8565,7 @@ const FUNCTIONS = (
     :accel_set_log_level,
     :accel_debug_live_objects,
     :accel_is_available,
+    :accel_unavailable_reason,
     :accel_scope_end,
     :accel_scope_call,
     :accel_scope_release,
@@ -8335,8 +8573,6 @@ const FUNCTIONS = (
     :accel_dtype_size,
     :accel_dtype_byte_size,
     :accel_dtype_from_name,
-    :accel_device_parse,
-    :accel_device_count,
     :accel_value_string,
     :accel_value_tensor,
     :accel_value_list,
@@ -8376,6 +8612,17 @@ const FUNCTIONS = (
     :accel_send_to_device,
     :accel_convert_to_fp32,
     :accel_find_batch_size,
+    :accel_device_parse,
+    :accel_device_type_name,
+    :accel_device_count,
+    :accel_device_default,
+    :accel_device_current,
+    :accel_device_set_current,
+    :accel_device_synchronize,
+    :accel_device_empty_cache,
+    :accel_device_memory,
+    :accel_device_reset_peak_memory,
+    :accel_device_properties,
     :accel_distributed_type_name,
     :accel_state_create,
     :accel_state_share,
@@ -8756,6 +9003,12 @@ const FUNCTIONS = (
     :accel_arg_tensor_by_pointer,
     :accel_arg_dtype_by_pointer,
     :accel_arg_device_by_pointer,
+    :accel_device_set_current_by_pointer,
+    :accel_device_synchronize_by_pointer,
+    :accel_device_empty_cache_by_pointer,
+    :accel_device_memory_by_pointer,
+    :accel_device_reset_peak_memory_by_pointer,
+    :accel_device_properties_by_pointer,
     :accel_device_by_pointer,
     :accel_tensor_empty_by_pointer,
     :accel_tensor_full_by_pointer,

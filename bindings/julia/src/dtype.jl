@@ -41,7 +41,12 @@ const CPU = Device(LibAccel.ACCEL_DEVICE_CPU, -1)
 const META = Device(LibAccel.ACCEL_DEVICE_META, -1)
 as_device(device::Device) = device
 as_device(name::AbstractString) = Device(name)
-device_name(device::Device) = string(("cpu", "cuda", "meta")[getfield(device, :type) + 1], device.index < 0 ? "" : ":$(device.index)")
+function device_name(device::Device)
+    name = LibAccel.accel_device_type_name(getfield(device, :type))
+    return string(name == C_NULL ? "unknown" : unsafe_string(name), device.index < 0 ? "" : ":$(device.index)")
+end
 Base.show(io::IO, device::Device) = print(io, "Device(\"", device_name(device), "\")")
+"""The device of a kind that this thread uses when no index is given: `current_device("cuda")`."""
+current_device(kind::AbstractString) = output(out -> LibAccel.accel_device_current(getfield(Device(kind), :type), out), Device)
 """How many devices of a kind can be used now: `device_count("cuda")`."""
 device_count(kind::AbstractString) = LibAccel.accel_device_count(getfield(Device(kind), :type))

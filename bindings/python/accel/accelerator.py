@@ -47,8 +47,8 @@ class Accelerator(View):
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
-    cpu_affinity and fused_optimizers (False: optimizers of torch compute their updates themselves). Plugins of the reference for what is
-    not there yet may be given as None.
+    device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
+    their updates themselves). Plugins of the reference for what is not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -59,7 +59,7 @@ class Accelerator(View):
                  kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
                  scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
-                 torch_device: "str | None" = None, cpu_affinity: "bool | None" = None,
+                 torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
@@ -81,7 +81,8 @@ class Accelerator(View):
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
-            torch_device=torch_device, cpu_affinity=cpu_affinity, **(parallelism_config.to_engine() if parallelism_config else {}),
+            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
+            **(parallelism_config.to_engine() if parallelism_config else {}),
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)

@@ -1,27 +1,49 @@
 """What can be used here: parts of the engine, devices, packages of Python."""
 
 import importlib.util
+import os
 
 # Packages of Python.
 _PACKAGES = (
     "aim", "amdsmi", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "import_timer", "matplotlib", "mlflow",
     "numpy", "pandas", "peft", "pynvml", "pytest", "rich", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
     "tqdm", "trackio", "transformers", "triton", "wandb")
+# Types of devices, of which the engine says whether one can be used.
+_DEVICES = ("cuda", "hpu", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
-_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "bnb", "deepspeed", "habana_gaudi1", "hpu", "lomo", "megatron_lm", "mlu", "mps",
-          "msamp", "musa", "neuron", "npu", "pippy", "rocm", "sagemaker", "sdaa", "torch_xla", "torchao", "transformer_engine",
-          "transformer_engine_mxfp8", "xccl", "xpu")
+_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "bnb", "deepspeed", "habana_gaudi1", "lomo", "megatron_lm", "msamp", "pippy",
+          "rocm", "sagemaker", "torchao", "transformer_engine", "transformer_engine_mxfp8", "xccl")
 
 
 def is_available(feature):
-    """Whether the engine has a part: "ucx", "nccl", "cuda", "torchscript"."""
+    """Whether the engine has a part, "ucx", "nccl" or "torchscript", or can use a type of devices: "cuda", "npu"."""
     from . import capi
 
     return capi.accel_is_available(feature) == 1
 
 
-def is_cuda_available():
-    return is_available("cuda")
+def unavailable_reason(feature):
+    """Why is_available() is False: one line, or None when it is available."""
+    from . import capi
+
+    return capi.accel_unavailable_reason(feature) or None
+
+
+def _device(name):
+    return lambda *_, **__: is_available(name)
+
+
+def is_mps_available(min_version="1.12"):
+    from .machine import is_torch_version
+
+    return is_available("mps") and (importlib.util.find_spec("torch") is None or is_torch_version(">=", min_version))
+
+
+def is_torch_xla_available(check_is_tpu=False, check_is_gpu=False):
+    if check_is_tpu and check_is_gpu:
+        raise ValueError("check_is_tpu and check_is_gpu exclude each other")
+    kind = os.environ.get("PJRT_DEVICE")
+    return is_available("xla") and (not check_is_tpu or kind == "TPU") and (not check_is_gpu or kind in ("GPU", "CUDA"))
 
 
 def is_bf16_available(ignore_tpu=False):
@@ -30,8 +52,10 @@ def is_bf16_available(ignore_tpu=False):
 
 
 def is_fp16_available():
-    """Training under fp16 needs a GPU."""
-    return is_cuda_available()
+    """Training under fp16 needs an accelerator."""
+    from . import capi
+
+    return capi.accel_device_default().type != "cpu"
 
 
 def is_fp8_available():
@@ -65,6 +89,7 @@ def _never(*_, **__):
 
 
 globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})
+globals().update({f"is_{name}_available": _device(name) for name in _DEVICES})
 globals().update({f"is_{name}_available": _never for name in _NEVER})
 is_habana_gaudi1 = _never
 __all__ = sorted(name for name in globals() if name.startswith("is_"))

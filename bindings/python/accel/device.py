@@ -1,16 +1,20 @@
-"""Devices: "cpu", "cuda:1", "meta"."""
+"""Devices: "cpu", "cuda:1", "meta", and every other that LibTorch knows or a plugin registered."""
 
+import functools
 from typing import Any
 
 from . import capi
 from .torch_types import torch_module
 
-_TYPES = {capi.ACCEL_DEVICE_CPU: "cpu", capi.ACCEL_DEVICE_CUDA: "cuda", capi.ACCEL_DEVICE_META: "meta"}
-
-# Those of the reference that the engine does not drive: it says so when one is asked for.
-_FOREIGN = ("mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu", "neuron", "xla")
-
 _number_of: Any = vars(capi.accel_device_t)["type"].__get__
+
+
+@functools.lru_cache(maxsize=None)
+def _name_of(number):
+    return capi.accel_device_type_name(number)
+
+
+_NAMES = frozenset(_name_of(number) for number in range(capi.ACCEL_DEVICE_OUT_OF_TREE))
 
 
 class Device(capi.accel_device_t):
@@ -26,8 +30,8 @@ class Device(capi.accel_device_t):
 
     @property
     def type(self):
-        """ "cpu", "cuda" or "meta"."""
-        return _TYPES.get(_number_of(self), "unknown")
+        """ "cpu", "cuda", "meta" and so on; of an out-of-tree device the name that its plugin registered."""
+        return _name_of(_number_of(self))
 
     def __str__(self):
         return self.type if self.index < 0 else f"{self.type}:{self.index}"
@@ -56,7 +60,10 @@ def for_program(device):
 
 def names_device(value):
     """Whether a device, or the text of one, is meant, and not a dtype."""
-    return isinstance(value, Device) or _is_of_torch(value) or isinstance(value, str) and value.partition(":")[0] in (*_TYPES.values(), *_FOREIGN)
+    if not isinstance(value, str):
+        return isinstance(value, Device) or _is_of_torch(value)
+    name = value.partition(":")[0]
+    return name in _NAMES or name != "" and name == capi.accel_device_type_name(capi.ACCEL_DEVICE_OUT_OF_TREE)
 
 
 capi.use_class(Device)

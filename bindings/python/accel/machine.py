@@ -92,9 +92,12 @@ def check_cuda_fp8_capability():
 
 def get_current_device_type():
     """The kind of device that a job would use here, and its distributed type, before any device is initialised."""
-    from .availability import is_cuda_available
+    from . import capi
+    from .enums import DistributedType
 
-    return ("cuda", "MULTI_GPU") if is_cuda_available() else ("cpu", "MULTI_CPU")
+    kind = capi.accel_device_default().type
+    own = f"MULTI_{kind.upper()}"
+    return kind, own if own in DistributedType else "MULTI_GPU"
 
 
 def check_os_kernel():

@@ -42,6 +42,8 @@ def clear_device_cache(garbage_collection=False):
         gc.collect()
     if PartialState.is_made():
         capi.accel_empty_cache(current())
+    else:
+        capi.accel_device_empty_cache(capi.accel_device_default())
 
 
 def release_memory(*objects):

@@ -6,7 +6,6 @@ import sys
 from . import capi
 from .collectives import broadcast
 from .device import Device
-from .enums import RNGType
 from .handlers import fill
 from .state import PartialState, current
 
@@ -47,14 +46,11 @@ def rng_types_of_engine(rng_types):
     """What the engine is told of an Accelerator's rng_types. "generator", the default, is that of a loader's order: orders follow from
     seed and epoch, the same on all ranks, so there is nothing to make equal."""
     names = [str(name) for name in rng_types or ()]
-    for name in names:
-        if name in RNGType and name not in ("torch", "cuda", "generator"):
-            raise NotImplementedError(f"rng_types has {name!r}: libaccel does not drive devices of that kind")
     return ",".join(name for name in names if name != "generator") or None
 
 
 def synchronize_rng_states(rng_types, generator=None):
-    """Gives all ranks the states of rank 0's generators: "torch", "cuda", "generator"."""
+    """Gives all ranks the states of rank 0's generators: "torch", the type of the state's device ("npu"), "generator"."""
     if "generator" in map(str, rng_types) and generator is None:
         raise ValueError('"generator" in rng_types needs the generator')
     if generator is not None and not isinstance(generator, Generator):  # one of torch

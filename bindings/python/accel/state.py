@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
-from .device import Device, for_program
+from .device import for_program
 from .enums import DistributedType, PrecisionType
 from .generated.choices import CHOICES
 from .handlers import fill
@@ -100,7 +100,7 @@ class View:
     @property
     def default_device(self) -> Any:
         """What a job without `cpu` would compute on."""
-        return for_program(Device("cuda" if capi.accel_device_count(capi.ACCEL_DEVICE_CUDA) > 0 else "cpu"))
+        return for_program(capi.accel_device_default())
 
     @property
     def distributed_type(self) -> DistributedType:

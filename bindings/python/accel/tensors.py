@@ -234,7 +234,7 @@ class Tensor(capi.accel_tensor):
 
     def __dlpack_device__(self):
         device = self.device
-        return (_DLPACK_TYPES[device.type], builtins.max(device.index, 0))
+        return (_DLPACK_TYPES.get(device.type, _DLPACK_OUT_OF_TREE), builtins.max(device.index, 0))
 
     # Parts
 
@@ -351,11 +351,14 @@ class Tensor(capi.accel_tensor):
 
 
 capi.use_class(Tensor)
-_DLPACK_TYPES = {"cpu": 1, "cuda": 2}
+_DLPACK_TYPES = {"cpu": 1, "cuda": 2, "mps": 8, "xpu": 14}
+_DLPACK_OUT_OF_TREE = 12
 
 
 def _device_of_dlpack(pair):
     names = {number: name for name, number in _DLPACK_TYPES.items()}
+    if pair[0] not in names:
+        raise BufferError(f"DLPack's device type {pair[0]} is not that of the tensor: move the tensor with to() first")
     return names[pair[0]] if pair[0] == 1 else f"{names[pair[0]]}:{pair[1]}"
 
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 import accel
-from accel import Tensor, errors
+from accel import Tensor, availability, errors
 
 
 def test_making():
@@ -249,7 +249,22 @@ def test_backward_takes_the_arguments_of_torch():
 
 
 @pytest.mark.parametrize("kind", ["mps", "mlu", "sdaa", "musa", "npu", "hpu", "xpu:1", "neuron", "xla"])
-def test_devices_that_are_not_driven_are_named(kind):
-    for move in (accel.Device, accel.ones(1).to, accel.nn.Linear(1, 1).to):
-        with pytest.raises(errors.UnsupportedError, match=kind.partition(":")[0]):
+def test_devices_that_cannot_be_used_are_named(kind):
+    name = kind.partition(":")[0]
+    for move in (accel.ones(1).to, accel.nn.Linear(1, 1).to):
+        with pytest.raises(errors.UnsupportedError, match=name):
             move(kind)
+    assert not availability.is_available(name) and not getattr(accel.utils, f"is_{'torch_' if name == 'xla' else ''}{name}_available")()
+    assert name in availability.unavailable_reason(name).lower()
+
+
+def test_devices_of_this_process():
+    assert availability.unavailable_reason("torchscript") is None
+    with pytest.raises(ValueError, match="'teleportation'"):
+        availability.unavailable_reason("teleportation")
+    with pytest.raises(ValueError, match="'gpu' is not known; expected one of cpu, cuda, meta, mps"):
+        accel.Device("gpu")
+    assert str(accel.Device("xpu:2")) == "xpu:2" and accel.Device("xpu:2").type == "xpu"
+    assert accel.ones(1).__dlpack_device__() == (1, 0)
+    with pytest.raises(BufferError, match="device type 12"):
+        accel.ones(1).__dlpack__(dl_device=(12, 0))

@@ -45,6 +45,30 @@ ACCEL_FUNCTION accel_status_t accel_arg_device_by_pointer(const accel_device_t *
   return made_at(__func__, out, [&] { return accel_arg_device(*check_pointer(device, "device")); });
 }
 
+ACCEL_FUNCTION accel_status_t accel_device_set_current_by_pointer(const accel_device_t *device) {
+  return accel_device_set_current(pointed(device));
+}
+
+ACCEL_FUNCTION accel_status_t accel_device_synchronize_by_pointer(const accel_device_t *device) {
+  return accel_device_synchronize(pointed(device));
+}
+
+ACCEL_FUNCTION accel_status_t accel_device_empty_cache_by_pointer(const accel_device_t *device) {
+  return accel_device_empty_cache(pointed(device));
+}
+
+ACCEL_FUNCTION accel_status_t accel_device_memory_by_pointer(const accel_device_t *device, accel_value_t *out) {
+  return accel_device_memory(pointed(device), out);
+}
+
+ACCEL_FUNCTION accel_status_t accel_device_reset_peak_memory_by_pointer(const accel_device_t *device) {
+  return accel_device_reset_peak_memory(pointed(device));
+}
+
+ACCEL_FUNCTION accel_status_t accel_device_properties_by_pointer(const accel_device_t *device, accel_value_t *out) {
+  return accel_device_properties(pointed(device), out);
+}
+
 ACCEL_FUNCTION accel_status_t accel_device_by_pointer(const accel_state_t *state, accel_device_t *out) {
   return made_at(__func__, out, [&] { return accel_device(check_pointer(state, "state")); });
 }

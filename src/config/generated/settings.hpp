@@ -57,6 +57,7 @@ struct StateSettings {
   Setting<int64_t> data_parallel_shard_size{1};
   Setting<int64_t> context_parallel_size{1};
   Setting<int64_t> tensor_parallel_size{1};
+  Setting<std::string> device_plugins{};
 
   static const OptionTable& table() { return option_tables::state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -94,6 +95,7 @@ struct StateSettings {
     visit(table().fields[29], settings.data_parallel_shard_size...);
     visit(table().fields[30], settings.context_parallel_size...);
     visit(table().fields[31], settings.tensor_parallel_size...);
+    visit(table().fields[32], settings.device_plugins...);
   }
 };
 

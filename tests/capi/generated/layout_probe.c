@@ -52,6 +52,7 @@ int main(void) {
   printf("field data_parallel_shard_size %zu\n", offsetof(accel_state_options_t, data_parallel_shard_size));
   printf("field context_parallel_size %zu\n", offsetof(accel_state_options_t, context_parallel_size));
   printf("field tensor_parallel_size %zu\n", offsetof(accel_state_options_t, tensor_parallel_size));
+  printf("field device_plugins %zu\n", offsetof(accel_state_options_t, device_plugins));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));
@@ -410,6 +411,11 @@ int main(void) {
   printf("constant ACCEL_DEVICE_XPU %.17g\n", (double)ACCEL_DEVICE_XPU);
   printf("constant ACCEL_DEVICE_NEURON %.17g\n", (double)ACCEL_DEVICE_NEURON);
   printf("constant ACCEL_DEVICE_XLA %.17g\n", (double)ACCEL_DEVICE_XLA);
+  printf("constant ACCEL_DEVICE_MTIA %.17g\n", (double)ACCEL_DEVICE_MTIA);
+  printf("constant ACCEL_DEVICE_MAIA %.17g\n", (double)ACCEL_DEVICE_MAIA);
+  printf("constant ACCEL_DEVICE_IPU %.17g\n", (double)ACCEL_DEVICE_IPU);
+  printf("constant ACCEL_DEVICE_VE %.17g\n", (double)ACCEL_DEVICE_VE);
+  printf("constant ACCEL_DEVICE_OUT_OF_TREE %.17g\n", (double)ACCEL_DEVICE_OUT_OF_TREE);
   printf("constant ACCEL_VALUE_NONE %.17g\n", (double)ACCEL_VALUE_NONE);
   printf("constant ACCEL_VALUE_BOOL %.17g\n", (double)ACCEL_VALUE_BOOL);
   printf("constant ACCEL_VALUE_INT %.17g\n", (double)ACCEL_VALUE_INT);
@@ -436,9 +442,9 @@ int main(void) {
   printf("constant ACCEL_DISTRIBUTED_MULTI_XPU %.17g\n", (double)ACCEL_DISTRIBUTED_MULTI_XPU);
   printf("constant ACCEL_DISTRIBUTED_MULTI_HPU %.17g\n", (double)ACCEL_DISTRIBUTED_MULTI_HPU);
   printf("constant ACCEL_DISTRIBUTED_MULTI_NEURON %.17g\n", (double)ACCEL_DISTRIBUTED_MULTI_NEURON);
+  printf("constant ACCEL_DISTRIBUTED_XLA %.17g\n", (double)ACCEL_DISTRIBUTED_XLA);
   printf("constant ACCEL_DISTRIBUTED_DEEPSPEED %.17g\n", (double)ACCEL_DISTRIBUTED_DEEPSPEED);
   printf("constant ACCEL_DISTRIBUTED_FSDP %.17g\n", (double)ACCEL_DISTRIBUTED_FSDP);
-  printf("constant ACCEL_DISTRIBUTED_XLA %.17g\n", (double)ACCEL_DISTRIBUTED_XLA);
   printf("constant ACCEL_DISTRIBUTED_MEGATRON_LM %.17g\n", (double)ACCEL_DISTRIBUTED_MEGATRON_LM);
   printf("constant ACCEL_SCHEDULER_STEPS_PER_BATCH %.17g\n", (double)ACCEL_SCHEDULER_STEPS_PER_BATCH);
   printf("constant ACCEL_SCHEDULER_STEPS_PER_UPDATE %.17g\n", (double)ACCEL_SCHEDULER_STEPS_PER_UPDATE);

@@ -65,6 +65,12 @@ static void accel_is_available_null_pointers(void **state) {
   refused_with_value("accel_is_available", "feature", (int64_t)accel_is_available(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_unavailable_reason_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_unavailable_reason", "feature", accel_unavailable_reason(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_unavailable_reason", "out", accel_unavailable_reason("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_scope_end_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -93,12 +99,6 @@ static void accel_dtype_from_name_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_dtype_from_name", "name", accel_dtype_from_name(NULL, (accel_dtype_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_dtype_from_name", "out", accel_dtype_from_name("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-}
-
-static void accel_device_parse_null_pointers(void **state) {
-  struct samples *samples = *state;
-  refused_with_status("accel_device_parse", "text", accel_device_parse(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_device_parse", "out", accel_device_parse("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_value_string_null_pointers(void **state) {
@@ -342,6 +342,34 @@ static void accel_find_batch_size_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_find_batch_size", "value", accel_find_batch_size(NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_find_batch_size", "out", accel_find_batch_size(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_parse_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_parse", "text", accel_device_parse(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_device_parse", "out", accel_device_parse("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_default_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_default", "out", accel_device_default(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_current_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_current", "out", accel_device_current(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_memory_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_memory", "out", accel_device_memory(samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_properties_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_properties", "out", accel_device_properties(samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_state_create_null_pointers(void **state) {
@@ -2698,6 +2726,42 @@ static void accel_arg_device_by_pointer_null_pointers(void **state) {
   refused_with_status("accel_arg_device_by_pointer", "out", accel_arg_device_by_pointer(&samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_device_set_current_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_set_current_by_pointer", "device", accel_device_set_current_by_pointer(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_synchronize_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_synchronize_by_pointer", "device", accel_device_synchronize_by_pointer(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_empty_cache_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_empty_cache_by_pointer", "device", accel_device_empty_cache_by_pointer(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_memory_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_memory_by_pointer", "device", accel_device_memory_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_device_memory_by_pointer", "out", accel_device_memory_by_pointer(&samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_reset_peak_memory_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_device_reset_peak_memory_by_pointer", "device", accel_device_reset_peak_memory_by_pointer(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_device_properties_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_device_properties_by_pointer", "device", accel_device_properties_by_pointer(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_device_properties_by_pointer", "out", accel_device_properties_by_pointer(&samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_device_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_device_by_pointer", "state", accel_device_by_pointer(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -2760,12 +2824,12 @@ int main(void) {
       sweep_test(accel_error_rank_null_pointers),
       sweep_test(accel_error_release_null_pointers),
       sweep_test(accel_is_available_null_pointers),
+      sweep_test(accel_unavailable_reason_null_pointers),
       sweep_test(accel_scope_end_null_pointers),
       sweep_test(accel_scope_call_null_pointers),
       sweep_test(accel_scope_release_null_pointers),
       sweep_test(accel_dtype_byte_size_null_pointers),
       sweep_test(accel_dtype_from_name_null_pointers),
-      sweep_test(accel_device_parse_null_pointers),
       sweep_test(accel_value_string_null_pointers),
       sweep_test(accel_value_tensor_null_pointers),
       sweep_test(accel_value_list_null_pointers),
@@ -2805,6 +2869,11 @@ int main(void) {
       sweep_test(accel_send_to_device_null_pointers),
       sweep_test(accel_convert_to_fp32_null_pointers),
       sweep_test(accel_find_batch_size_null_pointers),
+      sweep_test(accel_device_parse_null_pointers),
+      sweep_test(accel_device_default_null_pointers),
+      sweep_test(accel_device_current_null_pointers),
+      sweep_test(accel_device_memory_null_pointers),
+      sweep_test(accel_device_properties_null_pointers),
       sweep_test(accel_state_create_null_pointers),
       sweep_test(accel_state_share_null_pointers),
       sweep_test(accel_state_retain_null_pointers),
@@ -3180,6 +3249,12 @@ int main(void) {
       sweep_test(accel_arg_tensor_by_pointer_null_pointers),
       sweep_test(accel_arg_dtype_by_pointer_null_pointers),
       sweep_test(accel_arg_device_by_pointer_null_pointers),
+      sweep_test(accel_device_set_current_by_pointer_null_pointers),
+      sweep_test(accel_device_synchronize_by_pointer_null_pointers),
+      sweep_test(accel_device_empty_cache_by_pointer_null_pointers),
+      sweep_test(accel_device_memory_by_pointer_null_pointers),
+      sweep_test(accel_device_reset_peak_memory_by_pointer_null_pointers),
+      sweep_test(accel_device_properties_by_pointer_null_pointers),
       sweep_test(accel_device_by_pointer_null_pointers),
       sweep_test(accel_tensor_empty_by_pointer_null_pointers),
       sweep_test(accel_tensor_full_by_pointer_null_pointers),

@@ -3,7 +3,7 @@
 # The numbers behind the symbols that settings take, and the fields of options that are such.
 const CHOICES = (
     precision = (no = 0, fp16 = 1, bf16 = 2, fp8 = 3,),
-    distributed_type = (no = 0, multi_cpu = 1, multi_gpu = 2, multi_npu = 3, multi_mlu = 4, multi_sdaa = 5, multi_musa = 6, multi_xpu = 7, multi_hpu = 8, multi_neuron = 9, deepspeed = 10, fsdp = 11, xla = 12, megatron_lm = 13,),
+    distributed_type = (no = 0, multi_cpu = 1, multi_gpu = 2, multi_npu = 3, multi_mlu = 4, multi_sdaa = 5, multi_musa = 6, multi_xpu = 7, multi_hpu = 8, multi_neuron = 9, xla = 12, deepspeed = 10, fsdp = 11, megatron_lm = 13,),
     scheduler_steps = (per_batch = 0, per_update = 1,),
     cpu_kernels = (auto = 0, default = 1, onednn = 2,),
     cpu_memory = (auto = 0, default = 1, cached = 2,),
@@ -37,26 +37,26 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
     buffers, chained, check_trigger, child, children_bottom_up, clip_grad_value!, concatenate, config, contiguous,
-    convert_to_fp32, coordinate, current_epoch, default_state!, destroy_process_group, device, distributed_type,
-    empty_cache!, enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
-    float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
-    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, generator_state,
-    generator_state!, gradient, gradient!, gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps,
-    gradient_accumulation_steps!, group, in_dataloader, inference_mode, input_names!, is_available, is_debug,
-    is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
-    join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_metadata, load_state!,
-    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
-    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules, no_grad, no_grad!,
-    no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
+    convert_to_fp32, coordinate, current_device!, current_epoch, default_state!, destroy_process_group, device,
+    device_memory, device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_training,
+    even_batches!, find_batch_size, flight_record, float32_matmul_precision!, fork_launched, free_memory!, from_config,
+    gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
+    gather_uneven, gather_uneven_async, generator_state, generator_state!, gradient, gradient!, gradient_accumulation,
+    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader,
+    inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process, is_local_main_process,
+    is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load,
+    load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
+    local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules,
+    no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
     pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, recv_tensor!,
     recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_hook!, replace_child!,
-    replace_tensor!, requires_grad, requires_grad!, save_model, save_state, scatter!, scatter_async!, seed!,
-    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!,
-    set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state, shrink_group, skip_first_batches,
-    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
-    sync_gradients, sync_gradients!, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
-    trigger_sync_in_backward, unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows,
-    wait_for_everyone, wait_for_everyone_async, zero_grad!
+    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, save_model, save_state, scatter!,
+    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
+    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state, shrink_group,
+    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!,
+    step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!,
+    synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unwrap_model,
+    update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -84,19 +84,20 @@ not change it.
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
-- `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
+- `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
 - `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
-- `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
 - `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
 - `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
+- `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -127,19 +128,20 @@ those of the job, whose accumulation settings become the new ones for both.
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
-- `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\", \"cuda\" or \"torch,cuda\". Default: none, because orders follow from seed and epoch
+- `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
 - `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
-- `torch_device`: \"cpu\", \"cuda\" or \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
 - `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
 - `data_parallel_shard_size`: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
+- `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -284,7 +286,7 @@ generator_state!(generator::Union{Generator,Nothing}, state::Tensor) =
 
 Broadcasts the states of rank 0's generators to all ranks.
 
-- `rng_types`: \"torch\" (the CPU's default generator), \"cuda\" (the device's), \"generator\" (the one given), joined by commas.
+- `rng_types`: \"torch\" (the CPU's default generator), the type of the state's device (\"npu\": its default generator), \"generator\" (the one given), joined by commas.
 """
 synchronize_rng_states!(state::State, rng_types; generator::Union{Generator,Nothing} = nothing) =
     (LibAccel.accel_synchronize_rng_states(state, string(rng_types), something(generator, C_NULL)); generator)
@@ -622,6 +624,70 @@ Gives: Tensors that need no more are the same ones.
 """
 pad_input_tensors(value, num_processes; dim = 1) =
     result(out -> lend(value -> LibAccel.accel_pad_input_tensors(value, num_processes, dim - 1, out), value))
+
+"""
+    current_device!(device)
+
+Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+
+- `device`: The device; nothing changes for index -1, the CPU and meta.
+"""
+current_device!(device) =
+    (LibAccel.accel_device_set_current(as_device(device)); nothing)
+
+"""
+    synchronize(device)
+
+Waits until a device has done all work of all its streams.
+
+- `device`: The device; there is nothing to wait for on the CPU.
+"""
+synchronize(device) =
+    (LibAccel.accel_device_synchronize(as_device(device)); nothing)
+
+"""
+    empty_cache!(device)
+
+Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
+
+- `device`: A device of the type. All devices of the type are meant.
+"""
+empty_cache!(device) =
+    (LibAccel.accel_device_empty_cache(as_device(device)); nothing)
+
+"""
+    device_memory(device)
+
+The memory of an accelerator in bytes.
+
+- `device`: The device.
+
+Gives: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+"""
+device_memory(device) =
+    result(out -> LibAccel.accel_device_memory(as_device(device), out))::Map
+
+"""
+    reset_peak_memory!(device)
+
+Counts the peaks of accel_device_memory() from what is in use now.
+
+- `device`: The device.
+"""
+reset_peak_memory!(device) =
+    (LibAccel.accel_device_reset_peak_memory(as_device(device)); nothing)
+
+"""
+    device_properties(device)
+
+What a device is and can do.
+
+- `device`: The device.
+
+Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of those that it computes with; all when it does not tell).
+"""
+device_properties(device) =
+    result(out -> LibAccel.accel_device_properties(as_device(device), out))::Map
 
 """
     send_to_device(value, device; non_blocking = false)
@@ -2144,9 +2210,9 @@ load(path::AbstractString) =
 """
     is_available(feature)
 
-Whether a part is there: \"ucx\", \"nccl\", \"cuda\", \"torchscript\".
+Whether a part is there, or a type of devices can be used.
 
-- `feature`: Its name.
+- `feature`: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 
 Gives: true, or 0 also for unknown names.
 """

@@ -3,7 +3,7 @@
 
 CHOICES = {
     "precision": {"no": 0, "fp16": 1, "bf16": 2, "fp8": 3},
-    "distributed_type": {"no": 0, "multi_cpu": 1, "multi_gpu": 2, "multi_npu": 3, "multi_mlu": 4, "multi_sdaa": 5, "multi_musa": 6, "multi_xpu": 7, "multi_hpu": 8, "multi_neuron": 9, "deepspeed": 10, "fsdp": 11, "xla": 12, "megatron_lm": 13},
+    "distributed_type": {"no": 0, "multi_cpu": 1, "multi_gpu": 2, "multi_npu": 3, "multi_mlu": 4, "multi_sdaa": 5, "multi_musa": 6, "multi_xpu": 7, "multi_hpu": 8, "multi_neuron": 9, "xla": 12, "deepspeed": 10, "fsdp": 11, "megatron_lm": 13},
     "scheduler_steps": {"per_batch": 0, "per_update": 1},
     "cpu_kernels": {"auto": 0, "default": 1, "onednn": 2},
     "cpu_memory": {"auto": 0, "default": 1, "cached": 2},

@@ -3,15 +3,15 @@
 import torch
 
 from .. import capi
-from ..enums import RNGType
 from ..random import synchronize_rng_states as synchronize_engine
 from ..state import current
 from ..values import to_engine
 
 
 def synchronize(rng_types, generator=None):
-    """Gives all ranks the states of rank 0's generators: "torch" and "cuda", which are the engine's too, and "generator", the one given."""
-    names = [str(RNGType(name)) for name in rng_types]
+    """Gives all ranks the states of rank 0's generators: "torch" and those of the device, which are the engine's too, and
+    "generator", the one given."""
+    names = [str(name) for name in rng_types]
     engine = [name for name in names if name != "generator"]
     if engine:
         synchronize_engine(engine)

@@ -209,23 +209,47 @@ pub const ACCEL_DEVICE_CUDA: i32 = 1;
 /// shapes without data
 pub const ACCEL_DEVICE_META: i32 = 2;
 
+/// Apple
 pub const ACCEL_DEVICE_MPS: i32 = 3;
 
+/// Cambricon
 pub const ACCEL_DEVICE_MLU: i32 = 4;
 
+/// Tecorigin
 pub const ACCEL_DEVICE_SDAA: i32 = 5;
 
+/// Moore Threads
 pub const ACCEL_DEVICE_MUSA: i32 = 6;
 
+/// Huawei
 pub const ACCEL_DEVICE_NPU: i32 = 7;
 
+/// Intel Gaudi
 pub const ACCEL_DEVICE_HPU: i32 = 8;
 
+/// Intel GPUs
 pub const ACCEL_DEVICE_XPU: i32 = 9;
 
+/// AWS
 pub const ACCEL_DEVICE_NEURON: i32 = 10;
 
+/// Google
 pub const ACCEL_DEVICE_XLA: i32 = 11;
+
+/// Meta
+pub const ACCEL_DEVICE_MTIA: i32 = 12;
+
+/// Microsoft
+pub const ACCEL_DEVICE_MAIA: i32 = 13;
+
+/// Graphcore
+pub const ACCEL_DEVICE_IPU: i32 = 14;
+
+/// NEC
+pub const ACCEL_DEVICE_VE: i32 = 15;
+
+/// the device that a plugin registered under another name than these
+pub const ACCEL_DEVICE_OUT_OF_TREE: i32 = 16;
 
 pub const ACCEL_VALUE_NONE: i32 = 0;
 
@@ -265,10 +289,9 @@ pub const ACCEL_PRECISION_FP8: accel_precision_t = 3;
 /// one process
 pub const ACCEL_DISTRIBUTED_NO: accel_distributed_type_t = 0;
 
-/// over UCX
 pub const ACCEL_DISTRIBUTED_MULTI_CPU: accel_distributed_type_t = 1;
 
-/// over NCCL
+/// CUDA, and accelerators for which the reference has no type
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: accel_distributed_type_t = 2;
 
 pub const ACCEL_DISTRIBUTED_MULTI_NPU: accel_distributed_type_t = 3;
@@ -285,11 +308,11 @@ pub const ACCEL_DISTRIBUTED_MULTI_HPU: accel_distributed_type_t = 8;
 
 pub const ACCEL_DISTRIBUTED_MULTI_NEURON: accel_distributed_type_t = 9;
 
+pub const ACCEL_DISTRIBUTED_XLA: accel_distributed_type_t = 12;
+
 pub const ACCEL_DISTRIBUTED_DEEPSPEED: accel_distributed_type_t = 10;
 
 pub const ACCEL_DISTRIBUTED_FSDP: accel_distributed_type_t = 11;
-
-pub const ACCEL_DISTRIBUTED_XLA: accel_distributed_type_t = 12;
 
 pub const ACCEL_DISTRIBUTED_MEGATRON_LM: accel_distributed_type_t = 13;
 
@@ -1032,7 +1055,7 @@ pub struct accel_state_options_t {
     pub main_process_port: i32,
     /// 1: prepare puts models and batches on the device. Default 1
     pub device_placement: accel_flag_t,
-    /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or "torch,cuda". Default: none, because orders follow from seed and epoch
+    /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
     pub rng_types: *const c_char,
     /// Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In \[1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     pub num_threads: i32,
@@ -1044,7 +1067,7 @@ pub struct accel_state_options_t {
     pub cpu_memory: accel_cpu_memory_t,
     /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
-    /// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU
+    /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     pub torch_device: *const c_char,
     /// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pub cpu_affinity: accel_flag_t,
@@ -1058,6 +1081,8 @@ pub struct accel_state_options_t {
     pub context_parallel_size: i32,
     /// Ranks that share each layer of a model, with the same data. In \[1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     pub tensor_parallel_size: i32,
+    /// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+    pub device_plugins: *const c_char,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1095,6 +1120,7 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     data_parallel_shard_size: ACCEL_UNSET,
     context_parallel_size: ACCEL_UNSET,
     tensor_parallel_size: ACCEL_UNSET,
+    device_plugins: core::ptr::null(),
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -2466,14 +2492,24 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_debug_live_objects() -> i64;
 
-    /// Whether a part is there: "ucx", "nccl", "cuda", "torchscript".
+    /// Whether a part is there, or a type of devices can be used.
     ///
-    /// * `feature`: Its name.
+    /// * `feature`: "ucx", "nccl", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
     ///
     /// Returns: 1, or 0 also for unknown names.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_is_available(feature: *const c_char) -> i32;
+
+    /// Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the plugin of npu is not loaded: ...".
+    ///
+    /// * `feature`: As for accel_is_available().
+    /// * `out`: One line; empty when it is available.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_unavailable_reason(feature: *const c_char, out: *mut accel_buffer_t) -> accel_status_t;
 
     /// Ends a scope that a `_begin` call opened, on the same thread and in reverse order of opening.
     ///
@@ -2545,25 +2581,6 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_from_name(name: *const c_char, out: *mut accel_dtype_t) -> accel_status_t;
-
-    /// Reads the name of a device.
-    ///
-    /// * `text`: "cpu", "cuda:1", "meta".
-    /// * `out`: The device.
-    ///
-    /// Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT; ACCEL_ERROR_UNSUPPORTED for "mps", "xpu" and other kinds that this version does not drive.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_parse(text: *const c_char, out: *mut accel_device_t) -> accel_status_t;
-
-    /// Counts the devices of a type.
-    ///
-    /// * `type`: ACCEL_DEVICE_*.
-    ///
-    /// Returns: How many of them can be used now; 1 for the CPU.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_count(r#type: i32) -> i32;
 
     /// A string value.
     ///
@@ -2981,6 +2998,111 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_find_batch_size(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
+
+    /// Reads the name of a device.
+    ///
+    /// * `text`: "cpu", "cuda:1", "meta", or the name that a plugin registered.
+    /// * `out`: The device; it need not be there.
+    ///
+    /// Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT for an unknown name, which lists the known ones; ACCEL_ERROR_UNSUPPORTED for "npu" and so on when their plugin is not loaded; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_parse(text: *const c_char, out: *mut accel_device_t) -> accel_status_t;
+
+    /// The name of a type of devices.
+    ///
+    /// * `type`: ACCEL_DEVICE_*.
+    ///
+    /// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_type_name(r#type: i32) -> *const c_char;
+
+    /// Counts the devices of a type.
+    ///
+    /// * `type`: ACCEL_DEVICE_*.
+    ///
+    /// Returns: How many of them can be used now; 1 for the CPU and meta.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_count(r#type: i32) -> i32;
+
+    /// The device that a state uses when nothing else is asked for: the first type of these that can be used: OUT_OF_TREE, MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+    ///
+    /// * `out`: The device, with index -1.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_default(out: *mut accel_device_t) -> accel_status_t;
+
+    /// The device of a type that is the current one of this thread: the one that is meant by index -1.
+    ///
+    /// * `type`: ACCEL_DEVICE_*.
+    /// * `out`: The device with its index; 0 for the CPU and meta.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_device_current(r#type: i32, out: *mut accel_device_t) -> accel_status_t;
+
+    /// Makes a device the current one of its type on this thread.
+    ///
+    /// accel_set_device() does so with that of a state.
+    ///
+    /// * `device`: The device; nothing changes for index -1, the CPU and meta.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_device_set_current(device: accel_device_t) -> accel_status_t;
+
+    /// Waits until a device has done all work of all its streams.
+    ///
+    /// * `device`: The device; there is nothing to wait for on the CPU.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_device_synchronize(device: accel_device_t) -> accel_status_t;
+
+    /// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
+    ///
+    /// * `device`: A device of the type. All devices of the type are meant.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_empty_cache(device: accel_device_t) -> accel_status_t;
+
+    /// The memory of an accelerator in bytes.
+    ///
+    /// * `device`: The device.
+    /// * `out`: A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the allocator, which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when it does not tell.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_memory(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Counts the peaks of accel_device_memory() from what is in use now.
+    ///
+    /// * `device`: The device.
+    ///
+    /// Returns: As accel_device_memory().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_reset_peak_memory(device: accel_device_t) -> accel_status_t;
+
+    /// What a device is and can do.
+    ///
+    /// * `device`: The device.
+    /// * `out`: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE when it does not tell), "dtypes" (a list of those that it computes with; all when it does not tell).
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_properties(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// The name of a distributed type.
     ///
@@ -6964,10 +7086,10 @@ functions! {
     /// Broadcasts the states of rank 0's generators to all ranks.
     ///
     /// * `state`: A state.
-    /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given), joined by commas.
+    /// * `rng_types`: "torch" (the CPU's default generator), the type of the state's device ("npu": its default generator), "generator" (the one given), joined by commas.
     /// * `generator`: NULL is allowed. For "generator"; else NULL.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a device that the state does not use, and for the reference's other names, "npu", "xla" and so on; TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or "generator" without one; UNSUPPORTED for the generator of a device that the state does not use; TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_synchronize_rng_states(state: *mut accel_state_t, rng_types: *const c_char, generator: *mut accel_generator_t) -> accel_status_t;
@@ -7288,6 +7410,62 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_arg_device_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_device_set_current() by pointer.
+    ///
+    /// * `device`: As there.
+    ///
+    /// Returns: As accel_device_set_current().
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_device_set_current_by_pointer(device: *const accel_device_t) -> accel_status_t;
+
+    /// accel_device_synchronize() by pointer.
+    ///
+    /// * `device`: As there.
+    ///
+    /// Returns: As accel_device_synchronize().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_device_synchronize_by_pointer(device: *const accel_device_t) -> accel_status_t;
+
+    /// accel_device_empty_cache() by pointer.
+    ///
+    /// * `device`: As there.
+    ///
+    /// Returns: As accel_device_empty_cache().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_empty_cache_by_pointer(device: *const accel_device_t) -> accel_status_t;
+
+    /// accel_device_memory() by pointer.
+    ///
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_device_memory().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_memory_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// accel_device_reset_peak_memory() by pointer.
+    ///
+    /// * `device`: As there.
+    ///
+    /// Returns: As accel_device_reset_peak_memory().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_reset_peak_memory_by_pointer(device: *const accel_device_t) -> accel_status_t;
+
+    /// accel_device_properties() by pointer.
+    ///
+    /// * `device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_device_properties().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_device_properties_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// accel_device() by pointer.
     ///

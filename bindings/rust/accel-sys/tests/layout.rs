@@ -47,7 +47,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 160);
+    assert_eq!(size_of::<accel_state_options_t>(), 168);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -82,6 +82,7 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, data_parallel_shard_size), 148);
     assert_eq!(offset_of!(accel_state_options_t, context_parallel_size), 152);
     assert_eq!(offset_of!(accel_state_options_t, tensor_parallel_size), 156);
+    assert_eq!(offset_of!(accel_state_options_t, device_plugins), 160);
 }
 
 #[test]

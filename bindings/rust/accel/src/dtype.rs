@@ -1,5 +1,6 @@
 //! Element types and devices.
 use crate::call::{Made, Optional};
+use crate::device_type_name;
 use crate::error::{check, text, Error, ErrorCode, Result};
 use crate::strings::c_string;
 use accel_sys as sys;
@@ -112,6 +113,8 @@ pub enum Device {
     CurrentCuda,
     /// Shapes without data.
     Meta,
+    /// A device of another type, `accel_sys::ACCEL_DEVICE_XPU` for example, by its number; -1 is the current one.
+    Other(i32, i32),
 }
 
 impl Device {
@@ -121,6 +124,7 @@ impl Device {
             Device::Cuda(index) => (sys::ACCEL_DEVICE_CUDA, index),
             Device::CurrentCuda => (sys::ACCEL_DEVICE_CUDA, -1),
             Device::Meta => (sys::ACCEL_DEVICE_META, -1),
+            Device::Other(kind, index) => (kind, index),
         };
         sys::accel_device_t { r#type: kind, index }
     }
@@ -130,13 +134,19 @@ impl Device {
             (sys::ACCEL_DEVICE_CUDA, -1) => Device::CurrentCuda,
             (sys::ACCEL_DEVICE_CUDA, index) => Device::Cuda(index),
             (sys::ACCEL_DEVICE_META, _) => Device::Meta,
-            _ => Device::Cpu,
+            (sys::ACCEL_DEVICE_CPU, _) => Device::Cpu,
+            (kind, index) => Device::Other(kind, index),
         }
     }
 
     /// How many CUDA devices can be used now.
     pub fn cuda_count() -> usize {
-        unsafe { sys::accel_device_count(sys::ACCEL_DEVICE_CUDA) }.max(0) as usize
+        Device::CurrentCuda.count()
+    }
+
+    /// How many devices of this type can be used now.
+    pub fn count(self) -> usize {
+        unsafe { sys::accel_device_count(self.to_raw().r#type) }.max(0) as usize
     }
 }
 
@@ -152,11 +162,23 @@ impl Made for Device {
 impl FromStr for Device {
     type Err = crate::Error;
 
-    /// Reads "cpu", "cuda:1" or "meta".
+    /// Reads "cpu", "cuda:1", "meta", or the name that the plugin of a device registered.
     fn from_str(name: &str) -> Result<Self> {
         let name = c_string(name)?;
         let mut device = Device::Cpu.to_raw();
         check(unsafe { sys::accel_device_parse(name.as_ptr(), &mut device) })?;
         Ok(Device::from_raw(device))
+    }
+}
+
+/// "cpu", "cuda:1", "meta".
+impl fmt::Display for Device {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let raw = self.to_raw();
+        out.write_str(&device_type_name(raw.r#type))?;
+        if raw.index < 0 {
+            return Ok(());
+        }
+        write!(out, ":{}", raw.index)
     }
 }

@@ -262,8 +262,8 @@ impl State {
 
     /// Broadcasts the states of rank 0's generators to all ranks.
     ///
-    /// * `rng_types`: "torch" (the CPU's default generator), "cuda" (the device's), "generator" (the one given),
-    ///   joined by commas.
+    /// * `rng_types`: "torch" (the CPU's default generator), the type of the state's device ("npu": its default
+    ///   generator), "generator" (the one given), joined by commas.
     /// * `generator`: For "generator"; else `None`.
     ///
     /// # Errors

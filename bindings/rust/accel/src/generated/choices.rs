@@ -20,9 +20,9 @@ constants! {
     DistributedType {
         /// One process.
         No = ACCEL_DISTRIBUTED_NO,
-        /// Over UCX.
+        /// `ACCEL_DISTRIBUTED_MULTI_CPU`.
         MultiCpu = ACCEL_DISTRIBUTED_MULTI_CPU,
-        /// Over NCCL.
+        /// CUDA, and accelerators for which the reference has no type.
         MultiGpu = ACCEL_DISTRIBUTED_MULTI_GPU,
         /// `ACCEL_DISTRIBUTED_MULTI_NPU`.
         MultiNpu = ACCEL_DISTRIBUTED_MULTI_NPU,
@@ -38,12 +38,12 @@ constants! {
         MultiHpu = ACCEL_DISTRIBUTED_MULTI_HPU,
         /// `ACCEL_DISTRIBUTED_MULTI_NEURON`.
         MultiNeuron = ACCEL_DISTRIBUTED_MULTI_NEURON,
+        /// `ACCEL_DISTRIBUTED_XLA`.
+        Xla = ACCEL_DISTRIBUTED_XLA,
         /// `ACCEL_DISTRIBUTED_DEEPSPEED`.
         Deepspeed = ACCEL_DISTRIBUTED_DEEPSPEED,
         /// `ACCEL_DISTRIBUTED_FSDP`.
         Fsdp = ACCEL_DISTRIBUTED_FSDP,
-        /// `ACCEL_DISTRIBUTED_XLA`.
-        Xla = ACCEL_DISTRIBUTED_XLA,
         /// `ACCEL_DISTRIBUTED_MEGATRON_LM`.
         MegatronLm = ACCEL_DISTRIBUTED_MEGATRON_LM,
     }

@@ -16,3 +16,18 @@ pub fn build_info() -> Result<String> {
 pub fn live_objects() -> i64 {
     unsafe { sys::accel_debug_live_objects() }
 }
+
+/// Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the
+/// plugin of npu is not loaded: ...".
+///
+/// * `feature`: As for [`accel_is_available`](accel_sys::accel_is_available).
+///
+/// Gives: One line; empty when it is available.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn unavailable_reason(feature: &str) -> Result<String> {
+    let feature = c_string(feature)?;
+    made(|out| unsafe { sys::accel_unavailable_reason(feature.as_ptr(), out) })
+}

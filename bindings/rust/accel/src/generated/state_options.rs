@@ -127,8 +127,9 @@ impl StateOptions {
         self
     }
 
-    /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch", "cuda" or
-    /// "torch,cuda". Default: none, because orders follow from seed and epoch.
+    /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type
+    /// of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed
+    /// and epoch.
     pub fn rng_types(mut self, rng_types: &str) -> Self {
         self.0.rng_types = self.1.text(rng_types);
         self
@@ -168,7 +169,8 @@ impl StateOptions {
         self
     }
 
-    /// "cpu", "cuda" or "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: the rank's accelerator, else the CPU.
+    /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
+    /// Default: [`accel_device_default`](accel_sys::accel_device_default).
     pub fn torch_device(mut self, torch_device: &str) -> Self {
         self.0.torch_device = self.1.text(torch_device);
         self
@@ -213,6 +215,13 @@ impl StateOptions {
     /// PARALLELISM_CONFIG_TP_SIZE. Default 1.
     pub fn tensor_parallel_size(mut self, tensor_parallel_size: i32) -> Self {
         self.0.tensor_parallel_size = tensor_parallel_size;
+        self
+    }
+
+    /// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is
+    /// chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none.
+    pub fn device_plugins(mut self, device_plugins: &str) -> Self {
+        self.0.device_plugins = self.1.text(device_plugins);
         self
     }
 }

@@ -29,6 +29,114 @@ pub fn recent_errors(after: i64) -> Result<Value> {
     made(|out| unsafe { sys::accel_recent_errors(after, out) })
 }
 
+/// The name of a type of devices.
+///
+/// * `type`: ACCEL_DEVICE_*.
+///
+/// Gives: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; `None` for a number that is no
+/// type, and for OUT_OF_TREE when there is none. Valid for ever.
+#[inline]
+pub fn device_type_name(r#type: i32) -> String {
+    unsafe { text(sys::accel_device_type_name(r#type)) }
+}
+
+/// The device that a state uses when nothing else is asked for: the first type of these that can be used:
+/// OUT_OF_TREE, MPS, MLU, SDAA, MUSA, NPU, HPU, CUDA, XPU, NEURON, CPU.
+///
+/// Gives: The device, with index -1.
+///
+/// # Errors
+/// NotFound, Unsupported.
+#[inline]
+pub fn device_default() -> Result<Device> {
+    made(|out| unsafe { sys::accel_device_default(out) })
+}
+
+/// The device of a type that is the current one of this thread: the one that is meant by index -1.
+///
+/// * `type`: ACCEL_DEVICE_*.
+///
+/// Gives: The device with its index; 0 for the CPU and meta.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_current(r#type: i32) -> Result<Device> {
+    made(|out| unsafe { sys::accel_device_current(r#type, out) })
+}
+
+/// Makes a device the current one of its type on this thread. [`StateReader::set_device`](crate::StateReader::set_device) does so with that of a state.
+///
+/// * `device`: The device; nothing changes for index -1, the CPU and meta.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_set_current(device: Device) -> Result<()> {
+    check(unsafe { sys::accel_device_set_current(device.to_raw()) }).map(drop)
+}
+
+/// Waits until a device has done all work of all its streams.
+///
+/// * `device`: The device; there is nothing to wait for on the CPU.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_synchronize(device: Device) -> Result<()> {
+    check(unsafe { sys::accel_device_synchronize(device.to_raw()) }).map(drop)
+}
+
+/// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as
+/// [`StateReader::empty_cache`](crate::StateReader::empty_cache).
+///
+/// * `device`: A device of the type. All devices of the type are meant.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_empty_cache(device: Device) -> Result<()> {
+    check(unsafe { sys::accel_device_empty_cache(device.to_raw()) }).map(drop)
+}
+
+/// The memory of an accelerator in bytes.
+///
+/// * `device`: The device.
+///
+/// Gives: A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the
+/// allocator, which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE
+/// when it does not tell.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_memory(device: Device) -> Result<Value> {
+    made(|out| unsafe { sys::accel_device_memory(device.to_raw(), out) })
+}
+
+/// Counts the peaks of [`device_memory`](crate::device_memory) from what is in use now.
+///
+/// * `device`: The device.
+#[inline]
+pub fn device_reset_peak_memory(device: Device) -> Result<()> {
+    check(unsafe { sys::accel_device_reset_peak_memory(device.to_raw()) }).map(drop)
+}
+
+/// What a device is and can do.
+///
+/// * `device`: The device.
+///
+/// Gives: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory"
+/// (bytes, NONE when it does not tell), "dtypes" (a list of those that it computes with; all when it does not
+/// tell).
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn device_properties(device: Device) -> Result<Value> {
+    made(|out| unsafe { sys::accel_device_properties(device.to_raw(), out) })
+}
+
 impl Value {
     /// Tensors become nested lists of numbers.
     ///

@@ -1,0 +1,30 @@
+// Reads LibTorch's error messages, of which some mean more than their class, and makes one line of each.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace accel::capi {
+
+class TorchMessage {
+ public:
+  // `message` must outlive this.
+  explicit TorchMessage(std::string_view message);
+
+  // What is wrong, without traces. An operator or a function that a device lacks is named together with the device.
+  std::string_view line() const { return rewritten_.empty() ? line_ : rewritten_; }
+  // The host has no memory left.
+  bool means_no_memory() const { return no_memory_; }
+  // The device has no such operator or function.
+  bool means_not_supported() const { return !rewritten_.empty(); }
+  // It is an exception of a TorchScript module.
+  bool is_of_script() const { return of_script_; }
+
+ private:
+  std::string_view line_;
+  std::string rewritten_;
+  bool no_memory_ = false;
+  bool of_script_ = false;
+};
+
+}  // namespace accel::capi

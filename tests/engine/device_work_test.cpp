@@ -1,0 +1,213 @@
+// What is asked of an accelerator through LibTorch's interfaces, on the simulated device. Each test is a process of its
+// own, because the device stays registered.
+#include "tensor/device_work.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "accelerator/batch_size_search.hpp"
+#include "base/error.hpp"
+#include "capi/guard.hpp"
+#include "data/device_copy.hpp"
+#include "expect_error.hpp"
+#include "nn/layers/linear.hpp"
+#include "own_process.hpp"
+#include "precision/autocast.hpp"
+#include "precision/autocast_weight_cache.hpp"
+#include "simulated_device/simulated_device.h"
+#include "state/random.hpp"
+#include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
+#include "tensor/device_plugins.hpp"
+#include "tensor/dlpack.hpp"
+#include "tensor/memory.hpp"
+
+namespace accel::tensor {
+namespace device_work_test {
+
+constexpr auto kSimulated = c10::DeviceType::PrivateUse1;
+const c10::Device kDevice(kSimulated, 1);
+
+std::string simulated_device() {
+  const char* const path = std::getenv("SIMULATED_DEVICE_LIBRARY");
+  require(path != nullptr, Status::kNotFound, "SIMULATED_DEVICE_LIBRARY is not set; run the registered test");
+  return path;
+}
+
+template <typename Function>
+Function* find(Function*, const char* name) {
+  void* const library = dlopen(simulated_device().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  auto* const found = reinterpret_cast<Function*>(dlsym(library, name));
+  require(found != nullptr, Status::kNotFound, "the simulated device has no ", name);
+  return found;
+}
+#define SIMULATED(name) find(&simulated_device_##name, "simulated_device_" #name)
+
+void on_simulated_device(const std::function<void()>& test) {
+  tests::in_own_process([&] {
+    load_device_plugins(simulated_device(), "a test");
+    test();
+  });
+}
+
+TEST(DeviceWork, MemoryIsCounted) {
+  on_simulated_device([] {
+    const DeviceMemory before = device_memory(kDevice);
+    at::Tensor tensor = empty({1 << 20}, at::kByte, kDevice);
+    DeviceMemory now = device_memory(kDevice);
+    EXPECT_GE(now.allocated, before.allocated + (1 << 20));
+    EXPECT_GE(now.reserved, now.allocated);
+    EXPECT_GT(now.total.value_or(0), 0);
+    tensor.reset();
+    synchronize(kDevice);
+    now = device_memory(kDevice);
+    EXPECT_LT(now.allocated, before.allocated + (1 << 20));
+    EXPECT_GE(now.peak_allocated, before.allocated + (1 << 20));
+    reset_peak_memory(kDevice);
+    EXPECT_EQ(device_memory(kDevice).peak_allocated, now.allocated);
+    empty_cache(kSimulated);
+    EXPECT_LE(device_memory(kDevice).reserved, now.reserved);
+    EXPECT_EQ(device_memory(c10::Device(kSimulated, 0)).allocated, 0) << "of another device";
+  });
+}
+
+TEST(DeviceWork, SynchronizingWaitsForAllStreams) {
+  on_simulated_device([] {
+    EXPECT_EQ(current_device(kSimulated).index(), 0);
+    set_current_device(kDevice);
+    EXPECT_EQ(current_device(kSimulated), kDevice);
+    SIMULATED(run_kernel)(1, 50'000);
+    const auto start = std::chrono::steady_clock::now();
+    synchronize(kDevice);
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(40));
+  });
+}
+
+TEST(DeviceWork, GeneratorsDrawTheSameNumbersAgain) {
+  on_simulated_device([] {
+    const auto draw = [](at::Generator generator) {
+      return at::randn({16}, generator, at::TensorOptions().device(kDevice)).cpu();
+    };
+    at::Generator generator = state::new_generator(7, kDevice);
+    const at::Tensor first = draw(generator);
+    EXPECT_TRUE(first.equal(draw(state::new_generator(7, kDevice))));
+    EXPECT_FALSE(first.equal(draw(generator)));
+    state::set_seed(generator, 7);
+    EXPECT_TRUE(first.equal(draw(generator)));
+    const at::Tensor saved = state::generator_state(state::default_generator(kDevice));
+    const at::Tensor expected = draw(state::default_generator(kDevice));
+    state::set_generator_state(state::default_generator(kDevice), saved);
+    EXPECT_TRUE(expected.equal(draw(state::default_generator(kDevice))));
+    state::set_seed_of_default_generators(7);
+    EXPECT_TRUE(first.equal(draw(state::default_generator(kDevice)))) << "all devices are seeded";
+  });
+}
+
+TEST(DeviceWork, CastsOfWeightsAreKeptOnTheDevice) {
+  on_simulated_device([] {
+    ASSERT_TRUE(precision::has_autocast(kSimulated));
+    precision::AutocastWeightCache casts(kSimulated);
+    const at::Tensor weight = at::linspace(-1, 1, 64).reshape({8, 8}).to(kDevice).requires_grad_();
+    const at::Tensor input = at::linspace(0, 1, 16).reshape({2, 8}).to(kDevice);
+    const auto run = [&](precision::AutocastWeightCache* kept) {
+      const precision::AutocastWeightCache::Scope scope(kept);
+      const precision::AutocastGuard autocast(Precision::kBf16, kSimulated);
+      return at::linear(input, weight);
+    };
+    const at::Tensor fresh = run(nullptr);
+    EXPECT_EQ(fresh.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(casts.size(), 0U);
+    for (int forward = 0; forward < 2; forward++) {
+      EXPECT_TRUE(run(&casts).cpu().equal(fresh.cpu()));
+      EXPECT_EQ(casts.size(), 1U);
+    }
+  });
+}
+
+TEST(DeviceWork, BatchesAreCopiedBesideTheComputation) {
+  on_simulated_device([] {
+    data::DeviceCopy copy(kDevice, /*non_blocking=*/true);
+    ASSERT_TRUE(copy.is_asynchronous());
+    const at::Tensor batch = at::linspace(0, 1, 1000).pin_memory();
+    auto started = copy.start(batch);
+    const at::Tensor there = copy.finish(std::move(started)).toTensor();
+    EXPECT_EQ(there.device(), kDevice);
+    EXPECT_TRUE((there * 2).cpu().equal(batch * 2));
+  });
+}
+
+TEST(DeviceWork, DlpackLendsMemoryOfTheDevice) {
+  on_simulated_device([] {
+    const at::Tensor tensor = at::linspace(0, 1, 6).to(kDevice);
+    const at::Tensor lent = from_dlpack(to_dlpack_versioned(tensor));
+    EXPECT_EQ(lent.device(), kDevice);
+    EXPECT_EQ(lent.const_data_ptr(), tensor.const_data_ptr());
+    EXPECT_TRUE(lent.cpu().equal(tensor.cpu()));
+  });
+}
+
+TEST(DeviceWork, ModulesRefuseTensorsOfAnotherDevice) {
+  on_simulated_device([] {
+    nn::Linear layer(4, 2, true);
+    layer.to(std::nullopt, kDevice);
+    tests::expect_error(Status::kInvalidArgument,
+                        "a module of kind 'Linear' with parameters on sim:1 was called with a tensor on cpu; expected "
+                        "the same device: move one of them",
+                        [&] {
+                          layer.call({at::ones({1, 4})});
+                        });
+    EXPECT_EQ(layer.call({at::ones({1, 4}).to(kDevice)}).toTensor().device(), kDevice);
+  });
+}
+
+TEST(DeviceWork, MemoryThatRunsOutIsRecognised) {
+  on_simulated_device([] {
+    SIMULATED(fail_allocation)(1, 1);
+    const auto status = capi::guarded("accel_test", [] { at::empty({1 << 20}, at::TensorOptions().device(kDevice)); });
+    EXPECT_EQ(status, ACCEL_ERROR_OUT_OF_MEMORY) << accel_last_error();
+    EXPECT_TRUE(accelerator::is_out_of_memory(static_cast<Status>(status), accel_last_error()));
+  });
+}
+
+TEST(DeviceWork, StatesChooseTheDevice) {
+  tests::in_own_process([] {
+    StateSettings settings;
+    settings.device_plugins.value = simulated_device();
+    settings.mixed_precision.value = Precision::kFp16;
+    settings.rng_types.value = "torch,sim";
+    const accelerator::Accelerator accelerator(settings);
+    EXPECT_EQ(accelerator.state().device(), c10::Device(kSimulated, 0));
+    EXPECT_EQ(accelerator.state().distributed_type(), state::DistributedType::kNo);
+    EXPECT_NE(accelerator.grad_scaler(), nullptr);
+    accel_device_t device;
+    ASSERT_EQ(accel_device_default(&device), ACCEL_OK);
+    EXPECT_EQ(device.type, ACCEL_DEVICE_OUT_OF_TREE);
+    EXPECT_STREQ(accel_device_type_name(device.type), "sim");
+    EXPECT_EQ(accel_is_available("sim"), 1);
+    accel_value_t memory = ACCEL_VALUE_INIT;
+    ASSERT_EQ(accel_device_memory(device, &memory), ACCEL_OK) << accel_last_error();
+    EXPECT_NE(accel_value_get(&memory, "peak_allocated"), nullptr);
+    accel_value_dispose(&memory);
+    ASSERT_EQ(accel_device_properties(device, &memory), ACCEL_OK) << accel_last_error();
+    EXPECT_STREQ(accel_value_get(&memory, "type")->as.string, "sim");
+    accel_value_dispose(&memory);
+  });
+}
+
+}  // namespace device_work_test
+}  // namespace accel::tensor

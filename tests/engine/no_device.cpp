@@ -1,0 +1,2 @@
+// A library that registers no device.
+extern "C" int accel_test_nothing() { return 0; }
