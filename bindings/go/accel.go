@@ -6236,7 +6236,8 @@ func NewState(options *StateOptions) (out *State, err error) {
 //
 //   - state: A state, or a group.
 //   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
-//     cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
+//     cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of
+//     the mesh.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for
 // what this machine lacks.

@@ -148,7 +148,7 @@ accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_st
  * of the job, whose accumulation settings become the new ones for both.
  * @param state A state, or a group.
  * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
- *   cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of the mesh.
  * @param out The second state. The ranks part when the last of them is released, or one of them ends the
  *   training.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this

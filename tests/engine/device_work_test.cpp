@@ -109,9 +109,10 @@ TEST(DeviceWork, GeneratorsDrawTheSameNumbersAgain) {
     EXPECT_FALSE(first.equal(draw(generator)));
     state::set_seed(generator, 7);
     EXPECT_TRUE(first.equal(draw(generator)));
-    const at::Tensor saved = state::generator_state(state::default_generator(kDevice));
-    const at::Tensor expected = draw(state::default_generator(kDevice));
-    state::set_generator_state(state::default_generator(kDevice), saved);
+    at::Generator of_device = state::default_generator(kDevice);
+    const at::Tensor saved = state::generator_state(of_device);
+    const at::Tensor expected = draw(of_device);
+    state::set_generator_state(of_device, saved);
     EXPECT_TRUE(expected.equal(draw(state::default_generator(kDevice))));
     state::set_seed_of_default_generators(7);
     EXPECT_TRUE(first.equal(draw(state::default_generator(kDevice)))) << "all devices are seeded";
@@ -147,7 +148,7 @@ TEST(DeviceWork, BatchesAreCopiedBesideTheComputation) {
     auto started = copy.start(batch);
     const at::Tensor there = copy.finish(std::move(started)).toTensor();
     EXPECT_EQ(there.device(), kDevice);
-    EXPECT_TRUE((there * 2).cpu().equal(batch * 2));
+    EXPECT_TRUE(there.mul(2).cpu().equal(batch.mul(2)));
   });
 }
 
@@ -169,9 +170,9 @@ TEST(DeviceWork, ModulesRefuseTensorsOfAnotherDevice) {
                         "a module of kind 'Linear' with parameters on sim:1 was called with a tensor on cpu; expected "
                         "the same device: move one of them",
                         [&] {
-                          layer.call({at::ones({1, 4})});
+                          layer.call(nn::Inputs{at::ones({1, 4})});
                         });
-    EXPECT_EQ(layer.call({at::ones({1, 4}).to(kDevice)}).toTensor().device(), kDevice);
+    EXPECT_EQ(layer.call(nn::Inputs{at::ones({1, 4}).to(kDevice)}).toTensor().device(), kDevice);
   });
 }
 

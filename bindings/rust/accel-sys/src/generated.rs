@@ -3130,7 +3130,7 @@ functions! {
     /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `state`: A state, or a group.
-    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
+    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of the mesh.
     /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.

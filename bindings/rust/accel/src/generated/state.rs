@@ -25,7 +25,8 @@ impl State {
     /// accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `options`: `None`: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms,
-    ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, the place in the job, and the sizes of the mesh.
+    ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job,
+    ///   and the sizes of the mesh.
     ///
     /// Gives: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
