@@ -69,6 +69,22 @@ TEST_F(SimulatedFaults, ALostDeviceRefusesEverything) {
   EXPECT_EQ(at::ones({4}, device(1)).sum().item<float>(), 4);
 }
 
+TEST_F(SimulatedFaults, ADeviceCanBeLostInBackward) {
+  at::Tensor weight = at::ones({4, 4}, device(1));
+  weight.requires_grad_(true);
+  const at::Tensor product = weight.mul(2);
+  product.register_hook([](const at::Tensor& gradient) {
+    library().lose(1);
+    return gradient;
+  });
+  const at::Tensor loss = product.sum();
+  expect_error("device sim:1 is lost", [&] { loss.backward(); });
+  library().restore();
+  at::Tensor again = at::ones({4, 4}, device(1));
+  again.requires_grad_(true).mul(2).sum().backward();
+  EXPECT_TRUE(again.grad().cpu().eq(2).all().item<bool>());
+}
+
 TEST_F(SimulatedFaults, WhatWaitsForALostDeviceEnds) {
   const at::Tensor there = at::full({4}, 2, device(1));
   at::Tensor back = at::empty({4}, at::TensorOptions().pinned_memory(true));
