@@ -114,6 +114,19 @@ TEST_F(SimulatedFaults, WrongUsesAreErrors) {
   EXPECT_STREQ(library().configure(&settings), "there are 1 to 8 simulated devices, not 9");
 }
 
+TEST_F(SimulatedFaults, TheProcessEndsCleanlyWhileStreamsHaveWork) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static const at::Tensor freed_at_exit = at::ones({4}, device());
+        library().run_kernel(0, 50000);
+        at::ones({4}, at::TensorOptions().pinned_memory(true)).to(device(), true).add_(1);
+        library().run_kernel(1, 50000);
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
   const at::Tensor tensor = at::ones({4}, device());
   const pid_t child = fork();
@@ -124,6 +137,8 @@ TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
     } catch (const c10::Error&) {
       result = 0;
     }
+    setenv("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0",
+           1);  // how long LibTorch waits for threads, which this process lacks
     std::exit(result);
   }
   int status = 1;
