@@ -161,8 +161,9 @@ BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, 
   group_->store = std::move(store);
   for (const auto& [device, name] : parse_backend_names(backend_name)) {
     devices_.push_back(make_backend(device, name, parent));
-    process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
-                               c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
+    // c10d has one backend of each type, whatever the device.
+    const auto type = devices_.size() == 1 ? c10d::ProcessGroup::BackendType::CUSTOM : c10d::ProcessGroup::UNDEFINED;
+    process_group_->setBackend(device, type, c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
   }
   process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   process_group_->setGroupName("accel");

@@ -21,9 +21,10 @@ std::vector<BackendName> parse_backend_names(const std::string& names) {
 
 std::string choose_backends(c10::DeviceType device) {
   if (device == c10::DeviceType::CPU) return "ucx";
-  const std::string kind = c10::DeviceTypeName(device, /*lower_case=*/true);
-  if (device == c10::DeviceType::CUDA) return plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "cuda:nccl";
-  return text(kind, ":", find_device_backend(device) != nullptr ? kOfDevice : kStaged, ",cpu:ucx");
+  const bool has_nccl = device == c10::DeviceType::CUDA;
+  const char* const name = has_nccl ? "nccl" : find_device_backend(device) != nullptr ? kOfDevice : kStaged;
+  const bool has_ucx = plugin_path("ucx").has_value() || name == kStaged;  // which needs it
+  return text(c10::DeviceTypeName(device, /*lower_case=*/true), ":", name, has_ucx ? ",cpu:ucx" : "");
 }
 
 std::string staged_devices(const std::string& names) {

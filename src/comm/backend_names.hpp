@@ -1,4 +1,4 @@
-// Which backend sends the tensors of which device, in c10d's notation: "cuda:nccl,cpu:ucx". A name without a device is
+// Which backend sends the tensors of which device, in c10d's notation: "sim:staged,cpu:ucx". A name without a device is
 // for the CPU.
 #pragma once
 

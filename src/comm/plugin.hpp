@@ -22,7 +22,7 @@ std::string missing_plugin(const std::string& name);
 // libraries that it needs, which other threads may see.
 CreateBackend load_plugin(const std::string& name);
 
-// That of the library that registered a device with LibTorch; null if it has none.
+// That of the plugin of an out-of-tree device; null if it exports none, and for other devices.
 CreateBackend find_device_backend(c10::DeviceType device);
 
 }  // namespace accel::comm
