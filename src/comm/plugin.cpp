@@ -129,8 +129,8 @@ CreateBackend load_plugin(const std::string& name) {
 }
 
 CreateBackend find_device_backend(c10::DeviceType device) {
-  if (device != tensor::kOutOfTreeType) return nullptr;
-  return reinterpret_cast<CreateBackend>(tensor::find_device_plugin_function(kCreateBackendSymbol));
+  void* const library = tensor::device_library(device);
+  return library == nullptr ? nullptr : reinterpret_cast<CreateBackend>(dlsym(library, kCreateBackendSymbol));
 }
 
 }  // namespace accel::comm

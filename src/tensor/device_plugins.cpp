@@ -6,14 +6,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -43,24 +41,15 @@ Registrations registrations() {
   return found;
 }
 
+std::atomic<void*>& library_of(size_t type) {
+  static std::array<std::atomic<void*>, std::tuple_size_v<Registrations>> libraries{};
+  return libraries.at(type);
+}
+
 // A second registration of another name is an exception in the middle of the library's load, from which no process
 // recovers. So the file is searched for LibTorch's function beforehand.
 bool registers_out_of_tree_device(const std::string& file) {
   return MappedFile(file).text().find("register_privateuse1_backend") != std::string_view::npos;
-}
-
-std::vector<void*>& loaded_plugins() {
-  static std::vector<void*>& plugins = *std::make_unique<std::vector<void*>>().release();
-  return plugins;
-}
-
-// Each once, in the order in which they were named.
-void keep_plugin(void* library) {
-  auto& plugins = loaded_plugins();
-  if (std::find(plugins.begin(), plugins.end(), library) == plugins.end())
-    plugins.push_back(library);
-  else
-    dlclose(library);  // only this reference
 }
 
 void load_plugin(const std::string& path, const std::string& source) {
@@ -68,7 +57,10 @@ void load_plugin(const std::string& path, const std::string& source) {
   require(realpath(path.c_str(), absolute) != nullptr && access(absolute, R_OK) == 0, Status::kNotFound,
           "the device plugin '", path, "' (from ", source,
           ") is not there or cannot be read; expected the path of a shared library");
-  if (void* const loaded = dlopen(absolute, RTLD_NOW | RTLD_NOLOAD)) return keep_plugin(loaded);
+  if (void* const loaded = dlopen(absolute, RTLD_NOW | RTLD_NOLOAD)) {
+    dlclose(loaded);  // only this reference
+    return;
+  }
   require(!has_out_of_tree_device() || !registers_out_of_tree_device(absolute), Status::kUnsupported,
           "the device plugin ", absolute, " (from ", source,
           ") registers an out-of-tree device, and LibTorch has place for one, which is '",
@@ -80,12 +72,14 @@ void load_plugin(const std::string& path, const std::string& source) {
     fail(is_lack_of_memory(reason) ? Status::kOutOfMemory : Status::kUnsupported, "the device plugin ", absolute,
          " (from ", source, ") cannot be loaded: ", reason == nullptr ? "?" : reason);
   }
-  if (registrations() == before) {
+  const Registrations after = registrations();
+  for (size_t type = 0; type < after.size(); type++)
+    if (after[type] != before[type]) library_of(type) = library;
+  if (after == before) {
     dlclose(library);
     fail(Status::kUnsupported, "the device plugin ", absolute, " (from ", source,
          ") registers no device with LibTorch; expected a library that does when it is loaded");
   }
-  keep_plugin(library);
 }
 
 }  // namespace
@@ -96,12 +90,7 @@ void load_device_plugins(const std::string& paths, const std::string& source) {
     if (!path.empty()) load_plugin(path, source);
 }
 
-void* find_device_plugin_function(const char* name) {
-  const std::lock_guard lock(load_mutex());
-  for (void* const library : loaded_plugins())
-    if (void* const function = dlsym(library, name)) return function;
-  return nullptr;
-}
+void* device_library(c10::DeviceType type) { return library_of(static_cast<size_t>(type)); }
 
 void load_device_plugins_of_environment() {
   static std::atomic<bool> done{false};

@@ -18,11 +18,12 @@ void load_device_plugins(const std::string& paths, const std::string& source);
 // Loads those of ACCEL_DEVICE_PLUGINS, once.
 void load_device_plugins_of_environment();
 
-// A function that a loaded plugin exports, besides those that LibTorch asks for; null if none does.
-void* find_device_plugin_function(const char* name);
-
 // The name that the out-of-tree device (kOutOfTreeType) has, empty if none is registered. Loads the
 // plugins of the environment first.
 const std::string& out_of_tree_name();
+
+// The library of the plugin that registered a type of device: the handle of the dynamic linker. Null for devices that
+// are LibTorch's own or were registered by the program.
+void* device_library(c10::DeviceType type);
 
 }  // namespace accel::tensor

@@ -69,6 +69,22 @@ TEST_F(SimulatedFaults, ALostDeviceRefusesEverything) {
   EXPECT_EQ(at::ones({4}, device(1)).sum().item<float>(), 4);
 }
 
+TEST_F(SimulatedFaults, ADeviceCanBeLostInBackward) {
+  at::Tensor weight = at::ones({4, 4}, device(1));
+  weight.requires_grad_(true);
+  const at::Tensor product = weight.mul(2);
+  product.register_hook([](const at::Tensor& gradient) {
+    library().lose(1);
+    return gradient;
+  });
+  const at::Tensor loss = product.sum();
+  expect_error("device sim:1 is lost", [&] { loss.backward(); });
+  library().restore();
+  at::Tensor again = at::ones({4, 4}, device(1));
+  again.requires_grad_(true).mul(2).sum().backward();
+  EXPECT_TRUE(again.grad().cpu().eq(2).all().item<bool>());
+}
+
 TEST_F(SimulatedFaults, WhatWaitsForALostDeviceEnds) {
   const at::Tensor there = at::full({4}, 2, device(1));
   at::Tensor back = at::empty({4}, at::TensorOptions().pinned_memory(true));
@@ -98,6 +114,19 @@ TEST_F(SimulatedFaults, WrongUsesAreErrors) {
   EXPECT_STREQ(library().configure(&settings), "there are 1 to 8 simulated devices, not 9");
 }
 
+TEST_F(SimulatedFaults, TheProcessEndsCleanlyWhileStreamsHaveWork) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static const at::Tensor freed_at_exit = at::ones({4}, device());
+        library().run_kernel(0, 50000);
+        at::ones({4}, at::TensorOptions().pinned_memory(true)).to(device(), true).add_(1);
+        library().run_kernel(1, 50000);
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
   const at::Tensor tensor = at::ones({4}, device());
   const pid_t child = fork();
@@ -108,6 +137,8 @@ TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
     } catch (const c10::Error&) {
       result = 0;
     }
+    setenv("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0",
+           1);  // how long LibTorch waits for threads, which this process lacks
     std::exit(result);
   }
   int status = 1;
