@@ -55,7 +55,6 @@ class StagingPipeline {
   void stop() { stopped_ = true; }
 
   static size_t count_chunks(const StagedOperation& operation);
-  bool is_pinned() const { return pinned_; }
 
  private:
   // Four: one is exchanged, one is copied to the host, and of two the copies to the device may still run.
