@@ -181,7 +181,7 @@ void StagingPipeline::run_chunks(const std::vector<Chunk>& chunks, uint32_t part
   const auto slot_of = [this](size_t chunk) -> Slot& { return slots_[chunk % kSlots]; };
   size_t copied = 0;
   for (size_t i = 0; i < chunks.size(); i++) {
-    for (; copied < std::min(chunks.size(), i + 2); copied++) begin_copy_to_host(chunks[copied], slot_of(copied));
+    for (; copied < std::min(chunks.size(), i + kAhead); copied++) begin_copy_to_host(chunks[copied], slot_of(copied));
     latest_part_ = chunks[i].part;
     exchange(chunks[i], slot_of(i), parts);
     begin_copy_to_device(chunks[i], slot_of(i));
