@@ -117,6 +117,12 @@ at::Tensor& set_nothing(at::Tensor& tensor) {
   return set_storage(tensor, std::move(none), 0, {c10::SymInt(0)}, {});
 }
 
+// That a tensor of the CPU can become one of the device in place, as parameters do when a module moves: LibTorch allows
+// it to its own devices.
+bool can_become(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.layout() == c10::kStrided && other.layout() == c10::kStrided;
+}
+
 void record_stream(at::Tensor& tensor, at::Stream stream) {
   allocator().recordStream(tensor.storage().data_ptr(), stream);
 }
@@ -158,6 +164,7 @@ void register_storage_operators(torch::Library& library) {
   library.impl("set_.source_Storage", set_whole_storage);
   library.impl("set_.source_Tensor", set_tensor);
   library.impl("set_", set_nothing);
+  library.impl("_has_compatible_shallow_copy_type", can_become);
   library.impl("record_stream", record_stream);
 }
 
