@@ -92,7 +92,7 @@ TEST_F(SimulatedFaults, WhatWaitsForALostDeviceEnds) {
   const at::Tensor there = at::full({4}, 2, device(1));
   at::Tensor back = at::empty({4}, at::TensorOptions().pinned_memory(true));
   impl().synchronizeDevice(1);
-  library().run_kernel(1, 20000);
+  library().run_kernel(1, 100000);
   back.copy_(there, true);
   c10::Event event(c10::DeviceType::PrivateUse1);
   event.record(impl().getStream(device(1)));

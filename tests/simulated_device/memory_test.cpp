@@ -129,7 +129,7 @@ at::Tensor copied_while_freed(bool record, c10::Device device, const c10::impl::
     const c10::StreamGuard guard(side);
     copy = at::empty({1000}, device);
     impl.synchronizeStream(side);
-    library().run_kernel(0, 20000);
+    library().run_kernel(0, 100000);
     copy.copy_(source, true);
   }
   if (record) source.record_stream(side);

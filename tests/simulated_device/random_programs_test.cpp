@@ -105,7 +105,10 @@ class SimulatedPrograms : public SimulatedDeviceTest {
 
 TEST_F(SimulatedPrograms, ThatWaitAreRight) { EXPECT_EQ(num_right(40, true), 40); }
 
+// With the thread sanitizer they are more: data races, which it reports.
+#ifndef __SANITIZE_THREAD__
 TEST_F(SimulatedPrograms, ThatDoNotWaitAreWrong) { EXPECT_LE(num_right(10, false), 1); }
+#endif
 
 }  // namespace random_programs_test
 }  // namespace simulated_device::tests
