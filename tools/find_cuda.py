@@ -11,7 +11,7 @@ import os
 import pathlib
 import sys
 
-HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "cublas_v2.h", "nccl.h")
+HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "nv/target", "cublas_v2.h", "nccl.h")
 LIBRARY = "libtorch_cuda.so"
 
 

@@ -13,13 +13,14 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/split_text.hpp"
 #include "comm/backend_call.hpp"
+#include "comm/backend_names.hpp"
 #include "comm/call_report.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/device_waiter.hpp"
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
+#include "comm/staged_backend.hpp"
 #include "tensor/access.hpp"
 
 namespace accel::comm {
@@ -27,28 +28,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell each other what they called
 
-// Parses "cuda:nccl,cpu:ucx", in this order.
-std::vector<std::pair<c10::DeviceType, std::string>> parse_backends(const std::string& names) {
-  std::vector<std::pair<c10::DeviceType, std::string>> backends;
-  for (const std::string& item : split_text(names)) {
-    const size_t colon = item.find(':');
-    const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
-    const std::string device = colon != std::string::npos ? item.substr(0, colon) : name == "nccl" ? "cuda" : "cpu";
-    backends.emplace_back(c10::Device(device).type(), name);
-  }
-  return backends;
-}
-
-std::optional<c10::DeviceType> streams_of(const std::vector<c10::DeviceType>& devices) {
-  const auto place = std::find(devices.begin(), devices.end(), c10::DeviceType::CUDA);
-  return place == devices.end() ? std::nullopt : std::optional(*place);
-}
-
-c10::intrusive_ptr<c10d::Backend> make_backend(const std::string& name, BackendArguments arguments) {
+c10::intrusive_ptr<c10d::Backend> create_backend(CreateBackend create, const std::string& name,
+                                                 BackendArguments arguments) {
   char error[1024] = "";
   auto failure = CollectiveFailure::kBackend;
   arguments.failure = &failure;
-  c10d::Backend* made = load_plugin(name)(&arguments, error, sizeof error);
+  c10d::Backend* made = create(&arguments, error, sizeof error);
   if (made == nullptr)
     throw CollectiveError(failure, arguments.rank,
                           text("the ", name, " backend does not start: ", static_cast<const char*>(error)));
@@ -68,7 +53,7 @@ std::shared_ptr<GroupInfo> info_of(int rank, int size, const std::string& backen
                                    std::shared_ptr<StepTimes> step_times) {
   auto group = info_of(rank, size, std::move(step_times));
   group->backend_name = backend_name;
-  for (const auto& [device, name] : parse_backends(backend_name)) group->devices.push_back(device);
+  for (const auto& [device, name] : parse_backend_names(backend_name)) group->devices.push_back(device);
   return group;
 }
 
@@ -86,13 +71,18 @@ void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo&
     work.wait();  // its deadline is the backend's
     return;
   }
+  constexpr int kPolls = 100;
+  constexpr auto kPause = std::chrono::microseconds(20);
   const Deadline deadline(group.timeout);
-  while (!work.isCompleted()) {
+  for (int polls = 0; !work.isCompleted(); polls++) {
     if (deadline.passed())
       throw CollectiveError(
           CollectiveFailure::kTimeout, group.rank,
           text("the ", c10::DeviceTypeName(device), " has not done it after ", group.timeout.count(), " ms"));
-    std::this_thread::yield();
+    if (polls < kPolls)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPause);
   }
   if (const auto error = work.exception()) std::rethrow_exception(error);
   work.wait();  // what follows on this thread's stream comes after it
@@ -110,8 +100,8 @@ uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const Flig
 
 // Records the failure. Returns an error with the calls of the other ranks, if they can be determined: after a
 // collective all ranks can take part in the report.
-std::exception_ptr record_failure(const std::exception_ptr& error, const GroupInfo& group, const Entries& entries,
-                                  const c10d::Work* work, bool messages) noexcept {
+std::exception_ptr record_failure(const std::exception_ptr& error, const GroupInfo& group, c10::DeviceType device,
+                                  const Entries& entries, const c10d::Work* work, bool messages) noexcept {
   FlightRecord& record = *group.flight_record;
   std::exception_ptr told = error;
   try {
@@ -124,7 +114,7 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
       const auto entry = record.find(number);
       std::string line;
       if (entry && !messages && failure.failure() == CollectiveFailure::kMismatch) {
-        line = report_calls(*group.store, group.rank, group.size, entry->sequence, entry->title(),
+        line = report_calls(*group.store, group.rank, group.size, text(device, "/", entry->sequence), entry->title(),
                             std::min(group.timeout, kReportTime));
         if (!line.empty()) line += text("; ", failure.what());
       }
@@ -141,6 +131,12 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
     told = std::current_exception();  // no memory
   }
   return told;
+}
+
+// The device on whose communication stream a collective runs; nothing for a device without streams.
+std::optional<c10::Device> stream_device(c10::DeviceType device, const Collective& collective) {
+  if (device == c10::DeviceType::Meta) return std::nullopt;
+  return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
 }
 
 void end_entries(const GroupInfo& group, const Entries& entries) {
@@ -160,19 +156,41 @@ BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, 
                                          const BackendCommunicator* parent)
     : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
       process_group_(c10::make_intrusive<c10d::ProcessGroup>(store, rank, size)),
-      device_waiter_(std::make_unique<DeviceWaiter>(streams_of(group_->devices))) {
+      device_waiter_(std::make_unique<DeviceWaiter>()) {
   group_->timeout = timeout;
   group_->store = std::move(store);
-  for (const auto& [device, name] : parse_backends(backend_name)) {
-    BackendArguments arguments{group_->store.get(), rank, size, timeout.count(), "world", &CurrentCall::function};
-    if (parent != nullptr) arguments.parent = parent->backend_of(device);
-    devices_.push_back({device, make_backend(name, arguments)});
-    process_group_->setBackend(device, c10d::ProcessGroup::BackendType::CUSTOM,
-                               c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
+  for (const auto& [device, name] : parse_backend_names(backend_name)) {
+    devices_.push_back(make_backend(device, name, parent));
+    // c10d has one backend of each type, whatever the device.
+    const auto type = devices_.size() == 1 ? c10d::ProcessGroup::BackendType::CUSTOM : c10d::ProcessGroup::UNDEFINED;
+    process_group_->setBackend(device, type, c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
   }
   process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   process_group_->setGroupName("accel");
   interruptible_.emplace([this] { abort(); });
+}
+
+BackendCommunicator::DeviceBackend BackendCommunicator::make_backend(c10::DeviceType device, const std::string& name,
+                                                                     const BackendCommunicator* parent) const {
+  BackendArguments arguments{group_->store.get(),     rank(),  size(),
+                             group_->timeout.count(), "world", &CurrentCall::function};
+  if (parent != nullptr) arguments.parent = parent->backend_of(device);
+  if (name == kOfDevice) {
+    const CreateBackend create = find_device_backend(device);
+    require(create != nullptr, Status::kUnsupported, "the plugin of ", c10::DeviceTypeName(device, true), " has no ",
+            kCreateBackendSymbol, "; expected it, or the backend ", kStaged);
+    return {device, create_backend(create, c10::DeviceTypeName(device, true), arguments), false};
+  }
+  if (name != kStaged)
+    return {device, create_backend(load_plugin(name), name, arguments), device == c10::DeviceType::CPU};
+  const std::string group_name = text("world/", c10::DeviceTypeName(device, true));
+  arguments.group_name = group_name.c_str();
+  if (const auto* const staged = dynamic_cast<const StagedBackend*>(arguments.parent))
+    arguments.parent = staged->host().get();
+  else
+    arguments.parent = backend_of(c10::DeviceType::CPU);
+  return {device, c10::make_intrusive<StagedBackend>(device, create_backend(load_plugin("ucx"), "ucx", arguments),
+                                                     group_->timeout)};
 }
 
 BackendCommunicator::~BackendCommunicator() {
@@ -220,7 +238,6 @@ void BackendCommunicator::for_each_batch(Collectives collectives, const Post& po
 }
 
 BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& device, Batch batch, bool async) const {
-  const bool on_cpu = device.device == c10::DeviceType::CPU;
   c10d::Backend* const backend = device.backend.get();
   Posted posted{{}, device.device, batch[0]->is_message(), {}};
   const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
@@ -234,7 +251,7 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
       if (backend == nullptr)
         run_alone(*collective);
       else
-        posted.work = call_backend(*backend, *collective, {group_->timeout, async || !on_cpu});
+        posted.work = call_backend(*backend, *collective, {group_->timeout, async || !device.runs_calls_here});
     }
   };
   try {
@@ -251,7 +268,8 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
       posted.work = backend->endCoalescing();
     }
   } catch (const std::exception&) {
-    std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.entries, nullptr, posted.messages));
+    std::rethrow_exception(
+        record_failure(std::current_exception(), *group_, posted.device, posted.entries, nullptr, posted.messages));
   }
   return posted;
 }
@@ -264,8 +282,8 @@ void BackendCommunicator::run(Collectives collectives) {
     try {
       if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
     } catch (const std::exception&) {
-      std::rethrow_exception(
-          record_failure(std::current_exception(), *group_, posted.entries, posted.work.get(), posted.messages));
+      std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.device, posted.entries,
+                                            posted.work.get(), posted.messages));
     }
     end_entries(*group_, posted.entries);
   });
@@ -280,23 +298,24 @@ std::shared_ptr<Work> BackendCommunicator::start(Collectives collectives) {
 std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Batch batch) {
   auto work = std::make_shared<Work>();
   if (device.device != c10::DeviceType::CPU && device.backend) {
-    return device_waiter_->start([&]() -> DeviceWaiter::Wait {
+    const auto post_batch = [&]() -> DeviceWaiter::Wait {
       return [group = group_, posted = post(device, batch, /*async=*/true)] {
         try {
           if (posted.work) wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {
-          std::rethrow_exception(
-              record_failure(std::current_exception(), *group, posted.entries, posted.work.get(), posted.messages));
+          std::rethrow_exception(record_failure(std::current_exception(), *group, posted.device, posted.entries,
+                                                posted.work.get(), posted.messages));
         }
         end_entries(*group, posted.entries);
       };
-    });
+    };
+    return device_waiter_->start(post_batch, stream_device(device.device, *batch[0]));
   }
   const Posted posted = post(device, batch, /*async=*/true);
   const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
     std::exception_ptr told;
     if (error)
-      told = record_failure(error, *group, posted.entries, posted.work.get(), posted.messages);
+      told = record_failure(error, *group, posted.device, posted.entries, posted.work.get(), posted.messages);
     else
       end_entries(*group, posted.entries);
     work->complete({}, told);

@@ -29,8 +29,8 @@ class BackendCommunicator final : public Communicator {
   // A group of one rank, for tensors on these device types.
   explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
                                std::shared_ptr<StepTimes> step_times = nullptr);
-  // The names of backend plugins in c10d's notation: "ucx", "cuda:nccl,cpu:ucx". A single name is for CUDA if it is
-  // nccl, otherwise for the CPU. A group that is created from another one shares its connections.
+  // The backends by their names, see backend_names.hpp. A group that is created from another one shares its
+  // connections.
   BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
                       const std::string& backend_name, const BackendCommunicator* parent = nullptr);
   ~BackendCommunicator() override;
@@ -46,6 +46,7 @@ class BackendCommunicator final : public Communicator {
   struct DeviceBackend {
     c10::DeviceType device;
     c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
+    bool runs_calls_here = true;                // a blocking call runs on the calling thread
   };
   using Batch = c10::ArrayRef<const Collective*>;  // collectives that one backend gets together
   struct Posted {
@@ -56,6 +57,7 @@ class BackendCommunicator final : public Communicator {
   };
 
   c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
+  DeviceBackend make_backend(c10::DeviceType device, const std::string& name, const BackendCommunicator* parent) const;
   // Calls `post` with each batch, after all collectives have been checked.
   template <typename Post>
   void for_each_batch(Collectives collectives, const Post& post) const;

@@ -9,10 +9,10 @@
 
 namespace accel::comm {
 
-std::string report_calls(c10d::Store& store, int rank, int size, uint64_t sequence, const std::string& call,
+std::string report_calls(c10d::Store& store, int rank, int size, const std::string& number, const std::string& call,
                          std::chrono::milliseconds timeout) {
   std::vector<std::string> keys;
-  for (int other = 0; other < size; other++) keys.push_back(text("accel/calls/", sequence, "/", other));
+  for (int other = 0; other < size; other++) keys.push_back(text("accel/calls/", number, "/", other));
   std::map<std::string, std::vector<int>> ranks_by_call;
   try {
     store.set(keys[rank], call);

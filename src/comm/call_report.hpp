@@ -12,8 +12,8 @@ class Store;
 namespace accel::comm {
 
 // "rank 1 is in save_state #12, ranks 0, 2, 3 wait in reduce #12", the same on every rank. Empty when all are in the
-// same call, or when a rank or the store does not answer in time.
-std::string report_calls(c10d::Store& store, int rank, int size, uint64_t sequence, const std::string& call,
+// same call, or when a rank or the store does not answer in time. `number` identifies the collective in the group.
+std::string report_calls(c10d::Store& store, int rank, int size, const std::string& number, const std::string& call,
                          std::chrono::milliseconds timeout);
 
 }  // namespace accel::comm

@@ -1,13 +1,24 @@
 #include "comm/communication_stream.hpp"
 
+#include <c10/util/Exception.h>
+
 namespace accel::comm {
 
-CommunicationStream::CommunicationStream(c10::DeviceType device)
-    : guard_(device), stream_(guard_.getStreamFromGlobalPool(guard_.getDevice())) {}
+c10::Stream stream_from_pool(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  try {
+    return guard.getStreamFromGlobalPool(device);
+  } catch (const c10::Error&) {
+    return guard.getStream(device);
+  }
+}
+
+CommunicationStream::CommunicationStream(c10::Device device)
+    : guard_(device.type()), stream_(stream_from_pool(device.has_index() ? device : guard_.getDevice())) {}
 
 c10::Event CommunicationStream::mark() const {
   c10::Event mark(stream_.device_type());
-  mark.record(guard_.getStream(guard_.getDevice()));
+  mark.record(guard_.getStream(stream_.device()));
   return mark;
 }
 

@@ -9,12 +9,15 @@
 
 namespace accel::comm {
 
+// A stream beside the current one, or the current one of a device that has no others.
+c10::Stream stream_from_pool(c10::Device device);
+
 class CommunicationStream {
  public:
-  // On the current device of this type.
-  explicit CommunicationStream(c10::DeviceType device);
+  explicit CommunicationStream(c10::Device device);
 
-  // An event after the work that is now queued on this thread's current stream.
+  c10::Device device() const { return stream_.device(); }
+  // An event after the work that is now queued on this thread's current stream of the device.
   c10::Event mark() const;
 
   // During its lifetime this thread's current stream is the communication stream, which waits for `mark` first if

@@ -21,45 +21,49 @@ struct DeviceWaiter::Shared {
     std::shared_ptr<Work> work;
     const char* function;  // of the C API, which started it
     at::ThreadLocalState settings;
+    const CommunicationStream* stream;  // null without a device
   };
 
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Posted> posted;
   bool closed = false;
-  std::optional<c10::DeviceType> streams;
-  std::optional<CommunicationStream> side;  // made with the thread
+  std::list<CommunicationStream> streams;  // one for each device, made with its first work
   std::thread thread;
+
+  const CommunicationStream& stream_of(c10::Device device) {
+    for (const CommunicationStream& stream : streams)
+      if (stream.device() == device) return stream;
+    return streams.emplace_back(device);
+  }
 
   void wait(const Posted& one) const {
     const at::ThreadLocalStateGuard settings(one.settings);
     const CurrentCall current(one.function);
-    if (!side) return one.wait();
-    const CommunicationStream::Guard stream(*side);
+    if (one.stream == nullptr) return one.wait();
+    const CommunicationStream::Guard stream(*one.stream);
     one.wait();
     stream.synchronize();
   }
 };
 
-DeviceWaiter::DeviceWaiter(std::optional<c10::DeviceType> streams) : shared_(std::make_shared<Shared>()) {
-  shared_->streams = streams;
-}
+DeviceWaiter::DeviceWaiter() : shared_(std::make_shared<Shared>()) {}
 
 DeviceWaiter::~DeviceWaiter() { join(); }
 
-std::shared_ptr<Work> DeviceWaiter::start(const std::function<Wait()>& post) {
+std::shared_ptr<Work> DeviceWaiter::start(const std::function<Wait()>& post, std::optional<c10::Device> device) {
   auto work = std::make_shared<Work>();
   const std::lock_guard<std::mutex> lock(shared_->mutex);
-  if (shared_->streams && !shared_->side) shared_->side.emplace(*shared_->streams);
+  const CommunicationStream* const side = device ? &shared_->stream_of(*device) : nullptr;
   if (!shared_->thread.joinable())
     shared_->thread = background_thread("accel-comm", [shared = shared_] { run(shared); });
-  shared_->posted.push_back({{}, work, CurrentCall::function(), at::ThreadLocalState()});
+  shared_->posted.push_back({{}, work, CurrentCall::function(), at::ThreadLocalState(), side});
   try {
     std::optional<c10::Event> mark;
     std::optional<CommunicationStream::Guard> stream;
-    if (shared_->side) {
-      mark.emplace(shared_->side->mark());
-      stream.emplace(*shared_->side, *mark);
+    if (side != nullptr) {
+      mark.emplace(side->mark());
+      stream.emplace(*side, *mark);
     }
     shared_->posted.back().wait = post();
   } catch (...) {

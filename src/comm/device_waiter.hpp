@@ -2,7 +2,7 @@
 // first work.
 #pragma once
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
 
 #include <functional>
 #include <memory>
@@ -16,16 +16,15 @@ class DeviceWaiter {
  public:
   using Wait = std::function<void()>;
 
-  // With a device type that has streams, work runs on a communication stream, and is complete when the device has
-  // completed it.
-  explicit DeviceWaiter(std::optional<c10::DeviceType> streams = std::nullopt);
+  DeviceWaiter();
   DeviceWaiter(const DeviceWaiter&) = delete;
   DeviceWaiter& operator=(const DeviceWaiter&) = delete;
   ~DeviceWaiter();
 
   // Calls `post` now, and the function that it returns on the thread. Work completes in the order of posting. The
-  // thread has the caller's thread state: grad mode, autocast, and the name of the current call.
-  std::shared_ptr<Work> start(const std::function<Wait()>& post);
+  // thread has the caller's thread state: grad mode, autocast, and the name of the current call. With a device, which
+  // has streams, both run on a communication stream, and the work is complete when the device has completed it.
+  std::shared_ptr<Work> start(const std::function<Wait()>& post, std::optional<c10::Device> device = std::nullopt);
 
   // Waits until all work is complete; returns at once on the thread itself.
   void join();

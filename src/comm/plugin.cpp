@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/linker_error.hpp"
 #include "base/read_line.hpp"
+#include "tensor/device_plugins.hpp"
 
 namespace accel::comm {
 namespace {
@@ -125,6 +126,11 @@ CreateBackend load_plugin(const std::string& name) {
   loaded.emplace(name, create);
   if (stays) static_cast<void>(environment.release());
   return create;
+}
+
+CreateBackend find_device_backend(c10::DeviceType device) {
+  void* const library = tensor::device_library(device);
+  return library == nullptr ? nullptr : reinterpret_cast<CreateBackend>(dlsym(library, kCreateBackendSymbol));
 }
 
 }  // namespace accel::comm

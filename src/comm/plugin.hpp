@@ -2,6 +2,8 @@
 // created.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <optional>
 #include <string>
 
@@ -19,5 +21,8 @@ std::string missing_plugin(const std::string& name);
 // Loads it; it is never unloaded. While it is loaded the first time, the environment has additional variables for the
 // libraries that it needs, which other threads may see.
 CreateBackend load_plugin(const std::string& name);
+
+// That of the plugin of an out-of-tree device; null if it exports none, and for other devices.
+CreateBackend find_device_backend(c10::DeviceType device);
 
 }  // namespace accel::comm

@@ -32,12 +32,13 @@ c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, co
       flight_record->end(number, FlightEntry::State::kDone);
       return work;
     }
-    work->getFuture()->addCallback([record = flight_record, number](c10::ivalue::Future& future) {
+    const auto end = [record = flight_record, number](c10::ivalue::Future& future) {
       if (future.hasError())
         record->fail(number, future.exception_ptr());
       else
         record->end(number, FlightEntry::State::kDone);
-    });
+    };
+    work->getFuture()->addCallback(end, /*uses_future=*/false);  // no stream waits for the value
     return work;
   } catch (const std::exception& error) {
     flight_record->fail(number, error);

@@ -19,8 +19,8 @@
 #include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
 #include "comm/backend_communicator.hpp"
+#include "comm/backend_names.hpp"
 #include "comm/job_start.hpp"
-#include "comm/plugin.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 #include "config/precedence.hpp"
@@ -118,11 +118,6 @@ std::vector<c10::DeviceType> device_types(c10::Device device) {
   return {device.type(), c10::DeviceType::CPU};
 }
 
-std::string backend_names(c10::Device device) {
-  if (!device.is_cuda()) return "ucx";
-  return comm::plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "nccl";
-}
-
 std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const LauncherEnvironment& launcher,
                                             c10::Device device) {
   if (*settings.num_processes == 1) return std::make_shared<comm::BackendCommunicator>(device_types(device));
@@ -136,11 +131,14 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   options.serve = !launcher.agent_store || settings.main_process_port.source == "call";
   options.attempt = launcher.restart_count;
   options.token = launcher.job_token;
+  const std::string backends = comm::choose_backends(device.type()), staged = comm::staged_devices(backends);
+  if (!staged.empty() && *settings.local_process_index == 0)
+    log(LogLevel::kInfo, "collectives of ", staged, " tensors are staged through host memory: no plugin has their own");
   const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator = std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout,
-                                                               backend_names(device));
+    communicator =
+        std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout, backends);
   } catch (const std::exception& error) {
     rendezvous.start->give_up(error);
   }
@@ -334,7 +332,10 @@ bool State::check_trigger() {
 std::string State::describe() const {
   const bool tuned = compute_policy_.use_tuned_kernels;
   const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
-  return text("device = ", device_, "\nbackend = ", use_distributed() ? communicator_->group().backend_name : "none",
+  const std::string& backends = communicator_->group().backend_name;
+  const std::string staged = comm::staged_devices(backends);
+  return text("device = ", device_, "\nbackend = ", use_distributed() ? backends : "none",
+              staged.empty() ? "" : text("\ncollectives of ", staged, " tensors = staged through host memory"),
               "\nmesh = ", mesh_->describe(), "\n", describe_settings(settings_),
               "float32 products = ", tuned ? kernels::describe_matmul_dispatch() : "LibTorch's kernels",
               "\nbf16 products = ", tuned ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",

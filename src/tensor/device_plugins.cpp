@@ -41,6 +41,11 @@ Registrations registrations() {
   return found;
 }
 
+std::atomic<void*>& library_of(size_t type) {
+  static std::array<std::atomic<void*>, std::tuple_size_v<Registrations>> libraries{};
+  return libraries.at(type);
+}
+
 // A second registration of another name is an exception in the middle of the library's load, from which no process
 // recovers. So the file is searched for LibTorch's function beforehand.
 bool registers_out_of_tree_device(const std::string& file) {
@@ -67,7 +72,10 @@ void load_plugin(const std::string& path, const std::string& source) {
     fail(is_lack_of_memory(reason) ? Status::kOutOfMemory : Status::kUnsupported, "the device plugin ", absolute,
          " (from ", source, ") cannot be loaded: ", reason == nullptr ? "?" : reason);
   }
-  if (registrations() == before) {
+  const Registrations after = registrations();
+  for (size_t type = 0; type < after.size(); type++)
+    if (after[type] != before[type]) library_of(type) = library;
+  if (after == before) {
     dlclose(library);
     fail(Status::kUnsupported, "the device plugin ", absolute, " (from ", source,
          ") registers no device with LibTorch; expected a library that does when it is loaded");
@@ -81,6 +89,8 @@ void load_device_plugins(const std::string& paths, const std::string& source) {
   for (const std::string& path : split_text(paths, ':'))
     if (!path.empty()) load_plugin(path, source);
 }
+
+void* device_library(c10::DeviceType type) { return library_of(static_cast<size_t>(type)); }
 
 void load_device_plugins_of_environment() {
   static std::atomic<bool> done{false};

@@ -22,4 +22,8 @@ void load_device_plugins_of_environment();
 // plugins of the environment first.
 const std::string& out_of_tree_name();
 
+// The library of the plugin that registered a type of device: the handle of the dynamic linker. Null for devices that
+// are LibTorch's own or were registered by the program.
+void* device_library(c10::DeviceType type);
+
 }  // namespace accel::tensor

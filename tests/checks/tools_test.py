@@ -80,7 +80,7 @@ class FindLibtorch(ToolTest):
 
 
 class FindCuda(ToolTest):
-    HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "cublas_v2.h", "nccl.h")
+    HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "nv/target", "cublas_v2.h", "nccl.h")
 
     def test_a_libtorch_without_cuda(self):
         result = run("find_cuda.py", "", self.folder)
@@ -89,7 +89,7 @@ class FindCuda(ToolTest):
 
     def test_headers_of_the_toolkit_and_of_packages(self):
         write(self.folder / "torch/lib/libtorch_cuda.so")
-        for header in self.HEADERS[:3]:
+        for header in self.HEADERS[:-1]:
             write(self.folder / "toolkit/include" / header)
         write(self.folder / "nvidia/nccl/include/nccl.h")
         result = run("find_cuda.py", self.folder / "toolkit", self.folder / "torch/lib", CUDA_HOME="")

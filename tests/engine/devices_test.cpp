@@ -138,16 +138,17 @@ struct NotedStreams final : c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(MAIA, NotedStreams);
 
 TEST(Devices, StartedCallsHaveAStreamOfTheirOwn) {
-  DeviceWaiter waiter(c10::DeviceType::MAIA);
+  DeviceWaiter waiter;
   for (const bool fails : {false, true}) {
     stream_log.clear();
-    const auto work = waiter.start([&]() -> DeviceWaiter::Wait {
+    const auto post = [&]() -> DeviceWaiter::Wait {
       note("call");
       return [fails] {
         note("end");
         if (fails) throw std::runtime_error("it failed");
       };
-    });
+    };
+    const auto work = waiter.start(post, NotedStreams::device());
     ASSERT_TRUE(work->wait(std::chrono::seconds(60)));
     EXPECT_EQ(work->error() != nullptr, fails);
     std::vector<std::string> expected{"mark 0", "use 7", "hold 7",     "call", "use 0",

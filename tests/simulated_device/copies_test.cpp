@@ -47,6 +47,9 @@ TEST_F(SimulatedCopies, ThereAndBackInEveryLayout) {
   EXPECT_TRUE(host.to(device(), at::kBFloat16).cpu().equal(host.to(at::kBFloat16)));
   EXPECT_TRUE(host.to(device()).to(at::kDouble).cpu().equal(host.to(at::kDouble)));
   EXPECT_TRUE(host.to(device()).to(at::kCPU, at::kHalf).equal(host.to(at::kHalf)));
+  const at::Tensor complex = at::randn({3, 4}, at::kComplexFloat);
+  EXPECT_TRUE(complex.to(device()).conj().cpu().equal(complex.conj()));
+  EXPECT_TRUE(complex.conj().to(device()).resolve_conj().cpu().equal(complex.conj().resolve_conj()));
   at::Tensor columns = at::empty({4, 3}, device()).t();
   columns.copy_(at::arange(4, at::kFloat));
   EXPECT_TRUE(columns.cpu().equal(at::arange(4, at::kFloat).expand({3, 4})));

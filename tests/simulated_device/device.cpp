@@ -75,12 +75,12 @@ SimulatedDevice& any_device(c10::DeviceIndex index) { return *devices().at(stati
 
 SimulatedDevice& usable_device(c10::DeviceIndex index) {
   if (index < 0) index = thread_device;
-  const std::string name = c10::Device(kDeviceType, index).str();
+  const c10::Device name(kDeviceType, index);
   TORCH_CHECK(index < device_count(), "there is no device ", name, "; devices 0 to ", device_count() - 1, " exist");
   TORCH_CHECK(!forked, "device ", name, " cannot be used in a forked process; start the process with exec");
   SimulatedDevice& device = any_device(index);
   if (device.is_lost())
-    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, kDeviceLost, "device " + name + " is lost");
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, kDeviceLost, "device " + name.str() + " is lost");
   return device;
 }
 

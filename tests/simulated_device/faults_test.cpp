@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <map>
+
 #include "simulated_device_fixture.hpp"
 
 namespace simulated_device::tests {
@@ -69,6 +72,22 @@ TEST_F(SimulatedFaults, ALostDeviceRefusesEverything) {
   EXPECT_EQ(at::ones({4}, device(1)).sum().item<float>(), 4);
 }
 
+TEST_F(SimulatedFaults, ADeviceCanBeLostInBackward) {
+  at::Tensor weight = at::ones({4, 4}, device(1));
+  weight.requires_grad_(true);
+  const at::Tensor product = weight.mul(2);
+  product.register_hook([](const at::Tensor& gradient) {
+    library().lose(1);
+    return gradient;
+  });
+  const at::Tensor loss = product.sum();
+  expect_error("device sim:1 is lost", [&] { loss.backward(); });
+  library().restore();
+  at::Tensor again = at::ones({4, 4}, device(1));
+  again.requires_grad_(true).mul(2).sum().backward();
+  EXPECT_TRUE(again.grad().cpu().eq(2).all().item<bool>());
+}
+
 TEST_F(SimulatedFaults, WhatWaitsForALostDeviceEnds) {
   const at::Tensor there = at::full({4}, 2, device(1));
   at::Tensor back = at::empty({4}, at::TensorOptions().pinned_memory(true));
@@ -98,6 +117,40 @@ TEST_F(SimulatedFaults, WrongUsesAreErrors) {
   EXPECT_STREQ(library().configure(&settings), "there are 1 to 8 simulated devices, not 9");
 }
 
+// Ends the process, which was started with the variables of the test.
+[[noreturn]] void exit_after_reading_variables(c10::Device last, c10::Device before) {
+  const at::Tensor tensor = at::ones({4}, last), other = at::ones({4}, before);
+  expect_error("npu out of memory. Tried to allocate 16 bytes. Device npu:7", [&] { at::ones({4}, last); });
+  expect_error("a copy of npu:6 failed", [&] { other.cpu(); });
+  expect_error("of which 1023.50 KiB is free", [&] { at::ones({1 << 20}, last); });
+  std::exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST_F(SimulatedFaults, VariablesAreReadAtTheStart) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::map<std::string, std::string> variables = {{"SIMULATED_DEVICE_NAME", "npu"},
+                                                        {"SIMULATED_DEVICE_COUNT", "8"},
+                                                        {"SIMULATED_DEVICE_MEMORY", "1048576"},
+                                                        {"SIMULATED_DEVICE_FAIL_ALLOCATION", "7:2"},
+                                                        {"SIMULATED_DEVICE_FAIL_COPY", "6:1"}};
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  EXPECT_EXIT(exit_after_reading_variables(device(7), device(6)), testing::ExitedWithCode(0), "");
+  for (const auto& variable : variables) unsetenv(variable.first.c_str());
+}
+
+TEST_F(SimulatedFaults, TheProcessEndsCleanlyWhileStreamsHaveWork) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static const at::Tensor freed_at_exit = at::ones({4}, device());
+        library().run_kernel(0, 50000);
+        at::ones({4}, at::TensorOptions().pinned_memory(true)).to(device(), true).add_(1);
+        library().run_kernel(1, 50000);
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
   const at::Tensor tensor = at::ones({4}, device());
   const pid_t child = fork();
@@ -108,6 +161,8 @@ TEST_F(SimulatedFaults, AForkedProcessEndsCleanlyAndCannotUseTheDevice) {
     } catch (const c10::Error&) {
       result = 0;
     }
+    setenv("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0",
+           1);  // how long LibTorch waits for threads, which this process lacks
     std::exit(result);
   }
   int status = 1;

@@ -16,8 +16,10 @@ namespace generator_test {
 class SimulatedGenerator : public SimulatedDeviceTest {
  protected:
   static at::Generator default_generator(c10::Device device) { return at::globalContext().defaultGenerator(device); }
-  static void seed(c10::Device device, uint64_t number) { at::Generator generator = default_generator(device);
-    generator.set_current_seed(number); }
+  static void seed(c10::Device device, uint64_t number) {
+    at::Generator generator = default_generator(device);
+    generator.set_current_seed(number);
+  }
 
   // What a function draws on the CPU and on a device, from the same seed.
   template <typename Draw>

@@ -40,6 +40,11 @@ bool takes_host_tensors(const c10::OperatorHandle& op) {
   return names.count(op.operator_name().name) > 0;
 }
 
+// Fused optimizers take no tensor of the CPU; other operators take those that are a number.
+bool takes_numbers(const c10::OperatorHandle& op) {
+  return op.operator_name().name.rfind("aten::_fused_", 0) == std::string::npos;
+}
+
 class HostCall {
  public:
   HostCall(const c10::OperatorHandle& op, torch::jit::Stack* stack)
@@ -67,9 +72,10 @@ class HostCall {
   // Of the tensors, else of the argument for the device, else the current one.
   c10::DeviceIndex device_of_arguments() const {
     std::optional<c10::Device> device, of_argument, other;
+    const bool numbers = takes_numbers(op_);
     const auto look_at = [&](const Tensor& tensor) {
       if (!is_on_device(tensor)) {
-        if (tensor.defined() && tensor.dim() > 0) other = tensor.device();
+        if (tensor.defined() && (tensor.dim() > 0 || !numbers)) other = tensor.device();
       } else if (!device) {
         device = tensor.device();
       } else if (*device != tensor.device()) {

@@ -60,6 +60,13 @@ at::Tensor reshape_alias(const at::Tensor& tensor, c10::SymIntArrayRef size, c10
   return at::native::_reshape_alias(tensor, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
+at::Tensor unfold(const at::Tensor& tensor, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(tensor, dimension, size, step);
+}
+
+at::Tensor view_as_real(const at::Tensor& tensor) { return at::native::view_as_real(tensor); }
+at::Tensor view_as_complex(const at::Tensor& tensor) { return at::native::view_as_complex(tensor); }
+
 size_t bytes_needed(const at::Tensor& tensor, at::IntArrayRef size, at::IntArrayRef stride) {
   return at::detail::computeStorageNbytes(size, stride, tensor.dtype().itemsize(),
                                           static_cast<size_t>(tensor.storage_offset()));
@@ -143,9 +150,9 @@ void register_storage_operators(torch::Library& library) {
   library.impl("as_strided", as_strided);
   library.impl("view", view);
   library.impl("_reshape_alias", reshape_alias);
-  library.impl("unfold", TORCH_FN(at::native::unfold));
-  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  library.impl("unfold", unfold);
+  library.impl("view_as_real", view_as_real);
+  library.impl("view_as_complex", view_as_complex);
   library.impl("resize_", resize);
   library.impl("set_.source_Storage_storage_offset", set_storage);
   library.impl("set_.source_Storage", set_whole_storage);

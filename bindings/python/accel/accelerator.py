@@ -234,8 +234,7 @@ class Accelerator(View):
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and _torch_model().forward_of(model) is not None:
-            self._models = [known for known in self._models if known is not model] + [model]
-            return model
+            return _remembered(self._models, model)
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(self.device_placement if device_placement is None else device_placement)
         options.evaluation_mode = int(evaluation_mode)
@@ -248,26 +247,24 @@ class Accelerator(View):
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del ddp, power
-        self._models.append(prepared)
-        return prepared
+        return _remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):
         """An optimizer that steps only when gradients are complete."""
         if _is_prepared(optimizer):
-            return optimizer
+            return _remembered(self._optimizers, optimizer)
         if is_torch_optimizer(optimizer):
             from .pytorch.optimizer import AcceleratedOptimizer
 
             prepared = AcceleratedOptimizer(optimizer, state=self._current(), fused=self._fused_optimizers)
         else:
             prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
-        self._optimizers.append(prepared)
-        return prepared
+        return _remembered(self._optimizers, prepared)
 
     def prepare_scheduler(self, scheduler):
         """A scheduler that steps with its optimizer."""
         if _is_prepared(scheduler):
-            return scheduler
+            return _remembered(self._schedulers, scheduler)
         if is_torch_scheduler(scheduler):
             from .pytorch.scheduler import AcceleratedScheduler
 
@@ -276,22 +273,18 @@ class Accelerator(View):
                                             state=self._current())
         else:
             prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
-        self._schedulers.append(prepared)
-        return prepared
+        return _remembered(self._schedulers, prepared)
 
     def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
         """A loader that hands each rank its own batches; one of torch stays one."""
         if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerate_prepared", False):
-            if all(known is not data_loader for known in self._dataloaders):
-                self._dataloaders.append(data_loader)
-            return data_loader
+            return _remembered(self._dataloaders, data_loader)
         if is_torch_loader(data_loader):
             return self._prepare_torch_loader(data_loader, device_placement, slice_fn_for_dispatch)
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
-        self._dataloaders.append(prepared)
-        return prepared
+        return _remembered(self._dataloaders, prepared)
 
     def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
         from .pytorch import loader_checkpoint  # imports torch
@@ -306,8 +299,7 @@ class Accelerator(View):
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
         prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
         loader_checkpoint.register(self)
-        self._dataloaders.append(prepared)
-        return prepared
+        return _remembered(self._dataloaders, prepared)
 
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
@@ -557,6 +549,13 @@ def _kind_of(thing):
         return None
     raise TypeError(f"prepare() got a {type(thing).__module__}.{type(thing).__qualname__}; expected models, optimizers, loaders and schedulers "
                     "of accel or torch")
+
+
+def _remembered(known, prepared):
+    """A prepared object, which is in the list of those that an Accelerator knows once."""
+    if all(one is not prepared for one in known):
+        known.append(prepared)
+    return prepared
 
 
 def _is_prepared(thing):

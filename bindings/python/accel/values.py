@@ -119,4 +119,3 @@ def again(template, contents):
         for name, item in contents.items():
             object.__setattr__(made, name, item)
     return made
-

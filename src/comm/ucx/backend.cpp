@@ -76,6 +76,8 @@ void UcxBackend::startCoalescing() {
   coalescing_thread_ = std::this_thread::get_id();
 }
 
+Call UcxBackend::begin_call(Operation operation) const { return Call(group_, coalesced(), operation, whole_call_); }
+
 CoalescedCalls* UcxBackend::coalesced() const {
   return coalescing_thread_.load() == std::this_thread::get_id() ? coalesced_.get() : nullptr;
 }
@@ -91,7 +93,7 @@ void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the 
 void UcxBackend::shutdown() { group_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Call call(group_, coalesced(), Operation::kBroadcast);
+  Call call = begin_call(Operation::kBroadcast);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
@@ -103,14 +105,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Call call(group_, coalesced(), Operation::kAllReduce);
+  Call call = begin_call(Operation::kAllReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  Call call(group_, coalesced(), Operation::kAllReduce);
+  Call call = begin_call(Operation::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -125,7 +127,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tenso
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Call call(group_, coalesced(), Operation::kReduce);
+  Call call = begin_call(Operation::kReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
@@ -138,7 +140,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  Call call(group_, coalesced(), Operation::kAllGather);
+  Call call = begin_call(Operation::kAllGather);
   call.require(inputs.size() == 1 && outputs.size() == 1, "got ", inputs.size(), " inputs and ", outputs.size(),
                " lists of outputs, expected one of each");
   call.begin(inputs[0]);
@@ -160,7 +162,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllgatherOptions& options, c10d::OpType type) {
-  Call call(group_, coalesced(), Operation::kAllGather);
+  Call call = begin_call(Operation::kAllGather);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -174,7 +176,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  Call call(group_, coalesced(), Operation::kGather);
+  Call call = begin_call(Operation::kGather);
   call.require(inputs.size() == 1, "got ", inputs.size(), " inputs, expected one");
   call.begin(inputs[0], options.rootRank);
   call.send_to(static_cast<int>(options.rootRank), call.read(inputs[0]));
@@ -191,7 +193,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs,
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  Call call(group_, coalesced(), Operation::kScatter);
+  Call call = begin_call(Operation::kScatter);
   call.require(outputs.size() == 1, "got ", outputs.size(), " outputs, expected one");
   call.begin(outputs[0], options.rootRank);
   if (getRank() == options.rootRank) {
@@ -206,7 +208,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  Call call(group_, coalesced(), Operation::kReduceScatter);
+  Call call = begin_call(Operation::kReduceScatter);
   call.require(outputs.size() == 1 && inputs.size() == 1, "got ", outputs.size(), " outputs and ", inputs.size(),
                " lists of inputs, expected one of each");
   call.begin(outputs[0]);
@@ -229,7 +231,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
-  Call call(group_, coalesced(), Operation::kReduceScatter);
+  Call call = begin_call(Operation::kReduceScatter);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
@@ -244,7 +246,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllToAllOptions& options) {
-  Call call(group_, coalesced(), Operation::kAllToAll);
+  Call call = begin_call(Operation::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected one of each for each of ", size, " ranks");
@@ -268,7 +270,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
                                                          std::vector<int64_t>& output_splits,
                                                          std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
-  Call call(group_, coalesced(), Operation::kAllToAll);
+  Call call = begin_call(Operation::kAllToAll);
   call.begin(input);
   auto incoming = call.write(output);
   auto outgoing = call.read(input);
@@ -292,7 +294,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::barrier(const c10d::BarrierOptions& options) {
-  Call call(group_, coalesced(), Operation::kBarrier);
+  Call call = begin_call(Operation::kBarrier);
   call.begin_barrier();
   return call.submit(OpType::BARRIER, {}, options.asyncOp, deadline(options.timeout));
 }

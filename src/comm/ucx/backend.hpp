@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "comm/chunked_calls.hpp"
 #include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
@@ -19,7 +20,7 @@ namespace accel::comm::ucx {
 class Call;
 struct CoalescedCalls;
 
-class UcxBackend final : public c10d::Backend {
+class UcxBackend final : public c10d::Backend, public ChunkedCalls {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Work = c10d::Work;
@@ -40,6 +41,9 @@ class UcxBackend final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   c10::intrusive_ptr<Work> endCoalescing() override;
+
+  void set_whole_call(const WholeCall* whole) override { whole_call_ = whole; }
+  void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }
 
   // For gradient buckets, which are reduced in place.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return group_->shares_memory(); }
@@ -78,6 +82,7 @@ class UcxBackend final : public c10d::Backend {
   c10::intrusive_ptr<Work> recvAnysource(Tensors& tensors, int tag) override;
 
  private:
+  Call begin_call(Operation operation) const;
   CoalescedCalls* coalesced() const;  // null where calls are posted by themselves
   c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
                                       c10d::OpType type);
@@ -94,6 +99,7 @@ class UcxBackend final : public c10d::Backend {
   std::shared_ptr<GroupProgress> group_;
   std::unique_ptr<CoalescedCalls> coalesced_;  // while they are collected, by one thread
   std::atomic<std::thread::id> coalescing_thread_{};
+  const WholeCall* whole_call_ = nullptr;  // see ChunkedCalls
 };
 
 }  // namespace accel::comm::ucx

@@ -67,8 +67,8 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation)
-    : group_(std::move(group)), coalesced_(coalesced), operation_(operation) {}
+Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole)
+    : group_(std::move(group)), coalesced_(coalesced), operation_(operation), whole_(whole) {}
 
 void Call::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
@@ -98,6 +98,10 @@ void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, ran
 void Call::begin_barrier() {
   Collective collective;
   collective.header.operation = operation_;
+  if (whole_ != nullptr) {
+    collective.header.part = whole_->part;
+    collective.header.parts = whole_->parts;
+  }
   own_.task.parts.push_back(std::move(collective));
 }
 
@@ -109,11 +113,12 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   header.root = static_cast<int32_t>(root);
   header.dtype = static_cast<int8_t>(described.scalar_type());
   current().element_size = described.element_size();
-  if (operation_ != Operation::kAllToAll) {
-    header.dimensions = static_cast<uint8_t>(std::min<int64_t>(described.dim(), 255));
-    header.numel = described.numel();
-    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++)
-      header.sizes[i] = described.size(i);
+  const bool may_differ = operation_ == Operation::kAllToAll;  // the shapes, which have splits then
+  if (!may_differ) header.numel = described.numel();
+  if (!may_differ || whole_ != nullptr) {
+    const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
+    header.dimensions = static_cast<uint8_t>(std::min<size_t>(shape.size(), 255));
+    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++) header.sizes[i] = shape[i];
   }
   current().outgoing.resize(size());
   current().incoming.resize(size());
@@ -209,7 +214,7 @@ c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::T
 c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls) {
   Task& task = calls.task;
   const auto parts = static_cast<uint32_t>(task.parts.size());
-  for (uint32_t part = 0; part < parts; part++) {
+  for (uint32_t part = 0; parts > 1 && part < parts; part++) {
     task.parts[part].header.part = part;
     task.parts[part].header.parts = parts;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/chunked_calls.hpp"
 #include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
@@ -25,8 +26,9 @@ c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>
 
 class Call {
  public:
-  // Adds to `coalesced` where that is not null, instead of being submitted.
-  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation);
+  // Adds to `coalesced` where that is not null, instead of being submitted. `whole` is what the call is a chunk of, or
+  // null.
+  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole);
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -75,6 +77,7 @@ class Call {
   std::shared_ptr<GroupProgress> group_;
   CoalescedCalls* const coalesced_;
   Operation operation_;
+  const WholeCall* const whole_;
   CoalescedCalls own_;
 };
 

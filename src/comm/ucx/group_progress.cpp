@@ -125,8 +125,8 @@ void GroupProgress::progress_until_complete(UcxWork& work) {
   engine_->release();
 }
 
-void GroupProgress::abort(const std::string& reason) {
-  fail_group({CollectiveFailure::kAborted, rank(), reason});
+void GroupProgress::fail(CollectiveFailure failure, const std::string& reason) {
+  fail_group({failure, rank(), reason});
   engine_->wake_up();
 }
 

@@ -80,7 +80,8 @@ class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options) { return memory_.allocate(numel, options); }
 
   // Fails all open calls, here and (through the store) on the peers.
-  void abort(const std::string& reason);
+  void fail(CollectiveFailure failure, const std::string& reason);
+  void abort(const std::string& reason) { fail(CollectiveFailure::kAborted, reason); }
   // Leaves the group and its engine. Aborts open calls.
   void shutdown();
 

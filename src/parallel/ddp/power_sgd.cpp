@@ -195,18 +195,10 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     pending.plain_work = all_reduce(pending.plain_memory, c10d::ReduceOp::AVG, /*async=*/true);
   }
   // A sum, not a mean: orthogonalization makes the factor irrelevant.
-  const auto work = all_reduce(factors_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
+  pending.p_work = all_reduce(factors_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
   pending_[index] = std::move(pending);
-  const auto number = c10::IValue(static_cast<int64_t>(index));
-  if (work)
-    return work->getFuture()->then(
-        [number](c10::ivalue::Future& future) {
-          future.value();  // throws what the collective failed with
-          return number;
-        },
-        c10::IntType::get());
   auto done = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  done->markCompleted(number);
+  done->markCompleted(c10::IValue(static_cast<int64_t>(index)));
   return done;
 }
 
@@ -217,6 +209,7 @@ at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
   const Pending pending = std::move(pending_.at(index));
   pending_.erase(index);
 
+  if (pending.p_work) pending.p_work->wait();
   for (const Matrices& group : pending.matrices) {
     orthogonalize(group.p);
     at::Tensor q = group.q;

@@ -46,7 +46,7 @@ class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
     std::vector<Matrices> matrices;
     std::vector<at::Tensor> plain;  // not worth compressing
     at::Tensor plain_memory;
-    c10::intrusive_ptr<c10d::Work> plain_work;
+    c10::intrusive_ptr<c10d::Work> p_work, plain_work;
     bool is_last = false;
   };
 

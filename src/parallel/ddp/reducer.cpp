@@ -257,7 +257,7 @@ void Reducer::start_bucket(size_t index) {
 }
 
 void Reducer::start_use_counts() {
-  use_counts_ = at::tensor(used_, at::kInt).to(parameters_.front().device());
+  use_counts_ = at::tensor(used_, at::kInt).to(communicator_->device());
   std::vector<at::Tensor> tensors{use_counts_};
   const auto backend = communicator_->process_group()->getBackend(use_counts_.device().type());
   counting_ = backend->allreduce(tensors, c10d::AllreduceOptions());

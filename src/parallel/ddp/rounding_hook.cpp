@@ -9,18 +9,18 @@ c10::intrusive_ptr<c10::ivalue::Future> RoundingHook::runHook(c10d::GradBucket& 
   const at::Tensor full = bucket.getBuffer();
   at::Tensor rounded = full.to(dtype_);
   bucket.setBuffer(rounded);
-  // The callback would run on the progress thread, so the thread of backward makes the copy.
-  return inner_->runHook(bucket)->then(
-      [full](c10::ivalue::Future& future) {
-        return c10::ivalue::Tuple::create({future.value(), full});
-      },
-      c10::TupleType::create({c10::AnyType::get(), c10::TensorType::get()}));
+  // Of two parts, so that the thread of backward waits for the exchange and makes the copy.
+  auto done = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  done->markCompleted(c10::ivalue::Tuple::create({c10::IValue(inner_->runHook(bucket)), full}));
+  return done;
 }
 
 at::Tensor RoundingHook::parseHookResult(const c10::IValue& result) {
   const auto& parts = result.toTupleRef().elements();
+  const auto exchanged = parts[0].toFuture();
   const at::Tensor full = parts[1].toTensor();
-  full.copy_(inner_->parseHookResult(parts[0]));
+  exchanged->waitAndThrow();
+  full.copy_(inner_->parseHookResult(exchanged->value()));
   return full;
 }
 

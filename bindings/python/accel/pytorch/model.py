@@ -12,6 +12,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from .. import capi, errors
+from ..objects import inside
 from ..values import map_leaves
 from .bridge import from_torch, not_traced, to_torch
 
@@ -180,11 +181,7 @@ class DistributedModel(torch.nn.Module):
 
     def __reduce__(self):
         """A copy is that of the model inside: it belongs to no job."""
-        return _same, (self.module,)
-
-
-def _same(module):
-    return module
+        return inside, (self.module,)
 
 
 def prepare(model: torch.nn.Module, state, options, wraps: bool):

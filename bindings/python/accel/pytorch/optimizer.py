@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from .. import capi
-from ..objects import packed, unpacked
+from ..objects import inside, packed, unpacked
 from . import fused_update
 from .bridge import from_torch
 
@@ -103,14 +103,10 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def __reduce__(self):
         """A copy is that of the optimizer inside: it belongs to no job."""
-        return _same, (self.optimizer,)
+        return inside, (self.optimizer,)
 
     def __repr__(self):
         return f"AcceleratedOptimizer({self.optimizer!r}{', fused' if self._fused_update is not None else ''})"
-
-
-def _same(optimizer):
-    return optimizer
 
 
 def _add_group(handle, group):

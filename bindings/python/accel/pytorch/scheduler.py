@@ -3,7 +3,7 @@
 import weakref
 
 from .. import capi
-from ..objects import packed, unpacked
+from ..objects import inside, packed, unpacked
 
 
 class AcceleratedScheduler:
@@ -64,14 +64,10 @@ class AcceleratedScheduler:
 
     def __reduce__(self):
         """A copy is that of the scheduler inside: it belongs to no job."""
-        return _same, (self.scheduler,)
+        return inside, (self.scheduler,)
 
     def __repr__(self):
         return f"AcceleratedScheduler({self.scheduler!r})"
-
-
-def _same(scheduler):
-    return scheduler
 
 
 def _register(owner):

@@ -1,0 +1,30 @@
+// Which backend sends the tensors of which device, in c10d's notation: "sim:staged,cpu:ucx". A name without a device is
+// for the CPU.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+
+#include <string>
+#include <vector>
+
+namespace accel::comm {
+
+// Names besides those of the plugins libaccel_NAME.so:
+constexpr char kStaged[] = "staged";         // through host memory and ucx
+constexpr char kOfDevice[] = "accelerator";  // of the plugin that registered the device
+
+struct BackendName {
+  c10::DeviceType device;
+  std::string name;
+};
+
+// In the same order.
+std::vector<BackendName> parse_backend_names(const std::string& names);
+
+// The backends of a state on such a device: its own one, or kStaged where it has none, and that of the CPU.
+std::string choose_backends(c10::DeviceType device);
+
+// The devices whose tensors are staged: "sim". Empty if there are none.
+std::string staged_devices(const std::string& names);
+
+}  // namespace accel::comm

@@ -1,0 +1,304 @@
+// Data parallelism on a device whose collectives are staged: ranks are threads, each on its simulated device. Equals
+// the same training on the CPU, bit for bit.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/collectives.hpp"
+#include "nn/callback_module.hpp"
+#include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
+#include "parallel/parameters/gradient_buckets.hpp"
+#include "parallel/uneven_inputs.hpp"
+#include "rank_threads.hpp"
+#include "simulated_device/simulated_device_fixture.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace staged_training_test {
+
+using simulated_device::tests::library;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr char kBackends[] = "sim:staged,cpu:ucx";
+
+class StagedTraining : public simulated_device::tests::SimulatedDeviceTest {
+ protected:
+  StagedTraining() {
+    configure([](auto& settings) {
+      settings.seed = 11;
+      settings.random_delay_us = 200;
+    });
+  }
+
+  // On the CPU or on a device for each rank.
+  static void run_ranks(int size, bool on_cpu,
+                        const std::function<void(const CommunicatorPtr&, c10::Device place)>& body) {
+    tests::run_ranks(
+        size,
+        [&](const CommunicatorPtr& communicator) {
+          const c10::DeviceGuard guard(device(communicator->rank()));
+          body(communicator, on_cpu ? c10::Device(c10::DeviceType::CPU) : device(communicator->rank()));
+        },
+        std::chrono::seconds(60), kBackends);
+  }
+
+  // What `train` returns on each rank, which must be the same on the devices as on the CPU.
+  static void expect_equal(int size, const std::function<Tensors(const CommunicatorPtr&, c10::Device place)>& train) {
+    std::map<std::pair<bool, int>, Tensors> results;
+    std::mutex mutex;
+    for (const bool on_cpu : {true, false})
+      run_ranks(size, on_cpu, [&](const CommunicatorPtr& communicator, c10::Device place) {
+        Tensors own;
+        for (const at::Tensor& result : train(communicator, place)) own.push_back(result.detach().cpu().clone());
+        const std::lock_guard<std::mutex> lock(mutex);
+        results[{on_cpu, communicator->rank()}] = own;
+      });
+    for (int rank = 0; rank < size; rank++) {
+      const Tensors &expected = results[{true, rank}], &got = results[{false, rank}];
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); i++)
+        EXPECT_TRUE(at::equal(got[i], expected[i])) << "tensor " << i << " of rank " << rank << " of " << size
+                                                    << ", off by " << (got[i] - expected[i]).abs().max().item<double>();
+    }
+  }
+};
+
+nn::ModulePtr make_model(c10::Device place, int64_t width = 40) {
+  const auto generator = at::detail::createCPUGenerator(1);
+  auto model = std::make_shared<nn::CallbackModule>("TwoLayers");
+  const auto add = [&](const char* name, at::IntArrayRef shape) {
+    model->add_parameter(name, (at::randn(shape, generator, at::kFloat) * 0.3).to(place), true);
+  };
+  add("first", {5, width});
+  add("first_bias", {width});
+  add("second", {width, 1});
+  add("second_bias", {1});
+  add("spare", {5, width});
+  model->add_buffer("seen", at::zeros({3}, place));
+  model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    const auto parameter = [&](const char* name) { return module.find_tensor(name); };
+    const at::Tensor& x = inputs[0].toTensor();
+    at::Tensor hidden = at::addmm(parameter("first_bias"), x, parameter("first"));
+    if (inputs.size() > 1) hidden = hidden + x.mm(parameter("spare"));
+    return at::addmm(parameter("second_bias"), at::relu(hidden), parameter("second")) / hidden.size(1);
+  });
+  return model;
+}
+
+nn::Inputs batch(int step, int rank, c10::Device place, bool with_spare = true) {
+  const auto generator = at::detail::createCPUGenerator(100 * step + rank);
+  nn::Inputs inputs{at::randn({6, 5}, generator, at::kFloat).to(place)};
+  if (with_spare) inputs.emplace_back(true);
+  return inputs;
+}
+
+void backward(const at::Tensor& output) { torch::autograd::backward({output.square().mean()}, {}); }
+
+void step(const nn::Module& model) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor parameter : model.parameters()) {
+    if (!parameter.grad().defined()) continue;
+    parameter.add_(parameter.grad(), -0.1);
+    parameter.mutable_grad().zero_();
+  }
+}
+
+Tensors train(const CommunicatorPtr& communicator, c10::Device place, const DdpSettings& settings,
+              bool with_spare = true, int64_t width = 40) {
+  const auto model = make_model(place, width);
+  if (communicator->size() == 1) return {};
+  DistributedDataParallel ddp(model, communicator, settings);
+  Tensors results;
+  for (int i = 0; i < 4; i++) {
+    backward(ddp.call(batch(i, communicator->rank(), place, with_spare)).toTensor());
+    for (const at::Tensor& parameter : model->parameters())
+      if (parameter.grad().defined()) results.push_back(parameter.grad().cpu().clone());
+    step(*model);
+  }
+  for (const at::Tensor& parameter : model->parameters()) results.push_back(parameter);
+  return results;
+}
+
+TEST_F(StagedTraining, GradientsEqualTheCpus) {
+  DdpSettings settings;
+  for (const double megabytes : {25.0, 0.0001}) {
+    settings.bucket_cap_mb = megabytes;
+    for (const int size : {2, 4})
+      expect_equal(size, [&](const CommunicatorPtr& communicator, c10::Device place) {
+        return train(communicator, place, settings);
+      });
+  }
+}
+
+TEST_F(StagedTraining, BucketsOfSeveralChunksEqualTheCpus) {
+  expect_equal(2, [](const CommunicatorPtr& communicator, c10::Device place) {
+    return train(communicator, place, DdpSettings(), true, 100'003);
+  });
+}
+
+TEST_F(StagedTraining, UnusedParametersAndStaticGraphsEqualTheCpus) {
+  DdpSettings unused;
+  unused.find_unused_parameters = true;
+  DdpSettings fixed;
+  fixed.static_graph = true;
+  for (const DdpSettings& settings : {unused, fixed})
+    expect_equal(2, [&](const CommunicatorPtr& communicator, c10::Device place) {
+      return train(communicator, place, settings, /*with_spare=*/false);
+    });
+}
+
+TEST_F(StagedTraining, CompressedGradientsEqualTheCpus) {
+  std::vector<DdpSettings> hooks;
+  for (const DdpCommHook hook :
+       {DdpCommHook::kFp16, DdpCommHook::kBf16, DdpCommHook::kPowerSgd, DdpCommHook::kBatchedPowerSgd}) {
+    DdpSettings settings;
+    settings.comm_hook = hook;
+    settings.comm_state_option.start_power_sgd_iter = 2;
+    hooks.push_back(settings);
+    settings.comm_wrapper = DdpCommHook::kBf16;
+    if (hook == DdpCommHook::kPowerSgd) hooks.push_back(settings);
+  }
+  for (const DdpSettings& settings : hooks)
+    expect_equal(2, [&](const CommunicatorPtr& communicator, c10::Device place) {
+      return train(communicator, place, settings);
+    });
+}
+
+TEST_F(StagedTraining, BuffersAndUnevenInputsEqualTheCpus) {
+  expect_equal(2, [](const CommunicatorPtr& communicator, c10::Device place) -> Tensors {
+    const int rank = communicator->rank();
+    const auto model = make_model(place);
+    const auto ddp = std::make_shared<DistributedDataParallel>(model, communicator, DdpSettings());
+    {
+      UnevenInputs uneven(communicator, {ddp});
+      for (int i = 0; i < 2 + rank; i++) {
+        model->find_tensor("seen").add_(rank + 1);
+        backward(ddp->call(batch(i, rank, place)).toTensor());
+        step(*model);
+      }
+      uneven.finish();
+    }
+    Tensors results = model->parameters();
+    results.push_back(model->find_tensor("seen"));
+    return results;
+  });
+}
+
+TEST_F(StagedTraining, LocalSgdEqualsTheCpus) {
+  expect_equal(2, [](const CommunicatorPtr& communicator, c10::Device place) -> Tensors {
+    const auto model = make_model(place);
+    const auto ddp = std::make_shared<DistributedDataParallel>(model, communicator, DdpSettings());
+    LocalSgd local(ddp, communicator, 2, LocalSgdSettings(), nullptr);
+    for (int i = 0; i < 5; i++) {
+      backward(ddp->call(batch(i, communicator->rank(), place)).toTensor());
+      step(*model);
+      local.step();
+    }
+    return model->parameters();
+  });
+}
+
+TEST_F(StagedTraining, ParametersOnlyEqualTheCpus) {
+  expect_equal(2, [](const CommunicatorPtr& communicator, c10::Device place) -> Tensors {
+    const auto model = make_model(place);
+    GradientBuckets buckets(*model, communicator, 0.0005);
+    Tensors results;
+    for (int window = 0; window < 3; window++) {
+      for (int micro = 0; micro < 2; micro++) {
+        const GradientBuckets::Exchange exchange =
+            micro == 1 ? GradientBuckets::Exchange(0.5) : GradientBuckets::Exchange();
+        for (size_t i = 0; i < buckets.size(); i++)
+          buckets.ready(i, at::full(buckets.gradient(i).sizes(), 0.1 * (communicator->rank() + micro + 1), place),
+                        exchange);
+        buckets.synchronize(exchange);
+      }
+      for (size_t i = 0; i < buckets.size(); i++) results.push_back(buckets.gradient(i).cpu().clone());
+    }
+    return results;
+  });
+}
+
+TEST_F(StagedTraining, ObjectsMayHaveTensorsOfADevice) {
+  run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
+    auto list = tree::new_list();
+    list.push_back(at::full({3}, communicator->rank(), place));
+    list.push_back(std::string("rank ") + std::to_string(communicator->rank()));
+    const auto gathered = comm::gather_object(*communicator, list).toListRef().vec();
+    ASSERT_EQ(gathered.size(), 4U);
+    EXPECT_TRUE(at::equal(gathered[2].toTensor().cpu(), at::ones({3})));
+    EXPECT_EQ(gathered[1].toStringRef(), "rank 0");
+  });
+}
+
+TEST_F(StagedTraining, ABucketWithoutMemoryIsAnErrorAndGivesItsMemoryBack) {
+  at::accelerator::emptyCache();
+  configure([](auto& settings) { settings.memory_bytes = 6 << 20; });
+  run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
+    const int rank = communicator->rank();
+    {
+      auto model = std::make_shared<nn::CallbackModule>("Large");
+      model->add_parameter("weight", at::zeros({1 << 20}, place), true);
+      const auto before = statistics(rank).allocated_bytes;
+      EXPECT_THROW(DistributedDataParallel(model, communicator, DdpSettings()), c10::OutOfMemoryError);
+      impl().synchronizeDevice(place.index());
+      EXPECT_EQ(statistics(rank).allocated_bytes, before);
+    }
+    impl().synchronizeDevice(place.index());
+    EXPECT_EQ(train(communicator, place, DdpSettings()).size(), 25U);  // what is smaller works
+  });
+}
+
+// Its own error on the rank that lost it; the others learn of it when that rank gives up the group.
+TEST_F(StagedTraining, ADeviceThatIsLostInBackwardIsAnErrorOfAllRanks) {
+  for (const DdpCommHook hook : {DdpCommHook::kNo, DdpCommHook::kFp16, DdpCommHook::kPowerSgd}) {
+    std::vector<std::string> messages(2);
+    const auto lose_one = [&](const CommunicatorPtr& communicator, c10::Device place) {
+      const int rank = communicator->rank();
+      DdpSettings settings;
+      settings.comm_hook = hook;
+      settings.comm_state_option.start_power_sgd_iter = 2;
+      settings.bucket_cap_mb = 0.0001;
+      const auto model = make_model(place);
+      DistributedDataParallel ddp(model, communicator, settings);
+      try {
+        for (int i = 0; i < 6; i++) {
+          const at::Tensor output = ddp.call(batch(i, rank, place)).toTensor();
+          if (i == 4 && rank == 1) library().lose(1);
+          backward(output);
+          step(*model);
+        }
+      } catch (const std::exception& error) {
+        messages[rank] = error.what();
+        communicator->abort();
+      }
+    };
+    EXPECT_THROW(run_ranks(2, false, lose_one), comm::CollectiveError);  // of the last barrier
+    EXPECT_NE(messages[1].find("sim:1 is lost"), std::string::npos) << messages[1];
+    EXPECT_NE(messages[0].find("rank 1"), std::string::npos) << messages[0];
+    library().restore();
+  }
+}
+
+}  // namespace staged_training_test
+}  // namespace accel::parallel
