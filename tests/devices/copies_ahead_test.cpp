@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "simulated_device/simulated_device_fixture.hpp"
 #include "accelerator/accelerator.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
+#include "simulated_device/simulated_device_fixture.hpp"
 
 namespace accel::data {
 namespace copies_ahead_test {
