@@ -4,29 +4,59 @@
 #include <ATen/ops/full.h>
 
 #include <array>
+#include <chrono>
 #include <exception>
+#include <list>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/backend_names.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/work.hpp"
 
 namespace accel::accelerator {
 namespace {
 
-// A rank that ran out of memory calls this while others still run the attempt: each of their open collectives ends with
-// a mismatch on both sides.
-constexpr int kMostMismatches = 64;
+bool is_mismatch(const comm::Work& work) {
+  try {
+    work.result();
+    return false;
+  } catch (const comm::CollectiveError& error) {
+    if (error.failure() != comm::CollectiveFailure::kMismatch) throw;
+    return true;
+  }
+}
 
+// A rank that ran out of memory calls this while others still run the attempt: each of their open collectives ends with
+// a mismatch on both sides. Those of staged tensors are in a group of their own, in which a barrier meets them.
 int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::ReduceOp reduction) {
-  for (int mismatches = 0;; mismatches++) {
-    at::Tensor number = at::full({1}, own, at::TensorOptions().dtype(at::kLong)).to(communicator.device());
-    try {
-      communicator.all_reduce(number, reduction);
-      return number.item<int64_t>();
-    } catch (const comm::CollectiveError& error) {
-      if (error.failure() != comm::CollectiveFailure::kMismatch || mismatches == kMostMismatches) throw;
+  constexpr int kMostMismatches = 64;
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  struct Open {
+    comm::Collective collective;
+    std::shared_ptr<comm::Work> work;
+  };
+  std::list<Open> open;
+  at::Tensor number = at::full({1}, own, at::TensorOptions().dtype(at::kLong)).to(communicator.device());
+  open.push_back({comm::Collective::all_reduce(number, reduction), nullptr});
+  for (const auto& [device, name] : comm::parse_backend_names(communicator.group().backend_name))
+    if (name == comm::kStaged) open.push_back({comm::Collective::barrier(device), nullptr});
+  for (Open& one : open) one.work = communicator.start(one.collective);
+  for (int mismatches = 0; !open.empty();) {
+    for (auto one = open.begin(); one != open.end();) {
+      if (!one->work->wait(kPause)) {
+        ++one;
+      } else if (!is_mismatch(*one->work)) {
+        one = open.erase(one);
+      } else {
+        if (++mismatches > kMostMismatches) one->work->result();
+        if (one->collective.output.defined()) one->collective.output.fill_(own);
+        one->work = communicator.start(one->collective);
+      }
     }
   }
+  return number.item<int64_t>();
 }
 
 }  // namespace

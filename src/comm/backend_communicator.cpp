@@ -205,7 +205,8 @@ BackendCommunicator::~BackendCommunicator() {
 const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const Collective& collective) const {
   require(!left_ || size() == 1, Status::kInvalidState, "the process group was destroyed; make a new state");
   const at::Tensor& tensor = collective.tensor();
-  const c10::DeviceType device = tensor.defined() ? tensor.device().type() : this->device().type();
+  const c10::DeviceType device =
+      tensor.defined() ? tensor.device().type() : collective.device.value_or(this->device().type());
   for (const DeviceBackend& known : devices_)
     if (known.device == device) return known;
   check_device(tensor);  // which says so

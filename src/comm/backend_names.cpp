@@ -21,10 +21,9 @@ std::vector<BackendName> parse_backend_names(const std::string& names) {
 
 std::string choose_backends(c10::DeviceType device) {
   if (device == c10::DeviceType::CPU) return "ucx";
-  const bool has_nccl = device == c10::DeviceType::CUDA;
-  const char* const name = has_nccl ? "nccl" : find_device_backend(device) != nullptr ? kOfDevice : kStaged;
-  const bool has_ucx = plugin_path("ucx").has_value() || name == kStaged;  // which needs it
-  return text(c10::DeviceTypeName(device, /*lower_case=*/true), ":", name, has_ucx ? ",cpu:ucx" : "");
+  if (device == c10::DeviceType::CUDA) return plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "cuda:nccl";
+  return text("cpu:ucx,", c10::DeviceTypeName(device, /*lower_case=*/true), ":",
+              find_device_backend(device) != nullptr ? kOfDevice : kStaged);
 }
 
 std::string staged_devices(const std::string& names) {

@@ -1,4 +1,4 @@
-// Which backend sends the tensors of which device, in c10d's notation: "sim:staged,cpu:ucx". A name without a device is
+// Which backend sends the tensors of which device, in c10d's notation: "cpu:ucx,sim:staged". A name without a device is
 // for the CPU.
 #pragma once
 
@@ -18,10 +18,10 @@ struct BackendName {
   std::string name;
 };
 
-// In the same order.
+// In the same order, in which they are created: one that is staged shares the connections of the CPU's before it.
 std::vector<BackendName> parse_backend_names(const std::string& names);
 
-// The backends of a state on such a device: its own one, or kStaged where it has none, and that of the CPU.
+// The backends of a state on such a device: that of the CPU, and the device's own one, or kStaged if it has none.
 std::string choose_backends(c10::DeviceType device);
 
 // The devices whose tensors are staged: "sim". Empty if there are none.

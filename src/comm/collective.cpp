@@ -91,6 +91,12 @@ Collective Collective::scatter(at::Tensor input, int from, at::Tensor output) {
   return {Kind::kScatter, std::move(input), std::move(output), ReduceOp::kSum, 1.0, from};
 }
 
+Collective Collective::barrier(std::optional<c10::DeviceType> device) {
+  Collective barrier;
+  barrier.device = device;
+  return barrier;
+}
+
 Collective Collective::send(at::Tensor tensor, int to, int tag) {
   return {Kind::kSend, std::move(tensor), {}, ReduceOp::kSum, 1.0, to, tag};
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace accel::comm {
 
@@ -37,7 +39,8 @@ struct Collective {
   static Collective reduce_scatter(at::Tensor input, ReduceOp reduction, at::Tensor output);
   static Collective all_to_all(at::Tensor input, at::Tensor output);
   static Collective scatter(at::Tensor input, int from, at::Tensor output);  // input is used on rank `from` only
-  static Collective barrier() { return {}; }
+  // Among the collectives of tensors on `device`; without it, of the communicator's own device.
+  static Collective barrier(std::optional<c10::DeviceType> device = std::nullopt);
   static Collective send(at::Tensor tensor, int to, int tag);
   static Collective receive(at::Tensor tensor, int from, int tag);
 
@@ -56,6 +59,7 @@ struct Collective {
   double scale = 1.0;
   int rank = 0;  // the source of a broadcast or scatter, the other rank of a message
   int tag = 0;
+  std::optional<c10::DeviceType> device = std::nullopt;  // of a barrier
 };
 
 }  // namespace accel::comm

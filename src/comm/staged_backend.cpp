@@ -1,6 +1,5 @@
 #include "comm/staged_backend.hpp"
 
-#include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/collective_error.hpp"
 

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "base/torch_compat.hpp"
 #include "comm/device_waiter.hpp"
 #include "comm/staging_pipeline.hpp"
 

@@ -181,7 +181,7 @@ void StagingPipeline::run_chunks(const std::vector<Chunk>& chunks, uint32_t part
   const auto slot_of = [this](size_t chunk) -> Slot& { return slots_[chunk % kSlots]; };
   size_t copied = 0;
   for (size_t i = 0; i < chunks.size(); i++) {
-    for (; copied < std::min(chunks.size(), i + 2); copied++) begin_copy_to_host(chunks[copied], slot_of(copied));
+    for (; copied < std::min(chunks.size(), i + kAhead); copied++) begin_copy_to_host(chunks[copied], slot_of(copied));
     latest_part_ = chunks[i].part;
     exchange(chunks[i], slot_of(i), parts);
     begin_copy_to_device(chunks[i], slot_of(i));
@@ -197,12 +197,15 @@ void StagingPipeline::run(const std::vector<StagedOperation>& operations, const 
       event.block(streams.to_host);
       event.block(streams.to_device);
     }
-    run_chunks(cut(operations), static_cast<uint32_t>(operations.size()));
-    // The caller may release its tensors as soon as its own stream waits for these copies.
+    // The caller may release its tensors before the copies have ended.
     const c10::impl::VirtualGuardImpl guard(device_);
-    for (const StagedOperation& operation : operations)
+    for (const StagedOperation& operation : operations) {
+      for (const at::Tensor& input : operation.inputs)
+        guard.recordDataPtrOnStream(input.storage().data_ptr(), streams_of(input.device()).to_host);
       for (const at::Tensor& output : operation.outputs)
         guard.recordDataPtrOnStream(output.storage().data_ptr(), streams_of(output.device()).to_device);
+    }
+    run_chunks(cut(operations), static_cast<uint32_t>(operations.size()));
   } catch (const std::exception& error) {
     wait_for_copies();  // before the caller's tensors and the slots are used again
     if (dynamic_cast<const CollectiveError*>(&error) != nullptr) throw;

@@ -55,11 +55,10 @@ class StagingPipeline {
   void stop() { stopped_ = true; }
 
   static size_t count_chunks(const StagedOperation& operation);
-  bool is_pinned() const { return pinned_; }
 
  private:
-  // Four: one is exchanged, one is copied to the host, and of two the copies to the device may still run.
-  static constexpr size_t kSlots = 4;
+  static constexpr size_t kAhead = 3;  // chunks whose copies to the host are queued, with the one that is exchanged
+  static constexpr size_t kSlots = 6;  // the copies to the device of the others may still run
   struct Slot {
     at::Tensor memory;
     std::optional<c10::Event> on_host, on_device;  // the copies of its latest chunk

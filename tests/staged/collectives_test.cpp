@@ -31,7 +31,7 @@ using simulated_device::tests::library;
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr char kBackends[] = "sim:staged,cpu:ucx";
+constexpr char kBackends[] = "cpu:ucx,sim:staged";
 constexpr int64_t kChunk = 1 << 20;  // bytes, as in staging_pipeline.cpp
 
 class StagedBackend : public simulated_device::tests::SimulatedDeviceTest {

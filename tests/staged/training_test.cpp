@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/batch_size_search.hpp"
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "nn/callback_module.hpp"
@@ -40,7 +41,7 @@ namespace staged_training_test {
 using simulated_device::tests::library;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr char kBackends[] = "sim:staged,cpu:ucx";
+constexpr char kBackends[] = "cpu:ucx,sim:staged";
 
 class StagedTraining : public simulated_device::tests::SimulatedDeviceTest {
  protected:
@@ -266,6 +267,29 @@ TEST_F(StagedTraining, ABucketWithoutMemoryIsAnErrorAndGivesItsMemoryBack) {
     }
     impl().synchronizeDevice(place.index());
     EXPECT_EQ(train(communicator, place, DdpSettings()).size(), 25U);  // what is smaller works
+  });
+}
+
+// One rank runs out of memory while the other waits for it in collectives of the device and of the CPU.
+TEST_F(StagedTraining, ASmallerBatchIsAgreedOnAfterOneRankRanOutOfMemory) {
+  using accelerator::AttemptResult;
+  run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
+    accelerator::BatchSizeSearch search;
+    search.release_memory = [] {};
+    search.attempt = [&](int64_t size) -> accelerator::Attempt {
+      if (communicator->rank() == 1 && size > 80) return {AttemptResult::kOutOfMemory, "full here"};
+      at::Tensor there = at::ones({4}, place), here = at::ones({4});
+      try {
+        for (int i = 0; i < 3; i++) communicator->start(comm::Collective::all_reduce(there, comm::ReduceOp::kSum));
+        communicator->all_reduce(here, comm::ReduceOp::kSum);
+        communicator->all_reduce(there, comm::ReduceOp::kSum);
+      } catch (const comm::CollectiveError& error) {
+        EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch) << error.what();
+        return {AttemptResult::kInterrupted, error.what()};
+      }
+      return {};
+    };
+    EXPECT_EQ(accelerator::find_executable_batch_size(*communicator, search, 100), 72);
   });
 }
 

@@ -1,0 +1,67 @@
+// Which backend sends the tensors of which device. Each test is a process of its own, because a device stays
+// registered.
+#include "comm/backend_names.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "base/error.hpp"
+#include "engine/own_process.hpp"
+#include "rank_threads.hpp"
+#include "tensor/device_plugins.hpp"
+
+namespace accel::comm {
+namespace backend_names_test {
+
+using tests::in_own_process;
+using CommunicatorPtr = std::shared_ptr<Communicator>;
+
+std::string backend_of(const CommunicatorPtr& communicator, c10::DeviceType device) {
+  return communicator->process_group()->getBackend(device)->getBackendName();
+}
+
+TEST(BackendNames, AreThoseOfTheDevice) {
+  EXPECT_EQ(choose_backends(c10::DeviceType::CPU), "ucx");
+  EXPECT_EQ(choose_backends(c10::DeviceType::CUDA), "cuda:nccl,cpu:ucx");
+  EXPECT_EQ(choose_backends(c10::DeviceType::XPU), "cpu:ucx,xpu:staged");
+  EXPECT_EQ(staged_devices("cuda:nccl,cpu:ucx"), "");
+  EXPECT_EQ(staged_devices("cpu:ucx,xpu:staged"), "xpu");
+  const auto parsed = parse_backend_names("ucx");
+  ASSERT_EQ(parsed.size(), 1U);
+  EXPECT_EQ(parsed[0].device, c10::DeviceType::CPU);
+  EXPECT_EQ(parsed[0].name, "ucx");
+}
+
+TEST(BackendNames, ADeviceWithoutCollectivesIsStaged) {
+  in_own_process([] {
+    tensor::load_device_plugins(std::getenv("SIMULATED_DEVICE_LIBRARY"), "the test");
+    const std::string names = choose_backends(tensor::kOutOfTreeType);
+    EXPECT_EQ(names, "cpu:ucx,sim:staged");
+    const auto check = [](const CommunicatorPtr& communicator) {
+      EXPECT_EQ(backend_of(communicator, tensor::kOutOfTreeType), "staged");
+      EXPECT_EQ(backend_of(communicator, c10::DeviceType::CPU), "ucx");
+    };
+    tests::run_ranks(2, check, std::chrono::seconds(60), names);
+  });
+}
+
+TEST(BackendNames, APluginMayHaveCollectivesOfItsDevice) {
+  in_own_process([] {
+    tensor::load_device_plugins(ACCEL_TEST_PLUGIN, "the test");
+    const std::string names = choose_backends(tensor::kOutOfTreeType);
+    EXPECT_EQ(names, "cpu:ucx,vendor:accelerator");
+    EXPECT_EQ(choose_backends(c10::DeviceType::XPU), "cpu:ucx,xpu:staged");
+    const auto check = [](const CommunicatorPtr& communicator) {
+      EXPECT_EQ(backend_of(communicator, tensor::kOutOfTreeType), "stub");
+      EXPECT_EQ(backend_of(communicator, c10::DeviceType::CPU), "ucx");
+    };
+    tests::run_ranks(2, check, std::chrono::seconds(60), names);
+  });
+}
+
+}  // namespace backend_names_test
+}  // namespace accel::comm
