@@ -3,6 +3,7 @@ package accel
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -104,5 +105,16 @@ func TestUnsetOptionsHaveTheirDefaults(t *testing.T) {
 	}
 	if _, err := OptimizerSGD(module, &SGDOptions{LR: Ptr(-1.0)}); err == nil {
 		t.Error("a negative learning rate was taken")
+	}
+}
+
+func TestDevicesHaveNames(t *testing.T) {
+	for _, name := range []string{"cpu", "cuda:1", "xpu:2", "meta"} {
+		if device := get[Device](t)(DeviceParse(name)); device.String() != name {
+			t.Errorf("%s is called %s", name, device)
+		}
+	}
+	if _, err := DeviceParse("npu"); err == nil || !strings.Contains(err.Error(), "the plugin of npu is not loaded") {
+		t.Errorf("a device without its plugin: %v", err)
 	}
 }

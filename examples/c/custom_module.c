@@ -83,6 +83,14 @@ static accel_tensor_t *train_step(accel_state_t *state, accel_module_t *model, a
   return loss.as.tensor;
 }
 
+static accel_tensor_t *on_device(accel_state_t *state, const float *data, int64_t count) {
+  accel_tensor_t *here = NULL, *there = NULL;
+  CHECK(accel_tensor_from_data(data, &count, 1, ACCEL_DTYPE_FLOAT32, &here));
+  CHECK(accel_tensor_to(here, ACCEL_DTYPE_FLOAT32, accel_device(state), 0, &there));
+  accel_tensor_release(here);
+  return there;
+}
+
 int main(void) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   options.cpu = 1;
@@ -105,9 +113,7 @@ int main(void) {
     y_data[count] = 3 * x_data[count] - 1;
     count++;
   }
-  accel_tensor_t *x = NULL, *y = NULL;
-  CHECK(accel_tensor_from_data(x_data, &count, 1, ACCEL_DTYPE_FLOAT32, &x));
-  CHECK(accel_tensor_from_data(y_data, &count, 1, ACCEL_DTYPE_FLOAT32, &y));
+  accel_tensor_t *const x = on_device(state, x_data, count), *const y = on_device(state, y_data, count);
 
   const int says = accel_is_main_process(state);
   if (says) printf("kind: %s\n", accel_module_kind(module));

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
 enum { EPOCHS = 3, BATCH = 16, HIDDEN = 32, TRAINING = 1000, TEST = 203 };
 
 #define CHECK(call) ((call) < 0 ? (fprintf(stderr, "%s\n", accel_last_error()), exit(1)) : (void)0)
@@ -95,17 +96,19 @@ static void evaluate(accel_state_t *state, accel_module_t *model, accel_dataload
     const accel_value_t arguments[] = {logits, accel_arg_int(1)};
     CHECK(accel_op_call(argmax, arguments, 2, &predictions, 1, &n_results));
     const accel_value_t pair[] = {predictions, *accel_value_at(&batch, 1)};
-    accel_value_t mine = ACCEL_VALUE_INIT;
+    accel_value_t mine = ACCEL_VALUE_INIT, here = ACCEL_VALUE_INIT;
     CHECK(accel_value_list(pair, 2, &mine));
     /* Without what was repeated to fill the last batch. */
     CHECK(accel_gather_for_metrics(state, &mine, &all));
+    CHECK(accel_send_to_device(&all, cpu, 0, NULL, 0, &here));
     int64_t count = 0;
     void *predicted = NULL, *labels = NULL;
-    CHECK(accel_tensor_numel(accel_value_at(&all, 0)->as.tensor, &count));
-    CHECK(accel_tensor_data(accel_value_at(&all, 0)->as.tensor, &predicted));
-    CHECK(accel_tensor_data(accel_value_at(&all, 1)->as.tensor, &labels));
+    CHECK(accel_tensor_numel(accel_value_at(&here, 0)->as.tensor, &count));
+    CHECK(accel_tensor_data(accel_value_at(&here, 0)->as.tensor, &predicted));
+    CHECK(accel_tensor_data(accel_value_at(&here, 1)->as.tensor, &labels));
     for (int64_t i = 0; i < count; i++) *out_correct += ((int64_t *)predicted)[i] == ((int64_t *)labels)[i];
     *out_samples += count;
+    accel_value_dispose(&here);
     accel_value_dispose(&all);
     accel_value_dispose(&mine);
     accel_value_dispose(&predictions);

@@ -59,8 +59,10 @@ void train() {
     y_data.push_back(3 * x_data.back() - 1);
   }
   const auto count = static_cast<std::int64_t>(x_data.size());
-  const Tensor x = Tensor::from_data(x_data.data(), {count}, ACCEL_DTYPE_FLOAT32);
-  const Tensor y = Tensor::from_data(y_data.data(), {count}, ACCEL_DTYPE_FLOAT32);
+  const auto on_device = [&](const std::vector<float>& data) {
+    return Tensor::from_data(data.data(), {count}, ACCEL_DTYPE_FLOAT32).to(ACCEL_DTYPE_FLOAT32, state.device(), false);
+  };
+  const Tensor x = on_device(x_data), y = on_device(y_data);
 
   const bool says = state.is_main_process();
   if (says) std::printf("kind: %s\n", module.kind());

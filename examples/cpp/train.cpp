@@ -55,7 +55,8 @@ Count evaluate(Run& run, accel::Dataloader& loader) {
   while (const std::optional<Value> batch = loader.next()) {
     const Value predictions = argmax.call({run.model.call({batch->at(0)}), 1}).front();
     // Without what was repeated to fill the last batch.
-    const Value all = run.state.gather_for_metrics(Value::list({predictions, batch->at(1)}));
+    const Value gathered = run.state.gather_for_metrics(Value::list({predictions, batch->at(1)}));
+    const Value all = accel::send_to_device(gathered, {ACCEL_DEVICE_CPU, -1}, false, {});
     const accel::Tensor predicted = all.at(0).tensor(), labels = all.at(1).tensor();
     for (std::int64_t i = 0; i < predicted.numel(); i++)
       count.correct += static_cast<std::int64_t*>(predicted.data())[i] == static_cast<std::int64_t*>(labels.data())[i];

@@ -15,7 +15,7 @@ State(cpu = true) do state
     model, optimizer = prepare(state, affine, SGD(affine; lr = 0.5))
 
     points = Float32[-1 + i / 8 for i in process_index(state):num_processes(state):15]
-    x, y = Tensor(points), Tensor(3 .* points .- 1)
+    x, y = send_to_device((Tensor(points), Tensor(3 .* points .- 1)), device(state))
 
     say(parts...) = is_main_process(state) && println(parts...)
     say("kind: ", kind(affine))

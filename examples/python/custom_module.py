@@ -27,7 +27,7 @@ accelerator = Accelerator(cpu=True)
 accel.set_seed(0)
 affine = Affine()
 model, optimizer = accelerator.prepare(affine, optim.SGD(affine.parameters(), lr=0.5))
-x = accel.tensor([-1 + i / 8 for i in range(accelerator.process_index, 16, accelerator.num_processes)])
+x = accel.tensor([-1 + i / 8 for i in range(accelerator.process_index, 16, accelerator.num_processes)]).to(accelerator.device)
 y = 3 * x - 1
 
 accelerator.print(f"kind: {type(affine).__name__}")

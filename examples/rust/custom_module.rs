@@ -46,7 +46,8 @@ fn main() -> Result<()> {
     let x: Vec<f32> = mine.map(|i| -1.0 + i as f32 / 8.0).collect();
     let y: Vec<f32> = x.iter().map(|x| 3.0 * x - 1.0).collect();
     let shape = [x.len() as i64];
-    let (x, y) = (Tensor::from_vec(x, &shape)?, Tensor::from_vec(y, &shape)?);
+    let on_device = |data| Tensor::from_vec(data, &shape)?.to_device(state.device());
+    let (x, y) = (on_device(x)?, on_device(y)?);
 
     state.print(&format!("kind: {}", module.kind()))?;
     for step in 1..=STEPS {

@@ -3,12 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/_has_compatible_shallow_copy_type.h>
 
 #include <algorithm>
 #include <atomic>
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -36,6 +38,13 @@ void check_parameter(const std::string& name, const at::Tensor& tensor, bool req
           "' was computed from tensors that need gradients; detach it first");
   require(!requires_grad || tensor.is_floating_point() || tensor.is_complex(), Status::kInvalidArgument, "parameter '",
           name, "' is of dtype ", tensor::dtype_name(tensor.scalar_type()), "; expected a floating dtype");
+}
+
+// LibTorch keeps a tensor's identity while its memory changes only if the plugin of the device has agreed to it.
+void require_replaceable(const at::Tensor& tensor, const at::Tensor& data) {
+  require(at::_has_compatible_shallow_copy_type(tensor, data), Status::kUnsupported, "the device ", data.device(),
+          " cannot take a module's tensors from ", tensor.device(),
+          ": its plugin lacks aten::_has_compatible_shallow_copy_type");
 }
 
 }  // namespace
@@ -287,6 +296,7 @@ void Module::train(bool training) {
 void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
   require(!dtype || at::isFloatingType(*dtype), Status::kInvalidArgument, "dtype ",
           tensor::dtype_name(dtype.value_or(at::kFloat)), " cannot hold parameters; expected a floating dtype");
+  if (device) tensor::require_device(*device);
   const at::NoGradGuard no_grad;
   const auto moved = [&](const at::Tensor& tensor) {
     const bool converts = dtype.has_value() && tensor.is_floating_point();
@@ -297,13 +307,16 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
     const at::Tensor grad = tensor.grad().defined() ? moved(tensor.grad()) : at::Tensor();
     if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
     // The gradient must match its tensor at every moment.
+    require_replaceable(tensor, data);
     tensor.mutable_grad().reset();
     tensor.set_data(data);
     tensor.mutable_grad() = grad;
   }
   for (const auto& [name, tensor] : named_buffers()) {
     const at::Tensor data = moved(tensor.detach());
-    if (data.device() != tensor.device() || data.scalar_type() != tensor.scalar_type()) tensor.set_data(data);
+    if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
+    require_replaceable(tensor, data);
+    tensor.set_data(data);
   }
 }
 

@@ -123,9 +123,9 @@ std::string unavailable_reason(DeviceKind kind) {
 void require_device(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return;
   const DeviceKind kind = device_kind(device);
+  const std::string reason = unavailable_reason(kind);
+  require(reason.empty(), Status::kUnsupported, "device ", device.str(), " is not there: ", reason);
   const int64_t count = device_count(kind);
-  require(count > 0, Status::kUnsupported, "device ", device.str(),
-          " is not there: ", count > 0 ? "" : unavailable_reason(kind));
   require(device.index() < count, Status::kInvalidArgument, "device ", device.str(), " is not there; this machine has ",
           count, " of this kind, ", device_kind_name(kind), ":0 to ", device_kind_name(kind), ":", count - 1);
 }

@@ -35,6 +35,9 @@ c10::Device device_of(const DLTensor& tensor) {
     const c10::Device device = at::dlDeviceToTorchDevice(tensor.device.device_type, index, tensor.data);
     require_device(device);
     return device;
+  } catch (const Error& error) {
+    fail(error.status(), "the DLPack tensor is on device type ", static_cast<int>(tensor.device.device_type), ": ",
+         error.message());
   } catch (const c10::Error&) {
     fail(Status::kUnsupported, "the DLPack tensor is on device type ", static_cast<int>(tensor.device.device_type),
          " with number ", tensor.device.device_id,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the five programs of examples/README.md in each language that is built, and compares their lines:
-examples_agree_test.py README LAUNCHER LANGUAGE=COMMAND... where {} in COMMAND is the name of a program."""
+examples_agree_test.py README LAUNCHER LANGUAGE=COMMAND... where {} in COMMAND is the name of a program. With
+ACCELERATE_TORCH_DEVICE they run on that device, and print what the first one prints on the CPU."""
 
 import os
 import re
@@ -24,14 +25,14 @@ def documented_names(program):
     return [line.split(":")[0] for line in shown]
 
 
-def lines_of(language, program, processes):
+def lines_of(language, program, processes, **variables):
     with tempfile.TemporaryDirectory() as folder:
         command = shlex.split(LANGUAGES[language].replace("{}", program))
         if program in WITH_FOLDER:
             command.append(os.path.join(folder, "made"))
         launched = [LAUNCHER, "launch", "--num-processes", str(processes), "--", *command]
         done = subprocess.run(launched, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=200,
-                              env=dict(os.environ, ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1"))
+                              env=dict(os.environ, ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1", **variables))
     assert done.returncode == 0, f"{program} in {language}, {processes} processes: {done.stdout}{done.stderr}"
     return done.stdout.splitlines()
 
@@ -42,6 +43,8 @@ class ExamplesAgree(unittest.TestCase):
             with self.subTest(processes=processes):
                 lines = {language: lines_of(language, program, processes) for language in LANGUAGES}
                 first = next(iter(LANGUAGES))
+                if "ACCELERATE_TORCH_DEVICE" in os.environ:
+                    self.assertEqual(lines[first], lines_of(first, program, processes, ACCELERATE_TORCH_DEVICE="cpu"))
                 for language in LANGUAGES:
                     self.assertEqual(lines[language], lines[first], f"{language} and {first}")
                 if program != "hello":

@@ -114,10 +114,22 @@ TEST(DeviceKinds, PluginOfAKnownNameHasItsNumber) {
   });
 }
 
+TEST(DeviceKinds, VariableNamesPlugins) {
+  // It is read once, so the program is started anew for this.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  setenv("ACCEL_DEVICE_PLUGINS", kOther.c_str(), 1);
+  const auto test = [] {
+    const auto found = find_device("other");
+    _exit(found == c10::Device(kOutOfTreeType) && device_count(DeviceKind::kOutOfTree) == 3 ? 0 : 1);
+  };
+  EXPECT_EXIT(test(), testing::ExitedWithCode(0), "");
+  unsetenv("ACCEL_DEVICE_PLUGINS");
+}
+
 TEST(DeviceKinds, PluginOfAnotherNameHasTheNumberOfAll) {
   in_own_process([] {
-    setenv("ACCEL_DEVICE_PLUGINS", kOther.c_str(), 1);
-    EXPECT_EQ(parse_device("other"), c10::Device(c10::DeviceType::PrivateUse1)) << "the variable is read by itself";
+    load_device_plugins(kOther, "a test");
+    EXPECT_EQ(parse_device("other"), c10::Device(c10::DeviceType::PrivateUse1));
     EXPECT_STREQ(device_kind_name(DeviceKind::kOutOfTree), "other");
     EXPECT_EQ(device_numbers(parse_device("other:1")).kind, static_cast<int32_t>(DeviceKind::kOutOfTree));
     EXPECT_EQ(device_from_numbers({static_cast<int32_t>(DeviceKind::kOutOfTree), -1}), parse_device("other"));

@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <c10/core/StreamGuard.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
@@ -56,24 +57,24 @@ TEST_F(SimulatedCopies, ThereAndBackInEveryLayout) {
 }
 
 TEST_F(SimulatedCopies, TheHostWaitsOnlyForBlockingOnes) {
-  configure([](auto& settings) { settings.copy_delay_us = 30000; });
+  configure([](auto& settings) { settings.copy_delay_us = 100000; });
   const at::Tensor pinned_one = pinned(at::ones({4})), pageable = at::ones({4});
   at::Tensor there = at::empty({4}, device());
-  EXPECT_LT(milliseconds_of([&] { there.copy_(pinned_one, true); }), 20);
+  EXPECT_LT(milliseconds_of([&] { there.copy_(pinned_one, true); }), 80);
   impl().synchronizeDevice(0);
-  EXPECT_GE(milliseconds_of([&] { there.copy_(pinned_one); }), 30);
-  EXPECT_GE(milliseconds_of([&] { there.copy_(pageable, true); }), 30) << "memory that is not pinned is read at once";
+  EXPECT_GE(milliseconds_of([&] { there.copy_(pinned_one); }), 100);
+  EXPECT_GE(milliseconds_of([&] { there.copy_(pageable, true); }), 100) << "memory that is not pinned is read at once";
   at::Tensor back = at::empty({4});
-  EXPECT_LT(milliseconds_of([&] { back.copy_(there, true); }), 20);
+  EXPECT_LT(milliseconds_of([&] { back.copy_(there, true); }), 80);
   impl().synchronizeDevice(0);
-  EXPECT_GE(milliseconds_of([&] { back.copy_(there); }), 30);
+  EXPECT_GE(milliseconds_of([&] { back.copy_(there); }), 100);
 }
 
 TEST_F(SimulatedCopies, WhatIsReadTooEarlyHasNoValue) {
   const at::Tensor there = at::full({4}, 2, device());
   at::Tensor back = pinned(at::ones({4}));
   impl().synchronizeDevice(0);
-  library().run_kernel(0, 20000);
+  library().run_kernel(0, 100000);
   back.copy_(there, true);
   EXPECT_TRUE(at::isnan(back).all().item<bool>());
   impl().synchronizeDevice(0);
@@ -84,7 +85,7 @@ TEST_F(SimulatedCopies, PinnedMemoryThatChangesTooEarlyIsCopiedChanged) {
   const at::Tensor source = pinned(at::ones({4}));
   at::Tensor there = at::empty({4}, device());
   impl().synchronizeDevice(0);
-  library().run_kernel(0, 20000);
+  library().run_kernel(0, 100000);
   there.copy_(source, true);
   source.fill_(9);
   EXPECT_TRUE(there.cpu().eq(9).all().item<bool>());
@@ -93,7 +94,7 @@ TEST_F(SimulatedCopies, PinnedMemoryThatChangesTooEarlyIsCopiedChanged) {
 TEST_F(SimulatedCopies, PinnedMemoryLivesUntilItsCopiesHaveEnded) {
   at::Tensor there = at::empty({4}, device());
   impl().synchronizeDevice(0);
-  library().run_kernel(0, 20000);
+  library().run_kernel(0, 100000);
   there.copy_(pinned(at::ones({4})), true);
   EXPECT_TRUE(there.cpu().eq(1).all().item<bool>());
 }
@@ -109,21 +110,22 @@ TEST_F(SimulatedCopies, BetweenDevices) {
 }
 
 TEST_F(SimulatedCopies, OneAheadOverlapsWithWork) {
-  configure([](auto& settings) { settings.copy_delay_us = 1000; });
+  configure([](auto& settings) { settings.copy_delay_us = 20000; });
   const at::Tensor source = pinned(at::ones({4}));
   const c10::Stream side = impl().getStreamFromGlobalPool(device());
-  const int steps = 100;
-  const double time = milliseconds_of([&] {
-    for (int step = 0; step < steps; ++step) {
-      library().run_kernel(0, 1000);
-      {
-        const c10::StreamGuard guard(side);
-        at::empty({4}, device()).copy_(source, true);
-      }
-      impl().synchronizeDevice(0);
-    }
-  });
-  EXPECT_LT(time, 1.5 * steps) << "copies and kernels of 1 ms each do not run side by side";
+  double shortest = 1e9;  // of several steps: what else the machine does can only add to it
+  for (int step = 0; step < 10; ++step) {
+    shortest = std::min(shortest, milliseconds_of([&] {
+                          library().run_kernel(0, 20000);
+                          {
+                            const c10::StreamGuard guard(side);
+                            at::empty({4}, device()).copy_(source, true);
+                          }
+                          impl().synchronizeDevice(0);
+                        }));
+  }
+  EXPECT_GE(shortest, 20);
+  EXPECT_LT(shortest, 30) << "a copy and a kernel of 20 ms each do not run side by side";
 }
 
 }  // namespace copies_test

@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <map>
+
 #include "simulated_device_fixture.hpp"
 
 namespace simulated_device::tests {
@@ -89,7 +92,7 @@ TEST_F(SimulatedFaults, WhatWaitsForALostDeviceEnds) {
   const at::Tensor there = at::full({4}, 2, device(1));
   at::Tensor back = at::empty({4}, at::TensorOptions().pinned_memory(true));
   impl().synchronizeDevice(1);
-  library().run_kernel(1, 20000);
+  library().run_kernel(1, 100000);
   back.copy_(there, true);
   c10::Event event(c10::DeviceType::PrivateUse1);
   event.record(impl().getStream(device(1)));
@@ -112,6 +115,27 @@ TEST_F(SimulatedFaults, WrongUsesAreErrors) {
   library().get_settings(&settings);
   settings.device_count = 9;
   EXPECT_STREQ(library().configure(&settings), "there are 1 to 8 simulated devices, not 9");
+}
+
+// Ends the process, which was started with the variables of the test.
+[[noreturn]] void exit_after_reading_variables(c10::Device last, c10::Device before) {
+  const at::Tensor tensor = at::ones({4}, last), other = at::ones({4}, before);
+  expect_error("npu out of memory. Tried to allocate 16 bytes. Device npu:7", [&] { at::ones({4}, last); });
+  expect_error("a copy of npu:6 failed", [&] { other.cpu(); });
+  expect_error("of which 1023.50 KiB is free", [&] { at::ones({1 << 20}, last); });
+  std::exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST_F(SimulatedFaults, VariablesAreReadAtTheStart) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::map<std::string, std::string> variables = {{"SIMULATED_DEVICE_NAME", "npu"},
+                                                        {"SIMULATED_DEVICE_COUNT", "8"},
+                                                        {"SIMULATED_DEVICE_MEMORY", "1048576"},
+                                                        {"SIMULATED_DEVICE_FAIL_ALLOCATION", "7:2"},
+                                                        {"SIMULATED_DEVICE_FAIL_COPY", "6:1"}};
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  EXPECT_EXIT(exit_after_reading_variables(device(7), device(6)), testing::ExitedWithCode(0), "");
+  for (const auto& variable : variables) unsetenv(variable.first.c_str());
 }
 
 TEST_F(SimulatedFaults, TheProcessEndsCleanlyWhileStreamsHaveWork) {

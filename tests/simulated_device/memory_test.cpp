@@ -1,4 +1,6 @@
 // Memory of a device: out of reach of the host, limited, poisoned where it has no value, counted.
+#include <ATen/DLConvertor.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -101,6 +103,23 @@ TEST_F(SimulatedMemory, IsCounted) {
   EXPECT_EQ(free, total - static_cast<size_t>(before.reserved_bytes[0].current));
 }
 
+TEST_F(SimulatedMemory, IsFoundByLibTorchsGeneralFunctions) {
+  EXPECT_EQ(at::accelerator::getAccelerator(), c10::DeviceType::PrivateUse1);
+  EXPECT_EQ(at::accelerator::deviceCount(), 4);
+  const at::Tensor tensor = bytes(512, 1);
+  EXPECT_GE(at::accelerator::getDeviceStats(1).allocated_bytes[0].current, 512);
+  EXPECT_NO_THROW(at::accelerator::emptyCache());
+  EXPECT_NO_THROW(at::accelerator::synchronizeDevice(1));
+}
+
+TEST_F(SimulatedMemory, IsLentByDlpack) {
+  const at::Tensor tensor = at::ones({2, 3}, device(1));
+  const at::Tensor same = at::fromDLPack(at::toDLPack(tensor));
+  EXPECT_EQ(same.device(), device(1));
+  same.add_(1);
+  EXPECT_TRUE(tensor.eq(2).all().item<bool>());
+}
+
 // A copy on another stream still reads the memory when it is freed and given to a new tensor.
 at::Tensor copied_while_freed(bool record, c10::Device device, const c10::impl::VirtualGuardImpl& impl) {
   at::Tensor source = at::full({1000}, 5, device), copy;
@@ -110,7 +129,7 @@ at::Tensor copied_while_freed(bool record, c10::Device device, const c10::impl::
     const c10::StreamGuard guard(side);
     copy = at::empty({1000}, device);
     impl.synchronizeStream(side);
-    library().run_kernel(0, 20000);
+    library().run_kernel(0, 100000);
     copy.copy_(source, true);
   }
   if (record) source.record_stream(side);

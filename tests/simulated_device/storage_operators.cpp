@@ -60,6 +60,13 @@ at::Tensor reshape_alias(const at::Tensor& tensor, c10::SymIntArrayRef size, c10
   return at::native::_reshape_alias(tensor, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
+at::Tensor unfold(const at::Tensor& tensor, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(tensor, dimension, size, step);
+}
+
+at::Tensor view_as_real(const at::Tensor& tensor) { return at::native::view_as_real(tensor); }
+at::Tensor view_as_complex(const at::Tensor& tensor) { return at::native::view_as_complex(tensor); }
+
 size_t bytes_needed(const at::Tensor& tensor, at::IntArrayRef size, at::IntArrayRef stride) {
   return at::detail::computeStorageNbytes(size, stride, tensor.dtype().itemsize(),
                                           static_cast<size_t>(tensor.storage_offset()));
@@ -110,6 +117,12 @@ at::Tensor& set_nothing(at::Tensor& tensor) {
   return set_storage(tensor, std::move(none), 0, {c10::SymInt(0)}, {});
 }
 
+// That a tensor of the CPU can become one of the device in place, as parameters do when a module moves: LibTorch allows
+// it to its own devices.
+bool can_become(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.layout() == c10::kStrided && other.layout() == c10::kStrided;
+}
+
 void record_stream(at::Tensor& tensor, at::Stream stream) {
   allocator().recordStream(tensor.storage().data_ptr(), stream);
 }
@@ -143,14 +156,15 @@ void register_storage_operators(torch::Library& library) {
   library.impl("as_strided", as_strided);
   library.impl("view", view);
   library.impl("_reshape_alias", reshape_alias);
-  library.impl("unfold", TORCH_FN(at::native::unfold));
-  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  library.impl("unfold", unfold);
+  library.impl("view_as_real", view_as_real);
+  library.impl("view_as_complex", view_as_complex);
   library.impl("resize_", resize);
   library.impl("set_.source_Storage_storage_offset", set_storage);
   library.impl("set_.source_Storage", set_whole_storage);
   library.impl("set_.source_Tensor", set_tensor);
   library.impl("set_", set_nothing);
+  library.impl("_has_compatible_shallow_copy_type", can_become);
   library.impl("record_stream", record_stream);
 }
 

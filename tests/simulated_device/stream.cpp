@@ -1,5 +1,7 @@
 #include "stream.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 
 #include "settings.hpp"
@@ -12,10 +14,15 @@ using std::chrono::microseconds;
 // How long a task waits for a host thread that needs it before the stream's thread runs it.
 constexpr microseconds kHeadStart{100};
 
-// Ends on time: a thread that sleeps is woken some 50 microseconds late.
+// Ends on time: a thread that sleeps is woken late, by 50 microseconds and more with the system's timer slack.
 void sleep_until(Clock::time_point time) {
   const auto last_part = microseconds(80);
-  if (time - Clock::now() > last_part) std::this_thread::sleep_until(time - last_part);
+  if (time - Clock::now() > last_part) {
+    const int slack = prctl(PR_GET_TIMERSLACK);
+    prctl(PR_SET_TIMERSLACK, 1);
+    std::this_thread::sleep_until(time - last_part);
+    prctl(PR_SET_TIMERSLACK, slack);
+  }
   while (Clock::now() < time) std::this_thread::yield();
 }
 

@@ -42,7 +42,7 @@ include("checkpoint.jl")
 include("library.jl")
 include("generated/methods.jl")
 
-export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_count, library_version, build_info
+export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_count, library_version, build_info, current_device
 export Tensor, full, item, backward, to, view_array, dlpack
 export Op, aten, schema, cross_entropy
 export Model, add_hook!, to!

@@ -100,7 +100,16 @@ end
     @test sprint(show, Tensor(Float32[1 2])) == "Tensor(1x2 float32)"
     @test occursin("3.0", sprint(show, MIME("text/plain"), Tensor([1.0, 3.0])))
     @test occursin("requires grad", sprint(show, requires_grad!(Tensor([1.0]))))
-    @test sprint(show, Device("cuda:1")) == "Device(\"cuda:1\")"
+    for name in ("cuda:1", "xpu:2", "meta")
+        @test sprint(show, Device(name)) == "Device(\"$name\")"
+    end
+end
+
+@testset "devices" begin
+    @test device_count("cpu") == 1 && device_properties("cpu")["type"] == "cpu" && current_device("cpu").index == 0
+    @test synchronize("cpu") === nothing && empty_cache!("cpu") === nothing
+    @test occursin("the plugin of npu is not loaded", (@test_throws AccelError Device("npu")).value.message)
+    @test occursin("counts no memory", (@test_throws AccelError device_memory("cpu")).value.message)
 end
 
 @testset "DLPack shares memory with version $(versioned ? 1 : 0)" for versioned in (true, false)

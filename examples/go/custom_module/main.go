@@ -71,8 +71,10 @@ func main() {
 		points = append(points, -1+float32(i)/8)
 		values = append(values, 3*points[len(points)-1]-1)
 	}
-	x := must.Get(accel.TensorOf(points, int64(len(points))))
-	y := must.Get(accel.TensorOf(values, int64(len(values))))
+	onDevice := func(data []float32) *accel.Tensor {
+		return must.Get(must.Get(accel.TensorOf(data, int64(len(data)))).To(accel.DtypeFloat32, state.Device(), false))
+	}
+	x, y := onDevice(points), onDevice(values)
 
 	say := func(format string, values ...any) {
 		if state.IsMainProcess() {

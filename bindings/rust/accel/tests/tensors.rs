@@ -170,3 +170,14 @@ fn values_hold_everything() {
     assert_eq!(Value::from_json("{\"a\": [1, 2.5]}").unwrap().get("a").unwrap().at(1).unwrap().as_f64(), Some(2.5));
     assert_eq!(Value::from_json("{").unwrap_err().code(), ErrorCode::InvalidArgument);
 }
+
+#[test]
+fn devices_have_names() {
+    for name in ["cpu", "cuda:1", "cuda", "xpu:2", "meta"] {
+        assert_eq!(name.parse::<Device>().unwrap().to_string(), name);
+    }
+    assert_eq!(Device::Cpu.count(), 1);
+    assert_eq!(accel::device_current(accel_sys::ACCEL_DEVICE_CPU).unwrap(), Device::Cpu);
+    let error = "npu".parse::<Device>().unwrap_err().to_string();
+    assert!(error.contains("the plugin of npu is not loaded"), "{error}");
+}
