@@ -174,7 +174,7 @@ TEST_F(RandomPrograms, ComputeWhatTheHostComputes) {
           const auto rank = static_cast<size_t>(communicator->rank());
           run_rank(communicator, program, found.tensors[rank], found.on_host[rank]);
         },
-        std::chrono::seconds(60), "sim:staged,cpu:ucx");
+        std::chrono::seconds(60), "cpu:ucx,sim:staged");
     for (size_t rank = 0; rank < kRanks; rank++) {
       for (size_t i = 0; i < kTensors; i++)
         EXPECT_TRUE(at::equal(found.tensors[rank][i], expected.tensors[rank][i])) << "tensor " << i << " of " << rank;
