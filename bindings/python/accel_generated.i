@@ -1573,7 +1573,7 @@ accel_status_t accel_device_reset_peak_memory(accel_device_t device);
 %feature("docstring") accel_device_properties "What a device is and can do.
 
 device: The device.
-out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of those that it computes with; all when it does not tell).
+out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
 accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUTPUT);
 

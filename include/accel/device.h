@@ -82,7 +82,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(
 /** What a device is and can do.
  * @param device The device.
  * @param out A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE
- *   when it does not tell), "dtypes" (a list of those that it computes with; all when it does not tell).
+ *   when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).
  * @return ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

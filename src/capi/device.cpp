@@ -2,6 +2,7 @@
 #include "capi/device.hpp"
 
 #include <optional>
+#include <string>
 
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
@@ -11,7 +12,6 @@
 #include "tensor/device_availability.hpp"
 #include "tensor/device_work.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -40,7 +40,7 @@ c10::IValue properties_of(c10::Device given) {
   }
   auto dtypes = tree::new_list();
   for (const tensor::Dtype& dtype : tensor::kDtypes)
-    if (tensor::supports_dtype(device, dtype.type)) dtypes.push_back(tree::dtype_value(dtype.type));
+    if (tensor::supports_dtype(device, dtype.type)) dtypes.push_back(std::string(dtype.name));
   return tree::new_map({{"name", device.str()},
                         {"type", tensor::device_kind_name(kind)},
                         {"index", int64_t{device.index()}},

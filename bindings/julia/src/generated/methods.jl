@@ -684,7 +684,7 @@ What a device is and can do.
 
 - `device`: The device.
 
-Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of those that it computes with; all when it does not tell).
+Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 """
 device_properties(device) =
     result(out -> LibAccel.accel_device_properties(as_device(device), out))::Map

@@ -127,8 +127,8 @@ pub fn device_reset_peak_memory(device: Device) -> Result<()> {
 /// * `device`: The device.
 ///
 /// Gives: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory"
-/// (bytes, NONE when it does not tell), "dtypes" (a list of those that it computes with; all when it does not
-/// tell).
+/// (bytes, NONE when it does not tell), "dtypes" (a list of the names of those that it computes with; all when
+/// it does not tell).
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
