@@ -140,6 +140,7 @@ class Accelerator {
     checkpoint::StateKind kind;  // determines whether it is replicated or per rank
     std::string name;            // as in checkpoint::StateEntry
     std::shared_ptr<tensor::Stateful> object;
+    bool may_be_missing = false;  // in a checkpoint
   };
   // The models of the current micro-batch, or all outside of one.
   struct Current {

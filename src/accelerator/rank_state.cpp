@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "state/random.hpp"
 #include "tensor/tree.hpp"
 
@@ -74,13 +75,18 @@ std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
 c10::IValue GeneratorState::state_dict() const { return state::generator_state(state::default_generator(device_)); }
 
 void GeneratorState::load_state_dict(const c10::IValue& state) {
+  if (state.isNone()) {
+    log(LogLevel::kWarning, "the checkpoint has no random state of ", device_,
+        ": it was saved on another kind of device; the generator continues as it is");
+    return;
+  }
   at::Generator generator = state::default_generator(device_);
   state::set_generator_state(generator, state.toTensor());
 }
 
 void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) {
   RankState::load_states_of_ranks(states, rank);
-  if (static_cast<size_t>(rank) < states.size()) return;
+  if (static_cast<size_t>(rank) < states.size() || states[0].isNone()) return;
   at::Generator generator = state::default_generator(device_);
   generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
 }

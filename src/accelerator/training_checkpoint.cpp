@@ -86,12 +86,16 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     objects.push_back({StateKind::kDataloader, "", std::make_shared<LoaderState>(loader)});
   for (const RegisteredObject& object : objects_)
     objects.push_back({StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object)});
-  const auto add = [&](const char* name, std::shared_ptr<tensor::Stateful> object) {
+  const auto add = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     objects.push_back({StateKind::kRankState, name, std::move(object)});
   };
   add("cpu", std::make_shared<GeneratorState>(c10::Device(c10::kCPU)));
-  if (!state_.device().is_cpu() && state::has_default_generator(state_.device()))
-    add("device", std::make_shared<GeneratorState>(state_.device()));
+  if (!state_.device().is_cpu() && state::has_default_generator(state_.device())) {
+    // By the kind of the device: a checkpoint of another kind has none of this one.
+    add(c10::DeviceTypeName(state_.device().type(), /*lower_case=*/true),
+        std::make_shared<GeneratorState>(state_.device()));
+    objects.back().may_be_missing = true;
+  }
   if (grad_scaler_ != nullptr) add("scaler", grad_scaler_);
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
@@ -149,7 +153,11 @@ void Accelerator::load_state(const std::string& folder) {
   checkpoint::TrainingState like;
   for (const SavedObject& object : objects) {
     const bool has_shapes = object.kind == StateKind::kModel;
-    like.push_back({object.kind, object.name, has_shapes ? object.object->state_dict() : c10::IValue(), {}});
+    like.push_back({object.kind,
+                    object.name,
+                    has_shapes ? object.object->state_dict() : c10::IValue(),
+                    {},
+                    object.may_be_missing});
   }
   const checkpoint::TrainingState state =
       checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));

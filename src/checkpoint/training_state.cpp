@@ -210,8 +210,9 @@ class FolderReader {
     for (const StateEntry& entry : like) {
       if (entry.kind != kind) continue;
       const auto found = map.find(entry.name);
-      require(found != map.end(), Status::kCorrupt, "the saved random states lack '", entry.name, "'");
-      states.push_back(found->value());
+      const bool is_saved = found != map.end();
+      require(is_saved || entry.may_be_missing, Status::kCorrupt, "the saved random states lack '", entry.name, "'");
+      states.push_back(is_saved ? found->value() : c10::IValue());
     }
     return states;
   }

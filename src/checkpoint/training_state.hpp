@@ -30,6 +30,7 @@ struct StateEntry {
   c10::IValue state;
   // Of per-rank states, if another number of ranks loads them: the states of all saving ranks, instead of `state`.
   std::vector<c10::IValue> of_ranks;
+  bool may_be_missing = false;  // of kRankState: its state is None if the checkpoint has none
 };
 using TrainingState = std::vector<StateEntry>;
 

@@ -74,7 +74,7 @@ TEST_F(CopiesAhead, BringWhatTheHostHad) {
   const auto loader = make_loader(accelerator);
   int64_t row = 0;
   while (const auto batch = loader->next()) {
-    const at::Tensor rows = batch->toTuple()->elements()[0].toTensor();
+    const at::Tensor rows = batch->toListRef()[0].toTensor();
     EXPECT_EQ(rows.device(), device());
     EXPECT_TRUE(at::equal(rows.add(1).cpu(), at::arange(row + 1, row + 1 + kRows)));
     row += kRows;

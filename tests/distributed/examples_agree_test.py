@@ -15,6 +15,7 @@ README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
 PROGRAMS = ["hello", "train", "custom_module", "checkpoint", "embed"]
 WITH_FOLDER = ["checkpoint", "embed"]
+DRAWS_ON_THE_DEVICE = ["checkpoint"]  # a dropout
 
 
 def documented_names(program):
@@ -43,7 +44,7 @@ class ExamplesAgree(unittest.TestCase):
             with self.subTest(processes=processes):
                 lines = {language: lines_of(language, program, processes) for language in LANGUAGES}
                 first = next(iter(LANGUAGES))
-                if "ACCELERATE_TORCH_DEVICE" in os.environ:
+                if "ACCELERATE_TORCH_DEVICE" in os.environ and program not in DRAWS_ON_THE_DEVICE:
                     self.assertEqual(lines[first], lines_of(first, program, processes, ACCELERATE_TORCH_DEVICE="cpu"))
                 for language in LANGUAGES:
                     self.assertEqual(lines[language], lines[first], f"{language} and {first}")
