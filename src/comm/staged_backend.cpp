@@ -130,7 +130,6 @@ StagedBackend::StagedBackend(c10::DeviceType device, c10::intrusive_ptr<c10d::Ba
     : Backend(host->getRank(), host->getSize()),
       device_(device),
       host_(std::move(host)),
-      timeout_(timeout),
       chunks_(chunks_of(*host_)),
       pipeline_(std::make_shared<StagingPipeline>(device, getRank(), timeout, chunks_)) {}
 

@@ -80,7 +80,6 @@ class StagedBackend final : public c10d::Backend {
 
   const c10::DeviceType device_;
   const c10::intrusive_ptr<c10d::Backend> host_;
-  const std::chrono::milliseconds timeout_;
   ChunkedCalls& chunks_;
   // Shared with open calls.
   const std::shared_ptr<StagingPipeline> pipeline_;

@@ -194,8 +194,8 @@ TEST(Operator, NamesTheArgumentThatDoesNotFit) {
   refuse("aten::reshape", "", {tensor, list_of(shape)}, {"a list whose item 1 is the number 2.5"});
   refuse("aten::zeros", "", {list_of({}), Argument::string("float31")}, {"the string 'float31'", "ScalarType? dtype"});
   refuse("aten::zeros", "", {list_of({}), Argument::integer(7)}, {"the integer 7"});
-  refuse("aten::zeros", "", {list_of({}), Argument(), Argument(), Argument::string("mps")},
-         {"the string 'mps'", "Device? device"});
+  refuse("aten::zeros", "", {list_of({}), Argument(), Argument(), Argument::string("gpu")},
+         {"the string 'gpu'", "Device? device"});
   refuse("aten::softmax", "int", {tensor, Argument::boolean(true)}, {"argument 1 (dim) is true", "int dim"});
   refuse("aten::softmax", "int", {tensor, Argument::map()}, {"argument 1 (dim) is a map"});
   refuse("aten::randn", "generator", {list_of({}), Argument::integer(1)}, {"argument 1 (generator)", "Generator?"});
