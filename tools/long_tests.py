@@ -44,10 +44,10 @@ def checks(options):
                   ["CC=clang CXX=clang++ tools/build.sh -C build/clang -Dunity=on -Dunity_size=20",
                    "meson test -C build/clang --no-rebuild --print-errorlogs --suite capi --suite engine --suite parity "
                    "--suite distributed"]),
-        "address_sanitizer": ("memory errors and undefined behaviour in the tests of C API, engine and parsers",
+        "address_sanitizer": ("memory errors and undefined behaviour in the tests of C API, engine, devices and parsers",
                               [f"tools/build.sh -C {SANITIZED} {UNITS}",
                                "meson test -C build/asan --no-rebuild --print-errorlogs --timeout-multiplier 6 "
-                               "--suite capi --suite engine --suite parity --suite fuzz"]),
+                               "--suite capi --suite engine --suite parity --suite simulated --suite fuzz"]),
         "thread_sanitizer": ("data races in the communication, the loader's workers and the training loop",
                              [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
                               "tests/engine/libaccel_stub.so",
