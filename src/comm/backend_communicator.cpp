@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -13,6 +12,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/polling.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/backend_names.hpp"
 #include "comm/call_report.hpp"
@@ -71,18 +71,12 @@ void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo&
     work.wait();  // its deadline is the backend's
     return;
   }
-  constexpr int kPolls = 100;
-  constexpr auto kPause = std::chrono::microseconds(20);
   const Deadline deadline(group.timeout);
-  for (int polls = 0; !work.isCompleted(); polls++) {
+  for (Polling polling; !work.isCompleted(); polling.pause()) {
     if (deadline.passed())
       throw CollectiveError(
           CollectiveFailure::kTimeout, group.rank,
           text("the ", c10::DeviceTypeName(device), " has not done it after ", group.timeout.count(), " ms"));
-    if (polls < kPolls)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPause);
   }
   if (const auto error = work.exception()) std::rethrow_exception(error);
   work.wait();  // what follows on this thread's stream comes after it

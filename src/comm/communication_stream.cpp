@@ -4,17 +4,24 @@
 
 namespace accel::comm {
 
-c10::Stream stream_from_pool(c10::Device device) {
-  const c10::impl::VirtualGuardImpl guard(device.type());
+std::optional<c10::Stream> find_pool_stream(c10::Device device) {
   try {
-    return guard.getStreamFromGlobalPool(device);
-  } catch (const c10::Error&) {
-    return guard.getStream(device);
+    return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  } catch (const c10::Error&) {  // LibTorch's base class of devices
+    return std::nullopt;
   }
 }
 
+c10::Stream side_stream(c10::Device device) {
+  const std::optional<c10::Stream> stream = find_pool_stream(device);
+  return stream ? *stream : c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
 CommunicationStream::CommunicationStream(c10::Device device)
-    : guard_(device.type()), stream_(stream_from_pool(device.has_index() ? device : guard_.getDevice())) {}
+    : CommunicationStream(
+          side_stream(device.has_index() ? device : c10::impl::VirtualGuardImpl(device.type()).getDevice())) {}
+
+CommunicationStream::CommunicationStream(c10::Stream stream) : guard_(stream.device_type()), stream_(stream) {}
 
 c10::Event CommunicationStream::mark() const {
   c10::Event mark(stream_.device_type());

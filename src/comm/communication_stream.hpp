@@ -9,12 +9,16 @@
 
 namespace accel::comm {
 
-// A stream beside the current one, or the current one of a device that has no others.
-c10::Stream stream_from_pool(c10::Device device);
+// A stream beside the current one; nothing if the device has no pool of them.
+std::optional<c10::Stream> find_pool_stream(c10::Device device);
+// The same, or the current stream of a device without a pool.
+c10::Stream side_stream(c10::Device device);
 
 class CommunicationStream {
  public:
+  // On the side_stream() of the device.
   explicit CommunicationStream(c10::Device device);
+  explicit CommunicationStream(c10::Stream stream);
 
   c10::Device device() const { return stream_.device(); }
   // An event after the work that is now queued on this thread's current stream of the device.

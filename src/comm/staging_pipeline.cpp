@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <new>
-#include <thread>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/polling.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/communication_stream.hpp"
 #include "comm/error_line.hpp"
@@ -66,7 +66,7 @@ size_t StagingPipeline::count_chunks(const StagedOperation& operation) {
 StagingPipeline::Streams& StagingPipeline::streams_of(c10::Device device) {
   const auto found = streams_.find(device.index());
   if (found != streams_.end()) return found->second;
-  return streams_.emplace(device.index(), Streams{stream_from_pool(device), stream_from_pool(device)}).first->second;
+  return streams_.emplace(device.index(), Streams{side_stream(device), side_stream(device)}).first->second;
 }
 
 at::Tensor StagingPipeline::allocate(size_t bytes) const {
@@ -93,20 +93,14 @@ StagingPipeline::HostMemory StagingPipeline::host_memory(const Chunk& chunk, Slo
 
 // With a deadline, because a device may hang.
 void StagingPipeline::wait(const c10::Event& event) const {
-  constexpr int kPolls = 100;
-  constexpr auto kPause = std::chrono::microseconds(20);
   const Deadline deadline(timeout_);
-  for (int polls = 0; !event.query(); polls++) {
+  for (Polling polling; !event.query(); polling.pause()) {
     if (stopped_)
       throw CollectiveError(CollectiveFailure::kAborted, rank_, text("rank ", rank_, " has left or aborted the group"));
     if (deadline.passed())
       throw CollectiveError(
           CollectiveFailure::kTimeout, rank_,
           text("the ", c10::DeviceTypeName(device_, true), " has not copied a tensor after ", timeout_.count(), " ms"));
-    if (polls < kPolls)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPause);
   }
 }
 

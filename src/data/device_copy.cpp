@@ -1,7 +1,5 @@
 #include "data/device_copy.hpp"
 
-#include <c10/core/DeviceGuard.h>
-
 #include <utility>
 
 #include "tensor/tree.hpp"
@@ -12,12 +10,8 @@ namespace {
 // Devices without a pool of streams, such as MPS, copy in the order of their other work.
 std::optional<comm::CommunicationStream> find_copy_stream(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return std::nullopt;
-  const c10::OptionalDeviceGuard guard(device);
-  try {
-    return comm::CommunicationStream(device.type());
-  } catch (const c10::Error&) {  // LibTorch's base class of devices
-    return std::nullopt;
-  }
+  const std::optional<c10::Stream> stream = comm::find_pool_stream(device);
+  return stream ? std::optional<comm::CommunicationStream>(*stream) : std::nullopt;
 }
 
 }  // namespace

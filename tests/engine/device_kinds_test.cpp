@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/nvidia_driver.hpp"
 #include "config/state_settings.hpp"
+#include "data/device_copy.hpp"
 #include "own_process.hpp"
 #include "state/device_choice.hpp"
 #include "state/random.hpp"
@@ -137,6 +138,13 @@ TEST(DeviceKinds, PluginOfAnotherNameHasTheNumberOfAll) {
     const Error beyond = error_of([] { require_device(parse_device("other:3")); });
     EXPECT_EQ(beyond.status(), Status::kInvalidArgument);
     EXPECT_EQ(beyond.message(), "device other:3 is not there; this machine has 3 of this kind, other:0 to other:2");
+  });
+}
+
+TEST(DeviceKinds, DevicesWithoutAPoolOfStreamsCopyInOrder) {
+  in_own_process([] {
+    load_device_plugins(kOther, "call");
+    EXPECT_FALSE(data::DeviceCopy(parse_device("other:1"), /*non_blocking=*/true).is_asynchronous());
   });
 }
 
