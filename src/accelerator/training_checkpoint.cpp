@@ -10,7 +10,7 @@
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
 #include "base/error.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"

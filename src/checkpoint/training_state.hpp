@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "checkpoint/file_system.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 namespace accel::checkpoint {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/value_json.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"
