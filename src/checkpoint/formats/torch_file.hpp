@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/mapped_file.hpp"
-#include "checkpoint/atomic_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/pickle_reader.hpp"
 
 namespace accel::checkpoint {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 
 namespace accel::checkpoint {

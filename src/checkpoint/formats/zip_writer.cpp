@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 
 namespace accel::checkpoint {
 namespace {
