@@ -12,12 +12,14 @@
 <<<<<<< HEAD:src/checkpoint/formats/safetensors.hpp
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/safetensors_header.hpp"
-    =======
+    == == ==
+    =
 #include "checkpoint/files/atomic_file.hpp"
-#include "checkpoint/safetensors_header.hpp"
-    >>>>>>> main:src/checkpoint/safetensors.hpp
+#include "checkpoint/formats/safetensors_header.hpp"
+        >>>>>>> main : src / checkpoint /
+                       safetensors.hpp
 
-    namespace accel::checkpoint {
+                       namespace accel::checkpoint {
 
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
