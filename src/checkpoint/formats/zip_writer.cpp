@@ -48,6 +48,7 @@ void ZipWriter::add(const std::string& name, std::string_view data) {
   Entry entry{name, position_, data.size(), 0};
   ZipRecord sizes;  // of an entry of 4 GiB or more, in the descriptor behind its data
   if (is_large) sizes.add(zip::kZip64Field, 2).add(16, 2).add(0, 8).add(0, 8);
+  constexpr uint64_t kFieldBytes = 4;
   const uint64_t unpadded = position_ + zip::kLocalBytes + name.size() + sizes.bytes().size() + kFieldBytes;
   const uint64_t padding = (alignment_ - unpadded % alignment_) % alignment_;
   ZipRecord header;
