@@ -98,6 +98,8 @@ c10::IValue read_archive(const MappedPointer& file, std::string_view bytes) {
   const auto make = [&](const StorageId& id) {
     const ZipEntry* const entry = find("data/" + id.key);
     require(entry != nullptr, Status::kCorrupt, "the storage '", printable(id.key), "' is missing");
+    require(entry->data.size() == id.bytes, Status::kCorrupt, "the storage '", printable(id.key), "' has ",
+            entry->data.size(), " bytes; expected ", id.bytes);
     return fixed_storage(mapped_data(file, entry->data, kElementAlignment), entry->data.size());
   };
   PickleOptions options;
