@@ -1,33 +1,35 @@
 #include "checkpoint/manifest.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cinttypes>
 #include <cstdio>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/content_hash.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kFormat = "accel training state";
 constexpr int64_t kVersion = 1;
-constexpr const char* kChecksum = "crc32";
+constexpr const char* kHash = "xxh3";
 constexpr int64_t kLargestWorld = 1 << 20;
 
-std::string print_checksum(uint32_t checksum) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", checksum);
-  return text;
+std::string print_hash(uint64_t hash) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016" PRIx64, hash);
+  return text.data();
 }
 
-uint32_t parse_checksum(const std::string& text, const std::string& source) {
-  uint32_t checksum = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
-  require(text.size() == 8 && result.ec == std::errc() && result.ptr == text.data() + text.size(), Status::kCorrupt,
-          "'", source, "' is damaged: '", text, "' is no checksum");
-  return checksum;
+uint64_t parse_hash(const std::string& text, const std::string& source) {
+  uint64_t hash = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+  require(text.size() == 16 && result.ec == std::errc() && result.ptr == text.data() + text.size(), Status::kCorrupt,
+          "'", source, "' is damaged: '", text, "' is no hash");
+  return hash;
 }
 
 Json encode_files(const std::vector<FileRecord>& files) {
@@ -36,7 +38,7 @@ Json encode_files(const std::vector<FileRecord>& files) {
     Json::Members members;
     members.emplace_back("name", file.name);
     members.emplace_back("size", Json::number(static_cast<int64_t>(file.size)));
-    members.emplace_back(kChecksum, print_checksum(file.crc32));
+    members.emplace_back(kHash, print_hash(file.xxh3));
     items.emplace_back(std::move(members));
   }
   return Json(std::move(items));
@@ -52,7 +54,7 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
           "' is damaged: it has no list of files");
   std::vector<FileRecord> files;
   for (const Json& node : *list->items()) {
-    FileRecord file{json_text(node, "name", ""), 0, parse_checksum(json_text(node, kChecksum, ""), source)};
+    FileRecord file{json_text(node, "name", ""), 0, parse_hash(json_text(node, kHash, ""), source)};
     const int64_t size = json_integer(node, "size", -1);
     require(is_plain_name(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
             "' of ", size, " bytes cannot be");
@@ -62,11 +64,11 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
   return files;
 }
 
-// The part of the document that its checksum covers.
-Json without_checksum(const Json& document) {
+// The part of the document that its hash covers.
+Json without_hash(const Json& document) {
   Json::Members members;
   for (const auto& member : *document.members())
-    if (member.first != kChecksum) members.push_back(member);
+    if (member.first != kHash) members.push_back(member);
   return Json(std::move(members));
 }
 
@@ -105,7 +107,7 @@ std::string print_manifest(const Manifest& manifest) {
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
   members.emplace_back("files", encode_files(manifest.files));
   const std::string listed = print_json(Json(members));
-  members.emplace_back(kChecksum, print_checksum(checksum_of(listed.data(), listed.size())));
+  members.emplace_back(kHash, print_hash(hash_of(listed.data(), listed.size())));
   return print_json(Json(std::move(members))) + "\n";
 }
 
@@ -118,10 +120,10 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     const int64_t version = json_integer(json, "version", -1);
     require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
             "; this library reads version ", kVersion);
-    const uint32_t expected = parse_checksum(json_text(json, kChecksum, ""), source);
-    const std::string listed = print_json(without_checksum(json));
-    require(checksum_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
-            "' is damaged: its checksum is wrong");
+    const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
+    const std::string listed = print_json(without_hash(json));
+    require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
+            "' is damaged: its hash is wrong");
     Manifest manifest;
     const int64_t world_size = json_integer(json, "world_size", 0);
     require(world_size >= 1 && world_size <= kLargestWorld, Status::kCorrupt, "'", source, "' has world size ",
@@ -141,9 +143,9 @@ std::shared_ptr<const MappedFile> open_verified(const std::string& folder, const
   auto file = std::make_shared<const MappedFile>(folder + "/" + record.name);
   require(file->size() == record.size, Status::kCorrupt, "'", file->path(), "' has ", file->size(), " bytes; ",
           kManifestName, " says ", record.size);
-  const uint32_t checksum = checksum_of(file->data(), file->size());
-  require(checksum == record.crc32, Status::kCorrupt, "'", file->path(), "' is damaged: its checksum is ",
-          print_checksum(checksum), "; ", kManifestName, " says ", print_checksum(record.crc32));
+  const uint64_t hash = hash_of(file->data(), file->size());
+  require(hash == record.xxh3, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
+          "; ", kManifestName, " says ", print_hash(record.xxh3));
   return file;
 }
 

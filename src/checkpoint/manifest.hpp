@@ -1,4 +1,4 @@
-// Manifest of a training state: state.json, which is written last and lists all other files with sizes and checksums.
+// Manifest of a training state: state.json, which is written last and lists all other files with sizes and hashes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ constexpr const char* kManifestName = "state.json";
 struct FileRecord {
   std::string name;
   uint64_t size;
-  uint32_t crc32;
+  uint64_t xxh3;
 };
 
 struct Manifest {
@@ -26,7 +26,7 @@ struct Manifest {
   const FileRecord* find(std::string_view name) const;  // null if it is not listed
 };
 
-// Serialisation of the ranks' file lists, and of the document, which has a checksum of its own.
+// Serialisation of the ranks' file lists, and of the document, which has a hash of its own.
 std::string print_file_records(const std::vector<FileRecord>& files);
 std::vector<FileRecord> parse_file_records(std::string_view text, const std::string& source);
 std::string print_manifest(const Manifest& manifest);

@@ -124,7 +124,7 @@ class FolderWriter {
     body(output);
     output.finish();
     read_back(output.path(), [&] { return is_as_given(output.path()); });
-    records_.push_back({name, output.size(), output.checksum()});
+    records_.push_back({name, output.size(), output.hash()});
   }
 
   std::string folder_;

@@ -60,7 +60,7 @@ void save_training_state(const std::string& folder, const TrainingState& state, 
 void save_training_state(const std::string& folder, const std::function<TrainingState()>& collect, const Ranks& ranks,
                          FileSystem& files = system_files());
 
-// Collective. Reads and checks the files that this rank needs: sizes, checksums, and whether models, counts and names
+// Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names
 // match `like`, the current entries, of whose states only the names and shapes in models are used. Either all ranks
 // return these entries with the saved states, or all throw, and nothing has changed.
 TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks);
