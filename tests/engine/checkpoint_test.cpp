@@ -6,7 +6,8 @@
 #include <mutex>
 #include <thread>
 
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/files/crc32.hpp"
 #include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
@@ -72,15 +73,34 @@ c10::IValue random_tree(std::mt19937& random, int depth) {
   }
 }
 
-TEST(CheckpointChecksum, IsTheSameInPiecesAndInParallel) {
-  EXPECT_EQ(checksum_of("123456789", 9), 0xcbf43926U);
-  std::string data(9 << 20, '\0');
-  std::mt19937 random(3);
-  for (char& byte : data) byte = static_cast<char>(random());
-  Checksum pieces;
-  for (size_t i = 0; i < data.size(); i += 100000)
-    pieces.add(data.data() + i, std::min<size_t>(100000, data.size() - i));
-  EXPECT_EQ(pieces.value(), checksum_of(data.data(), data.size()));
+std::string bytes_of_a_pattern(size_t size) {
+  std::string data(size, '\0');
+  for (size_t i = 0; i < size; i++) data[i] = static_cast<char>(i * 7 + i / 256);
+  return data;
+}
+
+template <typename Sum>
+auto sum_in_pieces(const std::string& data, size_t piece) {
+  Sum sum;
+  for (size_t i = 0; i < data.size(); i += piece) sum.add(data.data() + i, std::min(piece, data.size() - i));
+  return sum.value();
+}
+
+// As `xxhsum -H3` prints them.
+TEST(CheckpointHash, IsXxh3) {
+  EXPECT_EQ(hash_of("", 0), 0x2d06800538d394c2U);
+  EXPECT_EQ(hash_of("123456789", 9), 0x72dcb18b67a17dffU);
+  const std::string data = bytes_of_a_pattern(1000000);
+  EXPECT_EQ(hash_of(data.data(), data.size()), 0xc44da33b7368a321U);
+  for (const size_t piece : {1000U, 65536U, 999999U})
+    EXPECT_EQ(sum_in_pieces<ContentHash>(data, piece), 0xc44da33b7368a321U);
+}
+
+TEST(CheckpointCrc32, IsThatOfZip) {
+  EXPECT_EQ(crc32_of("", 0), 0U);
+  EXPECT_EQ(crc32_of("123456789", 9), 0xcbf43926U);
+  const std::string data = bytes_of_a_pattern(1000000);
+  EXPECT_EQ(sum_in_pieces<Crc32>(data, 1000), crc32_of(data.data(), data.size()));
 }
 
 c10::IValue round_trip(const Folder& folder, const c10::IValue& value, ValueContainer container) {
