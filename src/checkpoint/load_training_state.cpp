@@ -41,6 +41,8 @@ class FolderReader {
     require(std::any_of(names_.begin(), names_.end(), [](const auto& name) { return is_checkpoint_file(name); }),
             Status::kNotFound, "'", folder_, "' holds no checkpoint: neither ", kManifestName,
             " nor a file of save_state()");
+    require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
+            kManifestName, ": it is a part of a checkpoint; expected all of it");
     manifest_.world_size = 0;
     while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
   }
