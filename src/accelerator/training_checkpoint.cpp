@@ -12,7 +12,7 @@
 #include "accelerator/rank_state.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"

@@ -8,7 +8,7 @@
 #include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 namespace accel::capi {
 namespace {
