@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/zip_format.hpp"
 
@@ -202,7 +202,7 @@ std::vector<ZipEntry> read_zip(std::string_view archive, const std::string& sour
 }
 
 void check_zip_entry(const ZipEntry& entry, const std::string& source) {
-  require(entry.checksum == 0 || checksum_of(entry.data.data(), entry.data.size()) == entry.checksum, Status::kCorrupt,
+  require(entry.checksum == 0 || crc32_of(entry.data.data(), entry.data.size()) == entry.checksum, Status::kCorrupt,
           "'", source, "' is damaged: its entry '", printable(entry.name),
           "' does not have the checksum that was written");
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/zip_format.hpp"
 
 namespace accel::checkpoint {
@@ -14,7 +14,7 @@ constexpr uint64_t kEntryFlags = 0x0808;    // names are UTF-8; checksum and siz
 constexpr uint64_t kEntryDate = 0x21;       // 1980-01-01: files do not depend on the time
 constexpr uint64_t kPaddingField = 0x4246;  // torch's
 constexpr uint64_t kMostZipEntries = 0xffff;
-constexpr size_t kZipChunk = size_t{64} << 20;  // of checksum and write
+constexpr size_t kZipChunk = size_t{1} << 19;  // stays in a cache of the core from its checksum to its write
 
 class ZipRecord {
  public:
@@ -62,7 +62,7 @@ void ZipWriter::add(const std::string& name, std::string_view data) {
   header.add(kPaddingField, 2).add(padding, 2).add(std::string(padding, 'Z'));
   write(header.bytes());
 
-  Checksum checksum;
+  Crc32 checksum;
   for (size_t begin = 0; begin < data.size(); begin += kZipChunk) {
     const std::string_view chunk = data.substr(begin, kZipChunk);
     checksum.add(chunk.data(), chunk.size());
