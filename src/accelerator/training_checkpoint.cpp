@@ -10,6 +10,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
+#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
@@ -240,6 +241,7 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
+  const BusErrorGuard guard;  // objects copy from mapped files
   std::vector<SavedObject> objects = saved_objects();
   skip_models_of_hooks(objects, folder);
   checkpoint::TrainingState like;
@@ -259,6 +261,7 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
       objects[i].object->load_state_dict(entry.state);
     entry = {};  // its memory, before the next one is read
   }
+  guard.check();
   return loaded.iteration;
 }
 
