@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
@@ -23,11 +24,15 @@ namespace {
 
 using checkpoint::StateKind;
 
-checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
+checkpoint::Ranks ranks_of(const state::State& state, bool each_host) {
+  comm::Communicator& communicator = *state.communicator();
   checkpoint::Ranks ranks;
+  if (each_host) {
+    ranks.first_of_folder = state.process_index() - state.local_process_index();
+    ranks.size_of_folder = state.local_num_processes();
+  }
   ranks.rank = communicator.rank();
   ranks.size = communicator.size();
-  ranks.size_of_job = ranks.size;
   if (ranks.size == 1) return ranks;
   ranks.all_gather = [&communicator](const std::string& text) {
     const c10::IValue gathered = comm::gather_object(communicator, text);  // a range-for would not keep it alive
@@ -141,7 +146,8 @@ checkpoint::StateEntry Accelerator::SavedObject::entry() const {
 // In the order of loading: optimizers first, because they may refuse.
 std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   const auto runs = local_sgds();
-  const bool weights_differ = std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run->has_local_steps(); });
+  const bool weights_differ =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run->has_local_steps(); });
   std::vector<SavedObject> objects;
   const auto add = [&](StateKind kind, const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     objects.push_back({kind, name, std::move(object)});
@@ -175,10 +181,9 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   };
   add_own("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
   add_own("accumulation", std::make_shared<AccumulationState>(windows()));
-  add_own("local_sgd",
-          std::make_shared<LocalSgdState>(
-              runs, std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
-              state_.is_main_process()));
+  add_own("local_sgd", std::make_shared<LocalSgdState>(
+                           runs, std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
+                           state_.is_main_process()));
   add_own("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& window : windows()) open = open || !window->complete;
@@ -234,21 +239,24 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
   require_copies();
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
-      ranks_of(*state_.communicator()));
+      ranks_of(state_, options.save_on_each_node));
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
+  const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::vector<SavedObject> objects = saved_objects();
-  skip_models_of_hooks(objects, folder);
   checkpoint::TrainingState like;
-  for (const SavedObject& object : objects) {
-    like.push_back(object.entry());
-    if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
-  }
-  checkpoint::LoadedState loaded =
-      checkpoint::load_training_state(folder, like, options, ranks_of(*state_.communicator()));
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    skip_models_of_hooks(objects, folder);
+    for (const SavedObject& object : objects) {
+      like.push_back(object.entry());
+      if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
+    }
+    return {};
+  });
+  checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
     if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
   for (size_t i = 0; i < objects.size(); i++) {

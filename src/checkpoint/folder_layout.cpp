@@ -37,7 +37,9 @@ const Kind& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; 
 
 bool starts_with(std::string_view name, std::string_view start) { return name.substr(0, start.size()) == start; }
 
-bool is_numbered_object(const std::string& stem) { return starts_with(stem, kKinds[static_cast<size_t>(StateKind::kCustom)].stem); }
+bool is_numbered_object(const std::string& stem) {
+  return starts_with(stem, kKinds[static_cast<size_t>(StateKind::kCustom)].stem);
+}
 
 }  // namespace
 
@@ -92,7 +94,8 @@ bool is_checkpoint_file(std::string_view name) {
   if (name == kManifestName || is_custom_file(name)) return true;
   const auto begins = [name](std::string_view stem) {
     const std::string_view rest = name.substr(std::min(stem.size(), name.size()));
-    return starts_with(name, stem) && !rest.empty() && (rest.front() == '.' || rest.front() == '_' || rest.front() == '-');
+    return starts_with(name, stem) && !rest.empty() &&
+           (rest.front() == '.' || rest.front() == '_' || rest.front() == '-');
   };
   return std::any_of(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return begins(kind.stem); }) ||
          std::any_of(std::begin(kOfTheReference), std::end(kOfTheReference), begins);

@@ -10,8 +10,9 @@
 namespace accel::checkpoint {
 
 struct LoadOptions {
-  bool allow_missing = false;  // what the checkpoint lacks is a warning instead of an error
-  bool verify = true;          // compares the hashes of all files that are read with the manifest
+  bool allow_missing = false;      // what the checkpoint lacks is a warning instead of an error
+  bool save_on_each_node = false;  // as it was saved
+  bool verify = true;              // compares the hashes of all files that are read with the manifest
 };
 
 struct LoadedState {
@@ -19,13 +20,13 @@ struct LoadedState {
   std::optional<int64_t> iteration;  // of automatic naming; the reference does not save it
 };
 
-// Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names match
-// `like`, the current entries, of whose states only the names and shapes in models are used. Either all ranks return
-// these entries with the saved states, or all throw, and nothing has changed. Entries that the checkpoint lacks, and may
-// lack, have neither `is_loaded` nor `of_ranks`.
+// Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names
+// match `like`, the current entries, of whose states only the names and shapes in models are used. Either all ranks
+// return these entries with the saved states, or all throw, and nothing has changed. Entries that the checkpoint lacks,
+// and may lack, have neither `is_loaded` nor `of_ranks`.
 //
-// A folder without a manifest is one of the reference: it has no states of kinds kDataloader and kRankState, and nothing
-// to verify.
+// A folder without a manifest is one of the reference: it has no states of kinds kDataloader and kRankState, and
+// nothing to verify.
 LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
                                 const Ranks& ranks);
 

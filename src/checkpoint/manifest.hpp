@@ -21,15 +21,19 @@ struct FileRecord {
 };
 
 struct Manifest {
-  std::string library;   // versions of the saving process
+  std::string library;  // versions of the saving process
   std::string libtorch;
   int world_size = 1;
-  std::string mesh;  // the layout of the ranks, as accel_mesh_describe() prints it; empty: all are replicas
+  std::string mesh;       // the layout of the ranks, as accel_mesh_describe() prints it; empty: all are replicas
   int64_t iteration = 0;  // of automatic naming: that of this checkpoint
   std::vector<FileRecord> files;
 
   const FileRecord* find(std::string_view name) const;  // null if it is not listed
 };
+
+// 16 hexadecimal digits.
+std::string print_hash(uint64_t hash);
+uint64_t parse_hash(const std::string& digits, const std::string& source);
 
 // Serialisation of the ranks' file lists, and of the document, which has a hash of its own.
 std::string print_file_records(const std::vector<FileRecord>& files);

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/value_json.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"

@@ -208,7 +208,8 @@ c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<Parameter
     for (const auto& [key, value] : group.scheduled) map.insert(key, value);
     auto indices = tree::new_list();
     for (const at::Tensor& parameter : group.parameters) {
-      if (const auto state = write_state(rule, states[index], parameter)) written.emplace_back(static_cast<int64_t>(index), *state);
+      if (const auto state = write_state(rule, states[index], parameter))
+        written.emplace_back(static_cast<int64_t>(index), *state);
       indices.push_back(static_cast<int64_t>(index++));
     }
     map.insert("params", indices);

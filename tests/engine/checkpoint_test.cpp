@@ -143,8 +143,8 @@ TEST(CheckpointTrainingState, ComesBackAndReplacesAnOlderOne) {
   const Folder folder;
   save_training_state(folder / "s", example(0, 1), Ranks());
   EXPECT_EQ(number_of(folder / "s"), 1);
-  for (const char* name : {"model.safetensors", "model_1.safetensors", "optimizer.bin", "scheduler.bin", "custom_mine.bin",
-                           "random_states_0.pkl", "accel_rank_0.bin", "accel_manifest.json"})
+  for (const char* name : {"model.safetensors", "model_1.safetensors", "optimizer.bin", "scheduler.bin",
+                           "custom_mine.bin", "random_states_0.pkl", "accel_rank_0.bin", "accel_manifest.json"})
     EXPECT_TRUE(fs::exists(folder / (std::string("s/") + name))) << name;
   save_training_state(folder / "s/", example(0, 2), Ranks());  // with a slash at the end
   EXPECT_EQ(number_of(folder / "s"), 2);
@@ -212,7 +212,7 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
     load(with([](auto& like) { like.push_back({StateKind::kRankState, "device", {}, {}}); }));
   });
   Ranks two;
-  two.size = two.size_of_job = 2;
+  two.size = 2;
   two.all_gather = [](const std::string& text) { return std::vector<std::string>{text, text}; };
   TrainingState of_one = load_training_state(folder / "s", example(0, 0), two);
   EXPECT_EQ(entry_of(of_one, StateKind::kRankState).of_ranks.size(), 1);
@@ -266,7 +266,7 @@ void on_ranks(int size, Body&& body) {
     threads.emplace_back([&, rank] {
       Ranks ranks;
       ranks.rank = rank;
-      ranks.size = ranks.size_of_job = size;
+      ranks.size = size;
       ranks.all_gather = [&, rank](const std::string& text) { return gather.all_gather(rank, text); };
       body(ranks);
     });
@@ -324,6 +324,25 @@ TEST(CheckpointTrainingState, RanksShareTheWorkAndNothingIsWrittenTwice) {
   });
   EXPECT_EQ(files[0].created + files[1].created, 5 + 2 * 2 + 1);
   EXPECT_GT(files[1].created, 2);
+}
+
+TEST(CheckpointTrainingState, EachHostMayHaveItsOwnFolder) {
+  const Folder folder;
+  on_ranks(4, [&](const Ranks& given) {
+    Ranks ranks = given;
+    ranks.size_of_folder = 2;
+    ranks.first_of_folder = ranks.rank / 2 * 2;
+    const std::string path = folder / text("host_", ranks.rank / 2);
+    save_training_state(path, example(ranks.rank, 2), ranks, quick_files());
+    EXPECT_TRUE(same(load_training_state(path, example(ranks.rank, 0), ranks), example(ranks.rank, 2)));
+    EXPECT_EQ(load_manifest(path).world_size, 4);
+    EXPECT_TRUE(fs::exists(path + "/model.safetensors"));
+    EXPECT_NE(fs::exists(path + "/random_states_0.pkl"), fs::exists(path + "/random_states_2.pkl"));
+    TrainingState bad = example(ranks.rank, 3);
+    if (ranks.rank == 3) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kMeta);
+    expect_error(Status::kTypeMismatch, "rank 3: ", [&] { save_training_state(path, bad, ranks, quick_files()); });
+  });
+  EXPECT_EQ(folder.entries(), 2U);
 }
 
 TEST(CheckpointTrainingState, AddedFilesBelongToIt) {
@@ -408,8 +427,10 @@ struct Shards {
     const auto tensor = [&](double factor) { return sharded ? piece(factor, ranks) : c10::IValue(whole(factor)); };
     TrainingState state = {
         {StateKind::kModel, "", map_of({{"a", tensor(1)}, {"b", at::full({2}, 4)}}), {}},
-        {StateKind::kOptimizer, "",
-         map_of({{"state", tree::new_map({{int64_t{0}, map_of({{"exp_avg", tensor(2)}, {"step", at::full({}, 9)}})}})}}),
+        {StateKind::kOptimizer,
+         "",
+         map_of(
+             {{"state", tree::new_map({{int64_t{0}, map_of({{"exp_avg", tensor(2)}, {"step", at::full({}, 9)}})}})}}),
          {}},
     };
     for (StateEntry& entry : state) entry.takes_pieces = sharded;
@@ -418,11 +439,9 @@ struct Shards {
 
   static void expect_loaded(const TrainingState& loaded, const Ranks& ranks, bool sharded) {
     const auto model = loaded[0].state.toGenericDict();
-    const auto entry =
-        loaded[1].state.toGenericDict().at("state").toGenericDict().at(int64_t{0}).toGenericDict();
+    const auto entry = loaded[1].state.toGenericDict().at("state").toGenericDict().at(int64_t{0}).toGenericDict();
     const auto [begin, count] = rows(ranks.rank, ranks.size);
-    const tensor::Box box =
-        sharded ? tensor::Box{{begin, 0}, {count, 3}} : tensor::Box{{0, 0}, {kRows, 3}};
+    const tensor::Box box = sharded ? tensor::Box{{begin, 0}, {count, 3}} : tensor::Box{{0, 0}, {kRows, 3}};
     for (const auto& [value, factor] : {std::pair(model.at("a"), 1.0), std::pair(entry.at("exp_avg"), 2.0)}) {
       EXPECT_TRUE(same(tensor::read_box(value, box, "x"), whole(factor).narrow(0, box.offset[0], box.sizes[0])));
       EXPECT_EQ(tensor::shape_of_saved(value, "x"), std::vector<int64_t>({kRows, 3}));
@@ -461,11 +480,15 @@ TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
   expect_error(Status::kNotFound, "model_rank_00001", load);
   fs::copy_file(first, second);
   expect_error(Status::kCorrupt, "model_rank_00001", load);
+  std::string flipped = saved;
+  flipped[flipped.size() - 3] = static_cast<char>(flipped[flipped.size() - 3] ^ 1);
+  write_text(second, flipped);
+  expect_error(Status::kCorrupt, "piece of 'a'", load);
   write_text(second, saved);
   EXPECT_NO_THROW(load());
 
   const auto table_of = [&](const std::vector<std::string>& files) {
-    auto table = std::make_unique<PieceTable>();
+    auto table = std::make_unique<PieceTable>(true);
     for (const std::string& file : files) table->add(std::make_shared<const MappedFile>(file));
     return table;
   };

@@ -23,11 +23,6 @@ void check_writable(const std::string& name, const at::Tensor& tensor) {
           "' is on the meta device and has no data to write");
 }
 
-// The same elements, dense and on the CPU.
-at::Tensor dense_on_cpu(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-}
-
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
   entries.reserve(tensors.size());
@@ -37,6 +32,10 @@ std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+at::Tensor dense_on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+}
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
   std::unordered_map<std::string_view, const at::Tensor*> by_name;

@@ -8,10 +8,10 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint64_t kVersion = 20;
-constexpr uint64_t kVersion64 = 45;  // with numbers of 64 bits
-constexpr uint64_t kFlags = 0x0808;  // names are UTF-8; checksum and sizes follow the data
-constexpr uint64_t kDate = 0x21;     // 1980-01-01: files do not depend on the time
+constexpr uint64_t kPlainVersion = 20;
+constexpr uint64_t kVersion64 = 45;         // with numbers of 64 bits
+constexpr uint64_t kFlags = 0x0808;         // names are UTF-8; checksum and sizes follow the data
+constexpr uint64_t kDate = 0x21;            // 1980-01-01: files do not depend on the time
 constexpr uint64_t kPaddingField = 0x4246;  // torch's
 constexpr uint64_t kMostEntries = 0xffff;
 constexpr size_t kChunk = size_t{64} << 20;  // of checksum and write
@@ -52,7 +52,7 @@ void ZipWriter::add(const std::string& name, std::string_view data) {
   const uint64_t unpadded = position_ + kLocalBytes + name.size() + sizes.bytes().size() + kFieldBytes;
   const uint64_t padding = (alignment_ - unpadded % alignment_) % alignment_;
   Record header;
-  header.add(zip::kLocalHeader, 4).add(is_large ? kVersion64 : kVersion, 2).add(kFlags, 2).add(0, 2);
+  header.add(zip::kLocalHeader, 4).add(is_large ? kVersion64 : kPlainVersion, 2).add(kFlags, 2).add(0, 2);
   header.add(0, 2).add(kDate, 2).add(0, 4).add(is_large ? zip::kIn64Bits : 0, 4).add(is_large ? zip::kIn64Bits : 0, 4);
   header.add(name.size(), 2).add(sizes.bytes().size() + kFieldBytes + padding, 2).add(name).add(sizes.bytes());
   header.add(kPaddingField, 2).add(padding, 2).add(std::string(padding, 'Z'));
@@ -83,7 +83,7 @@ void ZipWriter::finish() {
     if (entry.begin >= zip::kIn64Bits) wide.add(entry.begin, 8);
     Record field;
     if (!wide.bytes().empty()) field.add(zip::kZip64Field, 2).add(wide.bytes().size(), 2).add(wide.bytes());
-    const uint64_t version = wide.bytes().empty() ? kVersion : kVersion64;
+    const uint64_t version = wide.bytes().empty() ? kPlainVersion : kVersion64;
     Record header;
     header.add(zip::kCentralHeader, 4).add(version, 2).add(version, 2).add(kFlags, 2).add(0, 2).add(0, 2).add(kDate, 2);
     header.add(entry.checksum, 4).add(in_32_bits(entry.size), 4).add(in_32_bits(entry.size), 4);
