@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 
 namespace accel::checkpoint {
 namespace {

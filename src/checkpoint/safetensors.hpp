@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mapped_file.hpp"
-#include "checkpoint/atomic_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/safetensors_header.hpp"
 
 namespace accel::checkpoint {

@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
-#include "checkpoint/atomic_folder.hpp"
+#include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/value_file.hpp"

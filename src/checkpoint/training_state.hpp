@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/file_system.hpp"
+#include "checkpoint/files/file_system.hpp"
 #include "checkpoint/safetensors.hpp"
 
 namespace accel::checkpoint {

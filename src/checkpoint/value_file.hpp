@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/mapped_file.hpp"
-#include "checkpoint/atomic_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
 
 namespace accel::checkpoint {
 

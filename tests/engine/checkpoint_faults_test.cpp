@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "checkpoint/atomic_file.hpp"
-#include "checkpoint/atomic_folder.hpp"
+#include "checkpoint/files/atomic_file.hpp"
+#include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 #include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"

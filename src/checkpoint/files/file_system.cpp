@@ -1,4 +1,4 @@
-#include "checkpoint/file_system.hpp"
+#include "checkpoint/files/file_system.hpp"
 
 #include <fcntl.h>
 #include <ftw.h>

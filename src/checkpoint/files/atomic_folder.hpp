@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoint/file_system.hpp"
-#include "checkpoint/temporary.hpp"
+#include "checkpoint/files/file_system.hpp"
+#include "checkpoint/files/temporary.hpp"
 
 namespace accel::checkpoint {
 

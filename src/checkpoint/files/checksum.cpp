@@ -1,4 +1,4 @@
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 
 #include <zlib.h>
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checksum.hpp"
-#include "checkpoint/file_system.hpp"
-#include "checkpoint/temporary.hpp"
+#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/file_system.hpp"
+#include "checkpoint/files/temporary.hpp"
 
 namespace accel::checkpoint {
 

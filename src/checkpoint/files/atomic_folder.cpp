@@ -1,4 +1,4 @@
-#include "checkpoint/atomic_folder.hpp"
+#include "checkpoint/files/atomic_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

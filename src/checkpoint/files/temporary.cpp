@@ -1,4 +1,4 @@
-#include "checkpoint/temporary.hpp"
+#include "checkpoint/files/temporary.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/list_folder.hpp"
-#include "checkpoint/checksum.hpp"
+#include "checkpoint/files/checksum.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -1,4 +1,4 @@
-#include "checkpoint/atomic_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "checkpoint/file_system.hpp"
+#include "checkpoint/files/file_system.hpp"
 
 namespace accel::checkpoint {
 
