@@ -580,6 +580,7 @@ using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket,
 using ClosureFn = std::function<Tensor()>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
+using CheckpointHookFn = std::function<Value(const Value& models, const std::string& folder)>;
 
 namespace detail {
 
@@ -2454,6 +2455,22 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_load_state(get(), folder, &options));
   }
 
+  // Adds a hook of accel_save_state().
+  std::int64_t register_save_state_pre_hook(CheckpointHookFn hook) {
+    std::int64_t out_id = 0;
+    detail::check(accel_register_save_state_pre_hook(get(), detail::run, detail::keep(std::move(hook)),
+                                                     detail::drop<CheckpointHookFn>, &out_id));
+    return out_id;
+  }
+
+  // Adds a hook of accel_load_state().
+  std::int64_t register_load_state_pre_hook(CheckpointHookFn hook) {
+    std::int64_t out_id = 0;
+    detail::check(accel_register_load_state_pre_hook(get(), detail::run, detail::keep(std::move(hook)),
+                                                     detail::drop<CheckpointHookFn>, &out_id));
+    return out_id;
+  }
+
   // Removes a hook of saves or loads.
   void remove_checkpoint_hook(std::int64_t id) { detail::check(accel_remove_checkpoint_hook(get(), id)); }
 
@@ -2466,12 +2483,21 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Adds an object of the program to the training state.
+  // Adds an object of the program to the training state, under a name of its own, or under a number without one.
   void register_for_checkpointing(const std::string& name, SaveStateFn save, LoadStateFn load) {
     using Functions = std::pair<SaveStateFn, LoadStateFn>;
-    detail::check(accel_register_for_checkpointing(get(), name.c_str(), detail::run, detail::run,
+    detail::check(accel_register_for_checkpointing(get(), name.empty() ? nullptr : name.c_str(), detail::run,
+                                                   detail::run,
                                                    detail::keep(Functions(std::move(save), std::move(load))),
                                                    detail::drop<Functions>));
+  }
+
+  // Adds a generator of random numbers of the program, which each rank saves for itself.
+  void register_random_state(const std::string& name, SaveStateFn save, LoadStateFn load) {
+    using Functions = std::pair<SaveStateFn, LoadStateFn>;
+    detail::check(accel_register_random_state(get(), name.c_str(), detail::run, detail::run,
+                                              detail::keep(Functions(std::move(save), std::move(load))),
+                                              detail::drop<Functions>));
   }
 
   // The mesh of a state.
@@ -3022,6 +3048,12 @@ inline accel_status_t run(accel_value_t* out_state, void* user_data) {
 
 inline accel_status_t run(const accel_value_t* state, void* user_data) {
   return guarded([&] { static_cast<std::pair<SaveStateFn, LoadStateFn>*>(user_data)->second(Value::copy(state)); });
+}
+
+inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data) {
+  return guarded([&] {
+    *out_models = (*static_cast<CheckpointHookFn*>(user_data))(Value::copy(models), folder).release();
+  });
 }
 
 }  // namespace detail

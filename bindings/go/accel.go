@@ -12868,8 +12868,8 @@ func (state *State) Project() (out any, err error) {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
-// and automatic naming, or with both; INVALID_STATE while another save is under way, if so asked for; the error of an
-// asynchronous save before this one.
+// and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous
+// save before this one.
 func (state *State) SaveState(folder string, options *SaveStateOptions) error {
 	var given arguments
 	defer given.end()

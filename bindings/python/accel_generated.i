@@ -4501,7 +4501,7 @@ accel_status_t accel_project(const accel_state_t *state, accel_value_t *OUTPUT);
 state: A state.
 folder: Its parent is made if missing. NULL: that of automatic naming.
 options: NULL: defaults.
-Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming, or with both; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.";
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.";
 accel_status_t accel_save_state(accel_state_t *state, const char *folder, const accel_save_state_options_t *options);
 
 %feature("docstring") accel_checkpoint_wait "Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next save or load.

@@ -165,9 +165,9 @@ typedef struct accel_save_state_options {
  * @param state A state.
  * @param folder Its parent is made if missing. NULL: that of automatic naming.
  * @param options NULL: defaults.
- * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and
- *   automatic naming, or with both; INVALID_STATE while another save is under way, if so asked for; the error of an
- *   asynchronous save before this one.
+ * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
+ *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save
+ *   before this one.
  * @threads collective, waits
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

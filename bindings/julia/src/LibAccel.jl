@@ -8190,7 +8190,7 @@ Writes everything that is prepared (models, optimizers, schedulers, loaders, gen
 - `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: that of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming, or with both; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
 
 Threads: collective, waits.
 """

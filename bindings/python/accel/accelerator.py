@@ -411,7 +411,7 @@ class Accelerator(View):
             return
         checkpoint.check_serialization(safe_serialization)
         handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else handle_of(model)
-        capi.accel_save_model(self._current(), handle, str(save_directory))
+        capi.accel_save_model(self._current(), handle, str(save_directory), None)
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
@@ -430,7 +430,7 @@ class Accelerator(View):
         elif self.is_main_process:
             os.makedirs(os.path.dirname(os.path.abspath(output_dir)), exist_ok=True)
         self.wait_for_everyone()
-        capi.accel_save_state(self._current(), str(output_dir))
+        capi.accel_save_state(self._current(), str(output_dir), None)
         if self._save_hooks:
             self._save_hooks(list(self._models), [model.state_dict() for model in self._models], str(output_dir))
             self.wait_for_everyone()
@@ -451,7 +451,7 @@ class Accelerator(View):
             if not folders:
                 raise ValueError(f"there is no checkpoint in {self.project_configuration.checkpoint_dir()}")
             input_dir = folders[-1]
-        capi.accel_load_state(self._current(), str(input_dir))
+        capi.accel_load_state(self._current(), str(input_dir), None)
         for loader in self._dataloaders:
             loader.resume()
         if self.project_configuration.automatic_checkpoint_naming:

@@ -6,6 +6,7 @@ import re
 import shutil
 
 from . import capi
+from .handlers import fill
 from .objects import packed, unpacked
 from .state import PartialState, current
 from .torch_types import is_torch_tensor, torch_module
@@ -38,8 +39,9 @@ def save(obj, f, save_on_each_node=False, safe_serialization=None, metadata=None
     try:
         state = current()
     except RuntimeError:  # no state: one process
-        return capi.accel_save(to_engine(obj), metadata, str(f))
-    return capi.accel_save_on_main_process(state, to_engine(obj), metadata, str(f), int(save_on_each_node))
+        return capi.accel_save(to_engine(obj), metadata, str(f), None)
+    options = fill(capi.accel_save_options_t(), {"save_on_each_node": save_on_each_node})
+    return capi.accel_save_on_main_process(state, to_engine(obj), metadata, str(f), options)
 
 
 def _has_torch_tensors(value):

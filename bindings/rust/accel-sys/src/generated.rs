@@ -7452,7 +7452,7 @@ functions! {
     /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: that of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming, or with both; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
+    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_save_state_options_t) -> accel_status_t;

@@ -123,9 +123,9 @@ pub fn checkpoint_show(folder: impl AsRef<Path>) -> Result<Value> {
 /// # Errors
 /// NotFound, Corrupt.
 #[inline]
-pub fn checkpoint_diff(folder: impl AsRef<Path>, other: &str) -> Result<Value> {
+pub fn checkpoint_diff(folder: impl AsRef<Path>, other: impl AsRef<Path>) -> Result<Value> {
     let folder = c_path(folder.as_ref())?;
-    let other = c_string(other)?;
+    let other = c_path(other.as_ref())?;
     made(|out| unsafe { sys::accel_checkpoint_diff(folder.as_ptr(), other.as_ptr(), out) })
 }
 
@@ -140,9 +140,9 @@ pub fn checkpoint_diff(folder: impl AsRef<Path>, other: &str) -> Result<Value> {
 /// # Errors
 /// NotFound, Io, Corrupt.
 #[inline]
-pub fn merge_weights(folder: impl AsRef<Path>, destination: &str, options: impl Into<Option<MergeWeightsOptions>>) -> Result<()> {
+pub fn merge_weights(folder: impl AsRef<Path>, destination: impl AsRef<Path>, options: impl Into<Option<MergeWeightsOptions>>) -> Result<()> {
     let folder = c_path(folder.as_ref())?;
-    let destination = c_string(destination)?;
+    let destination = c_path(destination.as_ref())?;
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe { sys::accel_merge_weights(folder.as_ptr(), destination.as_ptr(), options) }).map(drop)
@@ -206,11 +206,13 @@ impl State {
     /// # Errors
     /// InvalidArgument, AlreadyExists, InvalidState, Io.
     #[inline]
-    pub fn save_state(&self, folder: impl AsRef<Path>, options: impl Into<Option<SaveStateOptions>>) -> Result<()> {
-        let folder = c_path(folder.as_ref())?;
+    pub fn save_state<'a>(&self, folder: impl Into<Option<&'a Path>>, options: impl Into<Option<SaveStateOptions>>) -> Result<()> {
+        let folder = folder.into().map(c_path).transpose()?;
         let options = options.into();
         let options = optional(&options)?;
-        check(unsafe { sys::accel_save_state(self.as_raw(), folder.as_ptr(), options) }).map(drop)
+        check(unsafe {
+            sys::accel_save_state(self.as_raw(), folder.as_ref().map_or(ptr::null(), |path| path.as_ptr()), options)
+        }).map(drop)
     }
 
     /// Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next
@@ -236,12 +238,14 @@ impl State {
     /// # Errors
     /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Unsupported, Corrupt.
     #[inline]
-    pub fn load_state(&self, folder: impl AsRef<Path>, options: impl Into<Option<LoadStateOptions>>) -> Result<()> {
-        let folder = c_path(folder.as_ref())?;
+    pub fn load_state<'a>(&self, folder: impl Into<Option<&'a Path>>, options: impl Into<Option<LoadStateOptions>>) -> Result<()> {
+        let folder = folder.into().map(c_path).transpose()?;
         let options = options.into();
         let options = optional(&options)?;
         memory::writes_anything()?;
-        check(unsafe { sys::accel_load_state(self.as_raw(), folder.as_ptr(), options) }).map(drop)
+        check(unsafe {
+            sys::accel_load_state(self.as_raw(), folder.as_ref().map_or(ptr::null(), |path| path.as_ptr()), options)
+        }).map(drop)
     }
 
     /// Removes a hook of saves or loads.
