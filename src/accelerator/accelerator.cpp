@@ -202,27 +202,12 @@ state::LoaderProgress Accelerator::batch_in_hand() const {
   return progress != nullptr ? *progress : state::LoaderProgress();
 }
 
-namespace {
-
-void require_new_name(const std::vector<RegisteredObject>& registered, const std::string& name, const char* what) {
-  for (const RegisteredObject& other : registered)
-    require(other.name != name, Status::kAlreadyExists, what, " called '", name, "' is registered already");
-}
-
-}  // namespace
-
 void Accelerator::register_for_checkpointing(RegisteredObject object) {
-  if (!object.name.empty()) {
-    checkpoint::check_custom_name(object.name);
-    require_new_name(objects_, object.name, "an object");
-  }
+  checkpoint::check_custom_name(object.name);
+  for (const RegisteredObject& other : objects_)
+    require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name,
+            "' is registered already");
   objects_.push_back(std::move(object));
-}
-
-void Accelerator::register_random_state(RegisteredObject generator) {
-  checkpoint::check_custom_name(generator.name);
-  require_new_name(random_states_, generator.name, "a generator");
-  random_states_.push_back(std::move(generator));
 }
 
 void Accelerator::set_seed(int64_t seed, bool device_specific) {

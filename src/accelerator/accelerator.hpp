@@ -10,11 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "accelerator/checkpoint_hooks.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
-#include "checkpoint/project.hpp"
 #include "checkpoint/training_state.hpp"
 #include "data/loader.hpp"
 #include "data/prepared_dataloader.hpp"
@@ -33,7 +31,7 @@ namespace accel::accelerator {
 
 // An object of the application that is saved in checkpoints.
 struct RegisteredObject {
-  std::string name;  // empty: it is numbered
+  std::string name;
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
 };
@@ -104,15 +102,8 @@ class Accelerator {
   state::LoaderProgress batch_in_hand() const;
 
   void register_for_checkpointing(RegisteredObject object);
-  // A generator of random numbers of the application.
-  void register_random_state(RegisteredObject generator);
-  CheckpointHooks& checkpoint_hooks() { return checkpoint_hooks_; }
-  checkpoint::Project& project() { return project_; }
-  // The folder that was saved or loaded last; empty: none.
-  const std::string& last_checkpoint() const { return last_checkpoint_; }
-  // Collective. Without a folder: the next, or the newest, of the project.
-  void save_state(const std::optional<std::string>& folder, const SaveStateSettings& settings = {});
-  void load_state(const std::optional<std::string>& folder, const LoadStateSettings& settings = {});
+  void save_state(const std::string& folder);
+  void load_state(const std::string& folder);
   void save_model(const nn::Module& module, const std::string& folder);
 
   // The active mechanisms, one per line.
@@ -168,8 +159,6 @@ class Accelerator {
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
-  std::string folder_to_save(const std::optional<std::string>& given, const checkpoint::Ranks& ranks) const;
-  std::string folder_to_load(const std::optional<std::string>& given, const checkpoint::Ranks& ranks) const;
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 
   state::State state_;
@@ -186,10 +175,6 @@ class Accelerator {
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
   std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
   std::vector<RegisteredObject> objects_;
-  std::vector<RegisteredObject> random_states_;
-  CheckpointHooks checkpoint_hooks_;
-  checkpoint::Project project_;
-  std::string last_checkpoint_;
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

@@ -1,14 +1,15 @@
 // Saving and loading of everything that is prepared.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
 #include "base/error.hpp"
-#include "checkpoint/files/make_folders.hpp"
-#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
@@ -54,21 +55,6 @@ class RegisteredState final : public tensor::Stateful {
   RegisteredObject object_;
 };
 
-// A generator of the application. Additional ranks keep theirs as they are: the state of another rank would repeat its
-// numbers.
-class ApplicationGenerator final : public RankState {
- public:
-  explicit ApplicationGenerator(RegisteredObject generator) : generator_(std::move(generator)) {}
-  c10::IValue state_dict() const override { return generator_.save(); }
-  void load_state_dict(const c10::IValue& state) override { generator_.load(state); }
-  void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override {
-    if (static_cast<size_t>(rank) < states.size()) generator_.load(states[static_cast<size_t>(rank)]);
-  }
-
- private:
-  RegisteredObject generator_;
-};
-
 // Restores the position of a loader unless it was prepared without that.
 class LoaderState final : public tensor::Stateful {
  public:
@@ -98,10 +84,8 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   for (const auto& scheduler : schedulers_) objects.push_back({StateKind::kScheduler, "", scheduler});
   for (const auto& loader : loaders_)
     objects.push_back({StateKind::kDataloader, "", std::make_shared<LoaderState>(loader)});
-  int64_t numbered = 0;
   for (const RegisteredObject& object : objects_)
-    objects.push_back({StateKind::kCustom, object.name.empty() ? text("checkpoint_", numbered++) : object.name,
-                       std::make_shared<RegisteredState>(object)});
+    objects.push_back({StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object)});
   const auto add = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     objects.push_back({StateKind::kRankState, name, std::move(object)});
   };
@@ -112,8 +96,6 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
         std::make_shared<GeneratorState>(state_.device()));
     objects.back().may_be_missing = true;
   }
-  for (const RegisteredObject& generator : random_states_)
-    add(generator.name, std::make_shared<ApplicationGenerator>(generator));
   if (grad_scaler_ != nullptr) add("scaler", grad_scaler_);
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
@@ -153,43 +135,20 @@ void Accelerator::require_copies() const {
           "each rank's own state_dict");
 }
 
-std::string Accelerator::folder_to_save(const std::optional<std::string>& given, const checkpoint::Ranks& ranks) const {
-  const std::string folder = given ? *given : project_.next_folder();
-  checkpoint::run_on_all_ranks(ranks, [&] {
-    if (ranks.rank != 0) return std::string();
-    if (!given) project_.require_new(folder);
-    checkpoint::make_folders(checkpoint::parent_folder(folder));
-    return std::string();
-  });
-  return folder;
-}
-
-std::string Accelerator::folder_to_load(const std::optional<std::string>& given, const checkpoint::Ranks& ranks) const {
-  if (given) return *given;
-  return checkpoint::run_on_all_ranks(ranks, [&] { return project_.newest_folder(); }).front();
-}
-
-void Accelerator::save_state(const std::optional<std::string>& given, const SaveStateSettings& /*settings*/) {
+void Accelerator::save_state(const std::string& folder) {
   require_copies();
-  const checkpoint::Ranks ranks = ranks_of(*state_.communicator());
-  const std::string folder = folder_to_save(given, ranks);
   const auto collect = [this] {
     checkpoint::TrainingState state;
     for (const SavedObject& saved : saved_objects())
       state.push_back({saved.kind, saved.name, saved.object->state_dict(), {}});
     return state;
   };
-  checkpoint::save_training_state(folder, collect, ranks);
-  if (!given && state_.is_main_process()) project_.remove_oldest(folder);
-  project_.count_save();
-  last_checkpoint_ = folder;
+  checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
-void Accelerator::load_state(const std::optional<std::string>& given, const LoadStateSettings& /*settings*/) {
+void Accelerator::load_state(const std::string& folder) {
   require_copies();
-  const checkpoint::Ranks ranks = ranks_of(*state_.communicator());
-  const std::string folder = folder_to_load(given, ranks);
   const std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
   for (const SavedObject& object : objects) {
@@ -200,7 +159,8 @@ void Accelerator::load_state(const std::optional<std::string>& given, const Load
                     {},
                     object.may_be_missing});
   }
-  const checkpoint::TrainingState state = checkpoint::load_training_state(folder, like, ranks);
+  const checkpoint::TrainingState state =
+      checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
   for (size_t i = 0; i < objects.size(); i++)
     if (!state[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(state[i].of_ranks);
   for (size_t i = 0; i < objects.size(); i++) {
@@ -209,14 +169,13 @@ void Accelerator::load_state(const std::optional<std::string>& given, const Load
     else
       objects[i].object->load_states_of_ranks(state[i].of_ranks, state_.process_index());
   }
-  if (const auto number = checkpoint::number_of_checkpoint(folder)) project_.continue_after(*number);
-  last_checkpoint_ = folder;
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
   require_copies();
   if (!state_.is_main_process()) return;
-  checkpoint::make_folders(folder);
+  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
+  require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
   const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
   checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
 }
