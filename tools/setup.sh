@@ -35,7 +35,6 @@ if command -v flock >/dev/null && ! flock -n 8; then
 fi
 
 test_packages="swig command swig
-libzstd-dev library libzstd
 libcmocka-dev library cmocka
 libgtest-dev library gtest"
 
@@ -72,7 +71,9 @@ libucx-dev library ucx
 libcjson-dev library libcjson
 libyaml-dev library yaml-0.1
 libcli11-dev library CLI11
-zlib1g-dev library zlib
+libxxhash-dev library libxxhash
+libdeflate-dev library libdeflate
+libzstd-dev library libzstd
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
 $([ -n "$lean" ] || echo "$test_packages")

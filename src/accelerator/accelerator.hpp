@@ -13,6 +13,9 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/load_training_state.hpp"
+#include "checkpoint/project.hpp"
+#include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "data/loader.hpp"
 #include "data/prepared_dataloader.hpp"
@@ -31,10 +34,14 @@ namespace accel::accelerator {
 
 // An object of the application that is saved in checkpoints.
 struct RegisteredObject {
-  std::string name;
+  std::string name;  // empty: it is numbered
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
 };
+
+// Runs before a checkpoint of `folder` is written or read: the models' states, or before a load their numbers, and None
+// for those that will not be saved or loaded. The hook may add files to the folder that is written.
+using CheckpointHook = std::function<void(std::vector<c10::IValue>& models, const std::string& folder)>;
 
 // One object to prepare, or a prepared one: exactly one pointer is set.
 struct PreparedObject {
@@ -102,8 +109,21 @@ class Accelerator {
   state::LoaderProgress batch_in_hand() const;
 
   void register_for_checkpointing(RegisteredObject object);
-  void save_state(const std::string& folder);
-  void load_state(const std::string& folder);
+  // A generator of the application; every rank saves its own.
+  void register_random_state(RegisteredObject generator);
+  // They return a number for remove_checkpoint_hook().
+  int64_t add_save_hook(CheckpointHook hook);
+  int64_t add_load_hook(CheckpointHook hook);
+  void remove_checkpoint_hook(int64_t id);
+  void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
+  // Returns the checkpoint's iteration, unless it is one of the reference.
+  std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
+  // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
+  void load_checkpoint(const std::optional<std::string>& folder, const checkpoint::LoadOptions& options);
+  checkpoint::Project& project() { return project_; }
+  // The folder of the latest of these calls; empty: none.
+  const std::string& last_checkpoint() const { return last_checkpoint_; }
   void save_model(const nn::Module& module, const std::string& folder);
 
   // The active mechanisms, one per line.
@@ -137,11 +157,15 @@ class Accelerator {
   };
   // An object that is saved in checkpoints.
   struct SavedObject {
+    checkpoint::StateEntry entry() const;
+
     checkpoint::StateKind kind;  // determines whether it is replicated or per rank
     std::string name;            // as in checkpoint::StateEntry
     std::shared_ptr<tensor::Stateful> object;
     bool may_be_missing = false;  // in a checkpoint
+    bool is_equal_on_all_ranks = false;
   };
+  using CheckpointHooks = std::vector<std::pair<int64_t, CheckpointHook>>;
   // The models of the current micro-batch, or all outside of one.
   struct Current {
     std::vector<nn::ModulePtr> models;
@@ -159,6 +183,9 @@ class Accelerator {
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
+  checkpoint::TrainingState collect_state(const std::string& folder) const;
+  void skip_models_of_hooks(std::vector<SavedObject>& objects, const std::string& folder) const;
+  int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 
   state::State state_;
@@ -175,6 +202,12 @@ class Accelerator {
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
   std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
   std::vector<RegisteredObject> objects_;
+  std::vector<RegisteredObject> generators_;
+  CheckpointHooks save_hooks_;
+  CheckpointHooks load_hooks_;
+  int64_t next_hook_ = 0;
+  checkpoint::Project project_;
+  std::string last_checkpoint_;
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

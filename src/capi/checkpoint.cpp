@@ -1,4 +1,5 @@
 // Section 13 of accel.h: files of tensors, and of models.
+#include <memory>
 #include <string>
 
 #include "accel.h"
@@ -9,7 +10,8 @@
 #include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/torch_file.hpp"
 
 namespace accel::capi {
 namespace {
@@ -36,7 +38,25 @@ void save_value(const accel_value_t& value, const accel_value_t* metadata, const
   }
   require(metadata == nullptr, Status::kInvalidArgument,
           "metadata is given with safe_serialization 0; expected NULL, because only safetensors have metadata");
-  fail(Status::kUnsupported, "safe_serialization is 0; expected 1");
+  const c10::IValue tree = to_ivalue(value, "value");
+  checkpoint::AtomicFile file(path);
+  checkpoint::write_torch_file(file.output(), tree);
+  file.commit([](const std::string& written) {
+    checkpoint::read_back(written, [&] {
+      checkpoint::read_torch_file(std::make_shared<const MappedFile>(written));  // throws if it is damaged
+      return true;
+    });
+  });
+}
+
+// By its first bytes, whatever its name is.
+c10::IValue load_file(const char* path) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  if (checkpoint::is_torch_file(file->text().substr(0, checkpoint::kTorchFileBytes)))
+    return checkpoint::read_torch_file(file);
+  checkpoint::SafetensorsContents contents = checkpoint::read_safetensors(file);
+  checkpoint::restore_tied(contents);
+  return map_of(contents.tensors);
 }
 
 // Which processes write: the main process of the job, or those of the hosts.
@@ -78,19 +98,11 @@ ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_
 }
 
 ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    checkpoint::SafetensorsContents contents = checkpoint::load_safetensors(check_pointer(path, "path"));
-    checkpoint::restore_tied(contents);
-    return from_ivalue(map_of(contents.tensors));
-  });
+  return guarded(__func__, out, [&] { return from_ivalue(load_file(check_pointer(path, "path"))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    checkpoint::SafetensorsContents contents = checkpoint::load_safetensors(check_pointer(path, "path"));
-    checkpoint::restore_tied(contents);
-    return from_ivalue(map_of(contents.tensors));
-  });
+  return guarded(__func__, out, [&] { return from_ivalue(load_file(check_pointer(path, "path"))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,

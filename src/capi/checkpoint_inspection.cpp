@@ -65,7 +65,11 @@ c10::IValue describe_checkpoint(const checkpoint::CheckpointSummary& one) {
 }
 
 c10::IValue describe_manifest(const checkpoint::Manifest& manifest) {
-  return map_of({{"world_size", int64_t{manifest.world_size}}});
+  return map_of({{"library", manifest.library},
+                 {"libtorch", manifest.libtorch},
+                 {"world_size", int64_t{manifest.world_size}},
+                 {"mesh", manifest.mesh},
+                 {"iteration", manifest.iteration}});
 }
 
 }  // namespace
@@ -88,8 +92,10 @@ ACCEL_FUNCTION accel_status_t accel_checkpoint_show(const char* folder, accel_va
   return guarded(__func__, out, [&] {
     const std::string path = check_pointer(folder, "folder");
     const auto files = checkpoint::files_of_checkpoint(path);
-    return from_ivalue(map_of(
-        {{"manifest", describe_manifest(checkpoint::load_manifest(path))}, {"files", list_of(files, describe_file)}}));
+    const bool has_manifest = checkpoint::has_manifest(path);
+    return from_ivalue(
+        map_of({{"manifest", has_manifest ? describe_manifest(checkpoint::load_manifest(path)) : c10::IValue()},
+                {"files", list_of(files, describe_file)}}));
   });
 }
 

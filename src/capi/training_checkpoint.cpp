@@ -19,7 +19,7 @@
 namespace accel::capi {
 namespace {
 
-using accelerator::CheckpointHooks;
+std::string version() { return text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
 
 std::optional<std::string> optional_text(const char* text) {
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
@@ -32,19 +32,43 @@ accelerator::RegisteredObject registered_object(const char* name, const Callback
   return {name, save_function(save_callback), load_function(save_callback.with(load))};
 }
 
-accel_status_t add_hook(const char* function, accel_state_t* state, CheckpointHooks::When when,
-                        accel_checkpoint_hook_fn hook, void* user_data, accel_destroy_fn destroy, int64_t* out_id) {
+// A hook may take models out of the list, and replace the weights of one that is saved.
+bool may_replace(const c10::IValue& model, const c10::IValue& replacement) {
+  if (replacement.isNone()) return true;
+  return model.isInt() ? replacement.isInt() && replacement.toInt() == model.toInt()
+                       : model.isGenericDict() && replacement.isGenericDict();
+}
+
+void run_hook(const Callback<accel_checkpoint_hook_fn>& callback, std::vector<c10::IValue>& models,
+              const std::string& folder) {
+  accel_value_t given = from_ivalue(tree::new_list(models));
+  const DisposeValue given_disposed(given);
+  accel_value_t result = ACCEL_VALUE_INIT;
+  const DisposeValue result_disposed(result);
+  callback.checked("hook", &given, folder.c_str(), &result);
+  if (result.kind == ACCEL_VALUE_NONE) return;
+  const c10::IValue replaced = to_ivalue(result, "out_models");
+  require(replaced.isList() && replaced.toListRef().size() == models.size(), Status::kTypeMismatch,
+          "out_models of a hook is a ", tree::kind_name(replaced), "; expected a list with an item for each of ",
+          models.size(), " models");
+  for (size_t i = 0; i < models.size(); i++) {
+    const c10::IValue& replacement = replaced.toListRef()[i];
+    require(may_replace(models[i], replacement), Status::kTypeMismatch, "out_models[", i, "] of a hook is a ",
+            tree::kind_name(replacement), "; expected what models has there, or NONE");
+    models[i] = replacement;
+  }
+}
+
+using AddHook = int64_t (accelerator::Accelerator::*)(accelerator::CheckpointHook);
+
+accel_status_t register_hook(const char* function, accel_state_t* state, AddHook add, accel_checkpoint_hook_fn hook,
+                             void* user_data, accel_destroy_fn destroy, int64_t* out_id) {
   return guarded(function, [&] {
     const Callback<accel_checkpoint_hook_fn> callback(hook, user_data, destroy);  // owns user_data from here on
-    CheckpointHooks& hooks = accelerator_of(state)->checkpoint_hooks();
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
     check_pointer(hook, "hook");
-    const int64_t id = hooks.add(when, [callback](const c10::IValue& models, const std::string& folder) {
-      accel_value_t given = from_ivalue(models);
-      const DisposeValue given_disposed(given);
-      accel_value_t result = ACCEL_VALUE_INIT;
-      const DisposeValue result_disposed(result);
-      callback.checked("hook", &given, folder.c_str(), &result);
-      return to_ivalue(result, "out_models");
+    const int64_t id = (accelerator.*add)([callback](std::vector<c10::IValue>& models, const std::string& folder) {
+      run_hook(callback, models, folder);
     });
     if (out_id != nullptr) *out_id = id;
   });
@@ -91,7 +115,12 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
                                                const accel_save_state_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    accelerator->save_state(optional_text(folder), read_settings(options, "options"));
+    const SaveStateSettings settings = read_settings(options, "options");
+    checkpoint::SaveOptions save;
+    save.safe_serialization = settings.safe_serialization;
+    save.compression_level = settings.compression_level;
+    save.library = version();
+    accelerator->save_checkpoint(optional_text(folder), std::move(save));
   });
 }
 
@@ -116,7 +145,11 @@ ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char*
                                                const accel_load_state_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    accelerator->load_state(optional_text(folder), read_settings(options, "options"));
+    const LoadStateSettings settings = read_settings(options, "options");
+    checkpoint::LoadOptions load;
+    load.allow_missing = settings.allow_missing;
+    load.verify = settings.verify;
+    accelerator->load_checkpoint(optional_text(folder), load);
   });
 }
 
@@ -144,21 +177,17 @@ ACCEL_FUNCTION accel_status_t accel_register_random_state(accel_state_t* state, 
 ACCEL_FUNCTION accel_status_t accel_register_save_state_pre_hook(accel_state_t* state, accel_checkpoint_hook_fn hook,
                                                                  void* user_data, accel_destroy_fn destroy,
                                                                  int64_t* out_id) {
-  return add_hook(__func__, state, CheckpointHooks::When::kSave, hook, user_data, destroy, out_id);
+  return register_hook(__func__, state, &accelerator::Accelerator::add_save_hook, hook, user_data, destroy, out_id);
 }
 
 ACCEL_FUNCTION accel_status_t accel_register_load_state_pre_hook(accel_state_t* state, accel_checkpoint_hook_fn hook,
                                                                  void* user_data, accel_destroy_fn destroy,
                                                                  int64_t* out_id) {
-  return add_hook(__func__, state, CheckpointHooks::When::kLoad, hook, user_data, destroy, out_id);
+  return register_hook(__func__, state, &accelerator::Accelerator::add_load_hook, hook, user_data, destroy, out_id);
 }
 
 ACCEL_FUNCTION accel_status_t accel_remove_checkpoint_hook(accel_state_t* state, int64_t id) {
-  return guarded(__func__, [&] {
-    require(accelerator_of(state)->checkpoint_hooks().remove(id), Status::kNotFound, "hook ", id,
-            " is not there; expected what accel_register_save_state_pre_hook() or "
-            "accel_register_load_state_pre_hook() gave for this state");
-  });
+  return guarded(__func__, [&] { accelerator_of(state)->remove_checkpoint_hook(id); });
 }
 
 }  // namespace accel::capi

@@ -14,20 +14,12 @@
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
+#include "checkpoint/folder_layout.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/project.hpp"
 
 namespace accel::checkpoint {
 namespace {
-
-bool has_manifest(const std::string& folder) {
-  struct stat found {};
-  return ::stat((folder + "/" + kManifestName).c_str(), &found) == 0;
-}
-
-bool is_checkpoint_file(std::string_view name) {
-  return name.substr(0, 5) == "model" || name.substr(0, 13) == "pytorch_model" || name.substr(0, 9) == "optimizer";
-}
 
 constexpr std::string_view kSafetensors = ".safetensors";
 
@@ -70,6 +62,7 @@ CheckpointSummary summarize(const std::string& path) {
   if (!has_manifest(path)) return summary;
   try {
     const Manifest manifest = load_manifest(path);
+    summary.iteration = manifest.iteration;
     summary.world_size = manifest.world_size;
     summary.complete = true;
   } catch (const Error&) {
@@ -125,7 +118,7 @@ Verification verify_checkpoint(const std::string& folder) {
     result.files++;
     result.bytes += record.size;
     try {
-      open_verified(folder, record);
+      open_listed(folder, record, /*verify=*/true);
     } catch (const Error& error) {
       result.problems.emplace_back(error.message());
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/safetensors_header.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
 
 namespace accel::checkpoint {
 

@@ -1,33 +1,36 @@
 #include "checkpoint/manifest.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/content_hash.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kFormat = "accel training state";
-constexpr int64_t kVersion = 1;
-constexpr const char* kChecksum = "crc32";
+constexpr const char* kFormat = "accel checkpoint";
+constexpr int64_t kVersion = 2;  // 1 was state.json, of other files
+constexpr const char* kHash = "xxh3_64";
+constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
 
-std::string print_checksum(uint32_t checksum) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", checksum);
-  return text;
+std::string print_hash(uint64_t hash) {
+  char digits[kHashDigits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
 }
 
-uint32_t parse_checksum(const std::string& text, const std::string& source) {
-  uint32_t checksum = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
-  require(text.size() == 8 && result.ec == std::errc() && result.ptr == text.data() + text.size(), Status::kCorrupt,
-          "'", source, "' is damaged: '", text, "' is no checksum");
-  return checksum;
+uint64_t parse_hash(const std::string& digits, const std::string& source) {
+  uint64_t hash = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
+          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
+  return hash;
 }
 
 Json encode_files(const std::vector<FileRecord>& files) {
@@ -36,15 +39,21 @@ Json encode_files(const std::vector<FileRecord>& files) {
     Json::Members members;
     members.emplace_back("name", file.name);
     members.emplace_back("size", Json::number(static_cast<int64_t>(file.size)));
-    members.emplace_back(kChecksum, print_checksum(file.crc32));
+    members.emplace_back(kHash, print_hash(file.hash));
     items.emplace_back(std::move(members));
   }
   return Json(std::move(items));
 }
 
-// Only names in the folder itself, so that a manifest cannot refer to other files.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+// Only files below the folder: a manifest cannot refer to others.
+bool is_inside(std::string_view path) {
+  while (true) {
+    const size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
 }
 
 std::vector<FileRecord> decode_files(const Json* list, const std::string& source) {
@@ -52,9 +61,9 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
           "' is damaged: it has no list of files");
   std::vector<FileRecord> files;
   for (const Json& node : *list->items()) {
-    FileRecord file{json_text(node, "name", ""), 0, parse_checksum(json_text(node, kChecksum, ""), source)};
+    FileRecord file{json_text(node, "name", ""), 0, parse_hash(json_text(node, kHash, ""), source)};
     const int64_t size = json_integer(node, "size", -1);
-    require(is_plain_name(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
+    require(is_inside(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
             "' of ", size, " bytes cannot be");
     file.size = static_cast<uint64_t>(size);
     files.push_back(std::move(file));
@@ -62,11 +71,11 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
   return files;
 }
 
-// The part of the document that its checksum covers.
-Json without_checksum(const Json& document) {
+// The part of the document that its own hash covers.
+Json without_hash(const Json& document) {
   Json::Members members;
   for (const auto& member : *document.members())
-    if (member.first != kChecksum) members.push_back(member);
+    if (member.first != kHash) members.push_back(member);
   return Json(std::move(members));
 }
 
@@ -102,10 +111,14 @@ std::string print_manifest(const Manifest& manifest) {
   Json::Members members;
   members.emplace_back("format", kFormat);
   members.emplace_back("version", Json::number(kVersion));
+  members.emplace_back("library", manifest.library);
+  members.emplace_back("libtorch", manifest.libtorch);
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
+  members.emplace_back("mesh", manifest.mesh);
+  members.emplace_back("iteration", Json::number(manifest.iteration));
   members.emplace_back("files", encode_files(manifest.files));
   const std::string listed = print_json(Json(members));
-  members.emplace_back(kChecksum, print_checksum(checksum_of(listed.data(), listed.size())));
+  members.emplace_back(kHash, print_hash(hash_of(listed.data(), listed.size())));
   return print_json(Json(std::move(members))) + "\n";
 }
 
@@ -118,11 +131,15 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     const int64_t version = json_integer(json, "version", -1);
     require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
             "; this library reads version ", kVersion);
-    const uint32_t expected = parse_checksum(json_text(json, kChecksum, ""), source);
-    const std::string listed = print_json(without_checksum(json));
-    require(checksum_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
-            "' is damaged: its checksum is wrong");
+    const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
+    const std::string listed = print_json(without_hash(json));
+    require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
+            "' is damaged: its hash is wrong");
     Manifest manifest;
+    manifest.library = json_text(json, "library", "");
+    manifest.libtorch = json_text(json, "libtorch", "");
+    manifest.mesh = json_text(json, "mesh", "");
+    manifest.iteration = json_integer(json, "iteration", 0);
     const int64_t world_size = json_integer(json, "world_size", 0);
     require(world_size >= 1 && world_size <= kLargestWorld, Status::kCorrupt, "'", source, "' has world size ",
             world_size, "; expected at least 1");
@@ -132,18 +149,21 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
   });
 }
 
+bool has_manifest(const std::string& folder) { return ::access((folder + "/" + kManifestName).c_str(), F_OK) == 0; }
+
 Manifest load_manifest(const std::string& folder) {
   const MappedFile file(folder + "/" + kManifestName);
   return parse_manifest(file.text(), file.path());
 }
 
-std::shared_ptr<const MappedFile> open_verified(const std::string& folder, const FileRecord& record) {
+std::shared_ptr<const MappedFile> open_listed(const std::string& folder, const FileRecord& record, bool verify) {
   auto file = std::make_shared<const MappedFile>(folder + "/" + record.name);
   require(file->size() == record.size, Status::kCorrupt, "'", file->path(), "' has ", file->size(), " bytes; ",
           kManifestName, " says ", record.size);
-  const uint32_t checksum = checksum_of(file->data(), file->size());
-  require(checksum == record.crc32, Status::kCorrupt, "'", file->path(), "' is damaged: its checksum is ",
-          print_checksum(checksum), "; ", kManifestName, " says ", print_checksum(record.crc32));
+  if (!verify) return file;
+  const uint64_t hash = hash_of(file->data(), file->size());
+  require(hash == record.hash, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
+          "; ", kManifestName, " says ", print_hash(record.hash));
   return file;
 }
 

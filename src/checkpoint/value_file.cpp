@@ -6,7 +6,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/value_json.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"
@@ -14,35 +15,26 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kJson = "json";
-constexpr const char* kSafetensors = "safetensors";
-constexpr const char* kStructure = "accel.structure";  // the metadata key of the JSON
+constexpr std::string_view kSafetensors = ".safetensors";
 
-bool has_extension(std::string_view path, std::string_view extension) {
-  return path.size() > extension.size() && path.substr(path.size() - extension.size()) == extension &&
-         path[path.size() - extension.size() - 1] == '.';
+bool ends_with(std::string_view path, std::string_view extension) {
+  return path.size() >= extension.size() && path.substr(path.size() - extension.size()) == extension;
 }
 
-bool has_tensors(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor().defined();
-  if (tree::bytes_of(value) != nullptr) return true;  // they are written as one
-  if (tree::is_sequence(value)) {
-    const auto items = tree::sequence_items(value);
-    return std::any_of(items.begin(), items.end(), has_tensors);
+NamedTensors named_tensors(const c10::IValue& value, const std::string& path) {
+  NamedTensors tensors;
+  require(value.isGenericDict(), Status::kTypeMismatch, "'", path, "' holds maps of tensors; the value is a ",
+          tree::kind_name(value));
+  for (const auto& entry : value.toGenericDict()) {
+    require(entry.key().isString() && entry.value().isTensor(), Status::kTypeMismatch, "'", path,
+            "' holds maps of tensors; the map has a ", tree::kind_name(entry.value()));
+    tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());
   }
-  if (!value.isGenericDict()) return false;
-  const auto dict = value.toGenericDict();
-  return std::any_of(dict.begin(), dict.end(), [](const auto& entry) { return has_tensors(entry.value()); });
+  return tensors;
 }
 
-c10::IValue decode_text(std::string_view text, const NamedTensors& tensors, const std::string& source) {
-  Json json;
-  try {
-    json = parse_json(text, "its JSON");
-  } catch (const Error& error) {
-    fail(Status::kCorrupt, "'", source, "' is damaged: ", error.message());
-  }
-  return decode_value(json, tensors, source);
+SafetensorsContents safetensors_contents(const c10::IValue& value, const std::string& path) {
+  return drop_tied(named_tensors(value, path), {{"format", "pt"}});
 }
 
 bool same_but_elements(const c10::IValue& written, const c10::IValue& read);
@@ -77,41 +69,38 @@ bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
   }
   if (written.isDouble()) return read.isDouble() && bits_of(written.toDouble()) == bits_of(read.toDouble());
   if (tree::is_sequence(written)) return same_items(written, read);
-  if (tree::bytes_of(written) != nullptr) return tree::equal(written, read);
+  if (written.isCapsule()) return tree::equal(written, read);
   if (written.isGenericDict()) return same_members(written.toGenericDict(), read);
   return written == read;
 }
 
 }  // namespace
 
-const char* value_extension(const c10::IValue& value, ValueContainer container) {
-  return container == ValueContainer::kSafetensors || has_tensors(value) ? kSafetensors : kJson;
-}
-
-void write_value(OutputFile& output, const c10::IValue& value) {
-  NamedTensors tensors;
-  const std::string structure = print_json(encode_value(value, tensors));
-  if (has_extension(output.path(), kSafetensors)) {
-    write_safetensors(output, tensors, {{kStructure, structure}});
+void write_value(OutputFile& output, const c10::IValue& value, int compression_level) {
+  if (ends_with(output.path(), kSafetensors)) {
+    const SafetensorsContents contents = safetensors_contents(value, output.path());
+    write_safetensors(output, contents.tensors, contents.metadata);
     return;
   }
-  require(tensors.empty(), Status::kInternal, "'", output.path(), "' cannot hold tensors");
-  output.write(structure.data(), structure.size());
-  output.write("\n", 1);
+  require(compression_level == 0, Status::kUnsupported, "compression level ", compression_level, "; expected 0");
+  write_torch_file(output, value);
 }
 
 bool holds_value(const std::string& path, const c10::IValue& value) {
+  if (ends_with(path, kSafetensors)) {
+    const SafetensorsContents contents = safetensors_contents(value, path);
+    return has_header_of(path, contents.tensors, contents.metadata);
+  }
   return same_but_elements(value, read_value(std::make_shared<const MappedFile>(path)));
 }
 
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file) {
-  if (!has_extension(file->path(), kSafetensors)) return decode_text(file->text(), {}, file->path());
-  const SafetensorsContents contents = read_safetensors(file);
-  const auto structure = std::find_if(contents.metadata.begin(), contents.metadata.end(),
-                                      [](const auto& entry) { return entry.first == kStructure; });
-  require(structure != contents.metadata.end(), Status::kCorrupt, "'", file->path(),
-          "' holds no nested value: its metadata has no '", kStructure, "'");
-  return decode_text(structure->second, contents.tensors, file->path());
+  if (!ends_with(file->path(), kSafetensors)) return read_torch_file(file);
+  SafetensorsContents contents = read_safetensors(file);
+  restore_tied(contents);
+  auto map = tree::new_map();
+  for (const auto& [name, tensor] : contents.tensors) map.insert(name, tensor);
+  return map;
 }
 
 }  // namespace accel::checkpoint

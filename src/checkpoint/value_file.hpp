@@ -1,10 +1,8 @@
-// Value files: a nested value is stored as `<stem>.json` if it has no tensors, otherwise as `<stem>.safetensors` with
-// the tensors under their paths ("state.0.exp_avg") and everything else as JSON in the metadata.
+// Value files: a nested value in a file, in one of three containers, which its name tells.
 //
-// Values have their usual JSON: null, true, numbers, strings, lists, objects. Others are an object with one key:
-// {"$tensor": name}, {"$double": "inf"} (also for whole numbers, which would otherwise come back as integers),
-// {"$int": "9007199254740993"}, {"$device": "cuda:0"}, and {"$map": {...}} around an object that looks like one of
-// these.
+//   .safetensors   a map of tensors, such as a model; those that are one and the same are stored once
+//   .ztensors      the same, compressed; other values are JSON in its metadata, with the tensors under their paths
+//   all others     any value, as torch.save() writes it
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,18 +15,14 @@
 
 namespace accel::checkpoint {
 
-enum class ValueContainer { kByContent, kSafetensors };
-
-// "json" or "safetensors".
-const char* value_extension(const c10::IValue& value, ValueContainer container);
-
-// `output` is a file with that extension.
-void write_value(OutputFile& output, const c10::IValue& value);
+// The level is Zstd's; only of .ztensors.
+void write_value(OutputFile& output, const c10::IValue& value, int compression_level = 0);
 
 // Whether the file has that value. Does not compare the elements of tensors.
 bool holds_value(const std::string& path, const c10::IValue& value);
 
-// Lists are read as List[Any], maps as Dict[str, Any]; errors are kCorrupt and name the file.
+// Lists are read as List[Any], maps as Dict; tensors share the mapping where they can. Errors are kCorrupt and name the
+// file.
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file);
 
 }  // namespace accel::checkpoint

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/json.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 namespace accel::checkpoint {
 

@@ -17,13 +17,16 @@ namespace accel::tree {
 // Values may come from outside: all functions refuse deeper ones, which would exhaust the stack.
 constexpr int kDeepest = 200;
 
+using LeafFunction = std::function<c10::IValue(const c10::IValue&)>;
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 // Each leaf in order: lists by index, maps by insertion.
 void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
 void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
 
-// The same tree with a function applied to each tensor; other leaves stay.
+// The same tree with a function applied to each leaf.
+c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function);
+// The same for tensors; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
 // The same, but a leaf that is not a tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);

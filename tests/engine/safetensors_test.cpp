@@ -1,5 +1,5 @@
 // Files of tensors: they come back as they were, and damaged ones are refused.
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

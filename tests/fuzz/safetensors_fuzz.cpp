@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/safetensors_header.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
 
 namespace {
 

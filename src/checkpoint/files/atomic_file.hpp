@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/files/file_system.hpp"
 #include "checkpoint/files/temporary.hpp"
 
@@ -16,26 +16,26 @@ namespace accel::checkpoint {
 // A new file. Small writes are buffered, large ones are passed to the system without a copy.
 class OutputFile {
  public:
-  enum class Summing { kOff, kOn };
-  OutputFile(const std::string& path, FileSystem& files, Summing summing = Summing::kOn);
+  OutputFile(const std::string& path, FileSystem& files);
   void write(const void* data, size_t size);
   void finish();  // syncs the file; no writes afterwards
   int descriptor() const { return descriptor_.number(); }
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  uint32_t checksum() const { return checksum_.value(); }  // 0 if it is off
+  uint64_t hash() const { return hash_.value(); }  // of what has been written through
 
  private:
   void write_through(const char* data, size_t size);
+  void write_all(const char* data, size_t size);
   void flush();
 
   FileSystem& files_;
   std::string path_;
-  Summing summing_;
   FileDescriptor descriptor_;
   std::vector<char> pending_;
-  uint64_t size_ = 0;
-  Checksum checksum_;
+  uint64_t size_ = 0;    // written through
+  uint64_t synced_ = 0;  // of these, handed to the disk
+  ContentHash hash_;
 };
 
 // Verifies a file before it replaces an older one: kIo if `is_as_given`, which reads it, returns false or finds it

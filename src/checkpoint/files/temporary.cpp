@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/list_folder.hpp"
-#include "checkpoint/files/checksum.hpp"
+#include "checkpoint/files/content_hash.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -41,7 +41,7 @@ std::string host_digits() {
   std::array<char, 64> id{};
   const ssize_t size = file.is_open() ? ::read(file.number(), id.data(), id.size()) : 0;
   if (size > 0) host.append(id.data(), static_cast<size_t>(size));
-  return hexadecimal(checksum_of(host.data(), host.size()));
+  return hexadecimal(static_cast<uint32_t>(hash_of(host.data(), host.size())));
 }
 
 bool are_digits(std::string_view text) {

@@ -1,4 +1,4 @@
-// Checksum: CRC-32, as zlib's, of data in pieces. Large pieces are computed by LibTorch's threads in parallel.
+// CRC-32, as ZIP archives have it, of data in pieces.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace accel::checkpoint {
 
-class Checksum {
+class Crc32 {
  public:
   void add(const void* data, size_t size);
   uint32_t value() const { return value_; }
@@ -15,6 +15,6 @@ class Checksum {
   uint32_t value_ = 0;
 };
 
-uint32_t checksum_of(const void* data, size_t size);
+uint32_t crc32_of(const void* data, size_t size);
 
 }  // namespace accel::checkpoint

@@ -10,7 +10,7 @@
 
 #include "base/mapped_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
-#include "checkpoint/safetensors_header.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
 
 namespace accel::checkpoint {
 

@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors_header.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
 
 #include <algorithm>
 #include <optional>

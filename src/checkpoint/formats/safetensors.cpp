@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
