@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/torch_tensors.hpp"
 #include "tensor/bytes.hpp"
@@ -36,8 +37,8 @@ PickleNode call_ordered_dict(const std::string& name, const PickleItems& argumen
 PickleNode call_encode(const std::string& name, const PickleItems& arguments) {
   const std::string* const text = pickled_argument(name, arguments, 0).text();
   const std::string* const encoding = pickled_argument(name, arguments, 1).text();
-  require(text != nullptr && encoding != nullptr && *encoding == "latin1", Status::kUnsupported,
-          "bytes are not stored as text in Latin-1");
+  require(text != nullptr && encoding != nullptr && (*encoding == "latin1" || *encoding == "latin-1"),
+          Status::kUnsupported, "bytes are not stored as text in Latin-1");
   return {tree::bytes_value(latin1_of(*text), "")};
 }
 
@@ -78,20 +79,28 @@ PickleNode call_rebuild_tensor(const std::string& name, const PickleItems& argum
   return {c10::IValue(make_tensor(name, arguments))};
 }
 
+// Attributes that a program gave to a tensor object of Python, which values lack: a map, or a pair of maps.
+void warn_of_attributes(const PickleNode& state) {
+  const auto has_members = [](const PickleNode& node) {
+    const auto* const map = std::get_if<PickledMap>(&node.content);
+    return !node.is_none() && (map == nullptr || !map->members.empty());
+  };
+  const PickleItems* const parts = state.tuple();
+  const bool has_any = parts == nullptr ? has_members(state)
+                                        : std::any_of(parts->begin(), parts->end(),
+                                                      [&](const PickleNode* part) { return has_members(*part); });
+  if (has_any) log(LogLevel::kWarning, "a tensor was saved with attributes of Python, which are left out");
+}
+
 PickleNode call_rebuild_parameter(const std::string& name, const PickleItems& arguments) {
   const c10::IValue* const value = pickled_argument(name, arguments, 0).value();
   require(value != nullptr && value->isTensor(), Status::kCorrupt, "the first argument of ", name, " is a ",
           kind_of(*arguments[0]), "; expected a tensor");
+  if (arguments.size() > 3) warn_of_attributes(*arguments[3]);
   const at::Tensor& tensor = value->toTensor();
   if (arguments.size() > 1 && arguments[1]->is_true() && (tensor.is_floating_point() || tensor.is_complex()))
     tensor.set_requires_grad(true);
   return {*value};
-}
-
-bool is_empty(const PickleNode& state) {
-  if (state.is_none()) return true;
-  const auto* const map = std::get_if<PickledMap>(&state.content);
-  return map != nullptr && map->members.empty();
 }
 
 // (function, class, arguments, attributes): a tensor with attributes, or of a class of the program's own.
@@ -103,11 +112,7 @@ PickleNode call_rebuild_from_type(const std::string& name, const PickleItems& ar
           Status::kCorrupt, "an argument of ", name, " is wrong");
   require(type != nullptr && (*type == "torch.Tensor" || *type == "torch.nn.parameter.Parameter"), Status::kUnsupported,
           "a tensor is of another class than Tensor and Parameter");
-  const bool has_attributes =
-      arguments.size() > 3 && !is_empty(*arguments[3]) &&
-      (arguments[3]->tuple() == nullptr || !std::all_of(arguments[3]->tuple()->begin(), arguments[3]->tuple()->end(),
-                                                        [](const PickleNode* state) { return is_empty(*state); }));
-  require(!has_attributes, Status::kUnsupported, "a tensor has attributes of Python");
+  if (arguments.size() > 3) warn_of_attributes(*arguments[3]);
   return call_pickled_name(*function, *inner);
 }
 
@@ -129,6 +134,7 @@ constexpr std::pair<std::string_view, Call> kCalls[] = {
     {"torch._utils._rebuild_tensor_v2", call_rebuild_tensor},
     {"torch._utils._rebuild_tensor_v3", call_rebuild_tensor},
     {"torch._utils._rebuild_parameter", call_rebuild_parameter},
+    {"torch._utils._rebuild_parameter_with_state", call_rebuild_parameter},
     {"torch._tensor._rebuild_from_type_v2", call_rebuild_from_type},
 };
 

@@ -70,7 +70,7 @@ class Converter {
     Members members;
     members.reserve(map.members.size());
     for (const auto& [key, value] : map.members) {
-      if (!is_key(*key)) refuse("has a map with a key of kind ", kind_of(*key), "; expected text or integers");
+      if (!is_key(*key)) refuse("has a map with a key of kind ", kind_of(*key), "; expected strings or integers");
       members.emplace_back(checked(*key->value()), convert(*value, depth + 1));
     }
     return members;

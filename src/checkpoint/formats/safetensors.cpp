@@ -2,16 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "checkpoint/formats/mapped_storage.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -27,17 +26,6 @@ void check_writable(const std::string& name, const at::Tensor& tensor) {
 // The same elements, dense and on the CPU.
 at::Tensor dense_on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-}
-
-// Keeps a mapping alive for a tensor. Not a std::function: LibTorch would end the process if it had no memory to copy
-// it.
-using Owner = std::shared_ptr<const MappedFile>;
-void* owner_of(const Owner& file) { return std::make_unique<Owner>(file).release(); }
-void release_owner(void* owner) { std::default_delete<Owner>()(static_cast<Owner*>(owner)); }
-
-bool is_aligned(const void* data, at::ScalarType dtype) {
-  // A complex number needs the alignment of its parts only, but kernels are faster with that of the element.
-  return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
 }
 
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
@@ -89,16 +77,14 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
   contents.metadata = std::move(header.metadata);
   contents.tensors.reserve(header.tensors.size());
   for (TensorEntry& entry : header.tensors) {
-    char* const data = file->data() + header.data_begin + entry.begin;
     const auto options = at::TensorOptions().dtype(entry.dtype);
-    at::Tensor tensor;
+    at::Tensor tensor = at::empty({0}, options);
     if (entry.begin == entry.end) {
-      tensor = at::empty({0}, options).view(entry.shape);  // its strides may be larger than 64 bits hold
-    } else if (is_aligned(data, entry.dtype)) {
-      tensor = at::for_blob(data, entry.shape).context(owner_of(file), release_owner).options(options).make_tensor();
+      tensor = tensor.view(entry.shape);  // its strides may be larger than 64 bits hold
     } else {
-      tensor = at::empty(entry.shape, options);
-      std::memcpy(tensor.mutable_data_ptr(), data, entry.end - entry.begin);
+      const std::string_view bytes = file->text().substr(header.data_begin + entry.begin, entry.end - entry.begin);
+      // A complex number needs the alignment of its parts only, but kernels are faster with that of the element.
+      tensor.set_(fixed_storage(mapped_data(file, bytes, c10::elementSize(entry.dtype)), bytes.size()), 0, entry.shape);
     }
     contents.tensors.emplace_back(std::move(entry.name), std::move(tensor));
   }

@@ -19,7 +19,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint64_t kStorageAlignment = 64;  // in the file
+constexpr uint64_t kFileAlignment = 64;  // of storages
 constexpr uint64_t kElementAlignment = 16;  // of the part of a storage that is written
 constexpr const char* kRoot = "archive/";
 
@@ -45,7 +45,7 @@ std::pair<uint64_t, uint64_t> used_bytes(const at::Tensor& tensor) {
 
 class TorchFileWriter {
  public:
-  explicit TorchFileWriter(OutputFile& output) : zip_(output, kStorageAlignment) {}
+  explicit TorchFileWriter(OutputFile& output) : zip_(output, kFileAlignment) {}
 
   void write(const c10::IValue& value) {
     tree::for_each_tensor(value, [this](const at::Tensor& tensor) { add(tensor); });
@@ -53,7 +53,7 @@ class TorchFileWriter {
     const std::string text = pickle.pickle(value);
     zip_.add(text_of("data.pkl"), text);
     zip_.add(text_of(".format_version"), "1");
-    zip_.add(text_of(".storage_alignment"), std::to_string(kStorageAlignment));
+    zip_.add(text_of(".storage_alignment"), std::to_string(kFileAlignment));
     zip_.add(text_of("byteorder"), "little");
     for (const StoredStorage& stored : storages_) write_storage(stored);
     zip_.add(text_of("version"), "3\n");

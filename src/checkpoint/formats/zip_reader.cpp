@@ -7,26 +7,20 @@
 
 #include "base/error.hpp"
 #include "checkpoint/files/crc32.hpp"
+#include "checkpoint/formats/zip_layout.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint32_t kLocalHeader = 0x04034b50;
-constexpr uint32_t kCentralHeader = 0x02014b50;
-constexpr uint32_t kEnd = 0x06054b50;
-constexpr uint32_t kEnd64 = 0x06064b50;
-constexpr uint32_t kLocator64 = 0x07064b50;
 constexpr uint64_t kEndBytes = 22;
 constexpr uint64_t kEnd64Bytes = 56;
 constexpr uint64_t kLocator64Bytes = 20;
 constexpr uint64_t kCentralBytes = 46;
 constexpr uint64_t kLocalBytes = 30;
 constexpr uint64_t kLongestComment = 0xffff;
-constexpr uint16_t kZip64Field = 1;
 constexpr uint64_t kEncrypted = 1;
 constexpr uint64_t kSizesFollow = 8;  // a flag: the local header has no sizes
-constexpr uint64_t kIn64Bits = 0xffffffff;
 
 struct Directory {
   uint64_t begin;
@@ -85,7 +79,7 @@ class ZipParser {
     const uint64_t first = last < kLongestComment ? 0 : last - kLongestComment;
     for (uint64_t at = last + 1; at-- > first;) {
       const std::string_view record = archive_.substr(at, kEndBytes);
-      if (integer(record, 0, 4) == kEnd && at + kEndBytes + integer(record, 20, 2) == archive_.size()) return at;
+      if (integer(record, 0, 4) == zip::kEnd && at + kEndBytes + integer(record, 20, 2) == archive_.size()) return at;
     }
     corrupt("its end is missing; it may have been cut short");
   }
@@ -96,11 +90,11 @@ class ZipParser {
     Directory directory{integer(end, 16, 4), 0, integer(end, 10, 2)};
     uint64_t size = integer(end, 12, 4), expected_end = at;
     bool one_disk = integer(end, 4, 2) == 0 && integer(end, 6, 2) == 0 && integer(end, 8, 2) == directory.count;
-    if (at >= kLocator64Bytes && integer(archive_, at - kLocator64Bytes, 4) == kLocator64) {
+    if (at >= kLocator64Bytes && integer(archive_, at - kLocator64Bytes, 4) == zip::kLocator64) {
       const std::string_view locator = archive_.substr(at - kLocator64Bytes, kLocator64Bytes);
       const uint64_t at64 = integer(locator, 8, 8);
       const std::string_view end64 = range(at64, kEnd64Bytes, "the end of its directory");
-      if (integer(end64, 0, 4) != kEnd64) corrupt("the end of its directory is missing");
+      if (integer(end64, 0, 4) != zip::kEnd64) corrupt("the end of its directory is missing");
       directory = {integer(end64, 48, 8), 0, integer(end64, 32, 8)};
       size = integer(end64, 40, 8);
       expected_end = at64;
@@ -117,7 +111,7 @@ class ZipParser {
 
   // Replaces a number of 32 bits that is full by that of the entry's field for 64 bits.
   void widen(uint64_t& number, std::string_view& field, const std::string& name) const {
-    if (number != kIn64Bits) return;
+    if (number != zip::kIn64Bits) return;
     if (field.size() < 8) corrupt("the entry '", printable(name), "' lacks a size or an offset");
     number = integer(field, 0, 8);
     field.remove_prefix(8);
@@ -144,7 +138,7 @@ class ZipParser {
   Member member(uint64_t& position) const {
     if (directory_.end - position < kCentralBytes) corrupt("its directory is cut short");
     const std::string_view header = archive_.substr(position, kCentralBytes);
-    if (integer(header, 0, 4) != kCentralHeader) corrupt("an entry of its directory is damaged");
+    if (integer(header, 0, 4) != zip::kCentralHeader) corrupt("an entry of its directory is damaged");
     const uint64_t name_size = integer(header, 28, 2), extra_size = integer(header, 30, 2);
     const uint64_t total = kCentralBytes + name_size + extra_size + integer(header, 32, 2);
     if (total > directory_.end - position) corrupt("its directory is cut short");
@@ -155,7 +149,7 @@ class ZipParser {
     if (method != 0) refuse("the entry '", printable(name), "' is compressed by method ", method, "; expected stored");
     uint64_t stored = integer(header, 20, 4), size = integer(header, 24, 4), begin = integer(header, 42, 4);
     std::string_view field =
-        find_field(archive_.substr(position + kCentralBytes + name_size, extra_size), kZip64Field, name);
+        find_field(archive_.substr(position + kCentralBytes + name_size, extra_size), zip::kZip64Field, name);
     widen(size, field, name);
     widen(stored, field, name);
     widen(begin, field, name);
@@ -174,9 +168,9 @@ class ZipParser {
     const bool has_sizes = (integer(header, 6, 2) & kSizesFollow) == 0;
     uint64_t local_size = integer(header, 22, 4);
     std::string_view field =
-        find_field(archive_.substr(begin + kLocalBytes + name_size, extra_size), kZip64Field, name);
+        find_field(archive_.substr(begin + kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
     if (has_sizes) widen(local_size, field, name);
-    const bool agrees = integer(header, 0, 4) == kLocalHeader && integer(header, 8, 2) == 0 &&
+    const bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
                         archive_.substr(begin + kLocalBytes, name_size) == name &&
                         (!has_sizes || (local_size == size && integer(header, 14, 4) == checksum));
     if (!agrees) corrupt("the entry '", printable(name), "' and its place in the directory do not agree");
