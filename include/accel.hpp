@@ -596,6 +596,7 @@ inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int3
 inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
+inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data);
 
 // A function as user_data, and its end.
 template <typename Function>
@@ -2443,10 +2444,10 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   void checkpoint_wait(std::int64_t timeout_ms) { detail::check(accel_checkpoint_wait(get(), timeout_ms)); }
 
   // How far the asynchronous save of a state is on this rank.
-  std::optional<std::tuple<std::int64_t, std::int64_t>> checkpoint_progress() const {
+  std::tuple<std::int64_t, std::int64_t> checkpoint_progress() const {
     std::int64_t out_written = 0;
     std::int64_t out_total = 0;
-    if (!detail::check(accel_checkpoint_progress(get(), &out_written, &out_total))) return std::nullopt;
+    detail::check(accel_checkpoint_progress(get(), &out_written, &out_total));
     return {out_written, out_total};
   }
 

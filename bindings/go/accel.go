@@ -12902,8 +12902,8 @@ func (state *State) CheckpointWait(timeoutMs int64) error {
 //
 //   - state: A state.
 //
-// Returns: ACCEL_OK when none is under way, ACCEL_IN_PROGRESS.
-func (state *State) CheckpointProgress() (written int64, total int64, ok bool, err error) {
+// Returns: ACCEL_OK.
+func (state *State) CheckpointProgress() (written int64, total int64, err error) {
 	var cWritten C.int64_t
 	var cTotal C.int64_t
 	var failure C.go_failure
@@ -12914,7 +12914,6 @@ func (state *State) CheckpointProgress() (written int64, total int64, ok bool, e
 	}
 	written = int64(cWritten)
 	total = int64(cTotal)
-	ok = code == C.ACCEL_OK
 	return
 }
 

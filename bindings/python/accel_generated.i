@@ -4514,10 +4514,10 @@ accel_status_t accel_checkpoint_wait(accel_state_t *state, int64_t timeout_ms);
 %feature("docstring") accel_checkpoint_progress "How far the asynchronous save of a state is on this rank.
 
 state: A state.
-out_written: Bytes of the last save.
-out_total: Bytes of the last save.
-Returns: ACCEL_OK when none is under way, ACCEL_IN_PROGRESS.";
-information_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OUTPUT, int64_t *OUTPUT);
+out_written: Bytes of the last save; equal when none is under way.
+out_total: Bytes of the last save; equal when none is under way.
+Returns: ACCEL_OK.";
+accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OUTPUT, int64_t *OUTPUT);
 
 %feature("docstring") accel_load_state "Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
 

@@ -183,8 +183,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_checkpoint_wait(accel_sta
 
 /** How far the asynchronous save of a state is on this rank.
  * @param state A state.
- * @param out_written,out_total Bytes of the last save.
- * @return ACCEL_OK when none is under way, ACCEL_IN_PROGRESS.
+ * @param out_written,out_total Bytes of the last save; equal when none is under way.
+ * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_progress(const accel_state_t *state, int64_t *out_written, int64_t *out_total);

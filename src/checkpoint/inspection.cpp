@@ -21,11 +21,12 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr std::string_view kSafetensors = ".safetensors";
+constexpr std::string_view kSafetensorsExtension = ".safetensors";
 
 bool is_safetensors(const std::string& name) {
-  return name.size() > kSafetensors.size() &&
-         name.compare(name.size() - kSafetensors.size(), kSafetensors.size(), kSafetensors) == 0;
+  return name.size() > kSafetensorsExtension.size() &&
+         name.compare(name.size() - kSafetensorsExtension.size(), kSafetensorsExtension.size(),
+                      kSafetensorsExtension) == 0;
 }
 
 std::optional<struct stat> look_at(const std::string& path) {

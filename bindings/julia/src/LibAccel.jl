@@ -8218,10 +8218,10 @@ accel_checkpoint_wait(state, timeout_ms) =
 How far the asynchronous save of a state is on this rank.
 
 - `state`: A state.
-- `out_written`: Bytes of the last save.
-- `out_total`: Bytes of the last save.
+- `out_written`: Bytes of the last save; equal when none is under way.
+- `out_total`: Bytes of the last save; equal when none is under way.
 
-Returns: ACCEL_OK when none is under way, ACCEL_IN_PROGRESS.
+Returns: ACCEL_OK.
 
 Threads: any.
 """

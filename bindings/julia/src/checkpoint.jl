@@ -47,11 +47,11 @@ register_load_state_pre_hook!(hook::Function, state::State) =
     (id = Ref{Int64}(); LibAccel.accel_register_load_state_pre_hook(state, checkpoint_hook_callback(), keep(hook, state), destroy(), id); id[])
 @doc (@doc register_save_state_pre_hook!) register_load_state_pre_hook!
 
-"""    checkpoint_progress(state): (bytes written, bytes in all) of the asynchronous save that is under way, else `nothing`"""
+"""    checkpoint_progress(state): (bytes written, bytes in all) of the last asynchronous save; equal when none is under way"""
 function checkpoint_progress(state::State)
     written, total = Ref{Int64}(), Ref{Int64}()
-    status = LibAccel.accel_checkpoint_progress(state, written, total)
-    return status == LibAccel.ACCEL_IN_PROGRESS ? (written[], total[]) : nothing
+    LibAccel.accel_checkpoint_progress(state, written, total)
+    return written[], total[]
 end
 
 """    load_state_dict(path): the weights of a model in a file, in several with an index, or in a folder that has them"""

@@ -19,7 +19,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint64_t kFileAlignment = 64;  // of storages
+constexpr uint64_t kFileAlignment = 64;     // of storages
 constexpr uint64_t kElementAlignment = 16;  // of the part of a storage that is written
 constexpr const char* kRoot = "archive/";
 

@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "checkpoint/files/crc32.hpp"
-#include "checkpoint/formats/zip_layout.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
+#include "checkpoint/formats/zip_layout.hpp"
 
 namespace accel::checkpoint {
 namespace {

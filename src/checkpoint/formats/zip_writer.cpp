@@ -9,9 +9,9 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr uint64_t kVersion = 20;
-constexpr uint64_t kVersion64 = 45;  // with numbers of 64 bits
-constexpr uint64_t kFlags = 0x0808;  // names are UTF-8; checksum and sizes follow the data
-constexpr uint64_t kDate = 0x21;     // 1980-01-01: files do not depend on the time
+constexpr uint64_t kVersion64 = 45;         // with numbers of 64 bits
+constexpr uint64_t kFlags = 0x0808;         // names are UTF-8; checksum and sizes follow the data
+constexpr uint64_t kDate = 0x21;            // 1980-01-01: files do not depend on the time
 constexpr uint64_t kPaddingField = 0x4246;  // torch's
 constexpr uint64_t kMostEntries = 0xffff;
 constexpr size_t kChunk = size_t{64} << 20;  // of checksum and write

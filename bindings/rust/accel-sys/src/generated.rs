@@ -7472,10 +7472,10 @@ functions! {
     /// How far the asynchronous save of a state is on this rank.
     ///
     /// * `state`: A state.
-    /// * `out_written`: Bytes of the last save.
-    /// * `out_total`: Bytes of the last save.
+    /// * `out_written`: Bytes of the last save; equal when none is under way.
+    /// * `out_total`: Bytes of the last save; equal when none is under way.
     ///
-    /// Returns: ACCEL_OK when none is under way, ACCEL_IN_PROGRESS.
+    /// Returns: ACCEL_OK.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_checkpoint_progress(state: *const accel_state_t, out_written: *mut i64, out_total: *mut i64) -> accel_status_t;

@@ -88,12 +88,12 @@ impl State {
         Ok(id)
     }
 
-    /// The bytes that the asynchronous save has written, and those in all; nothing when none is under way.
-    pub fn checkpoint_progress(&self) -> Result<Option<(i64, i64)>> {
+    /// The bytes that the last asynchronous save has written, and those in all; equal when none is under way.
+    pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
         let (mut written, mut total) = (0, 0);
         // SAFETY: both outputs are numbers.
-        let status = check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
-        Ok((status == sys::ACCEL_IN_PROGRESS).then_some((written, total)))
+        check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
+        Ok((written, total))
     }
 }
 
