@@ -38,15 +38,7 @@ void save_value(const accel_value_t& value, const accel_value_t* metadata, const
   }
   require(metadata == nullptr, Status::kInvalidArgument,
           "metadata is given with safe_serialization 0; expected NULL, because only safetensors have metadata");
-  const c10::IValue tree = to_ivalue(value, "value");
-  checkpoint::AtomicFile file(path);
-  checkpoint::write_torch_file(file.output(), tree);
-  file.commit([](const std::string& written) {
-    checkpoint::read_back(written, [&] {
-      checkpoint::read_torch_file(std::make_shared<const MappedFile>(written));  // throws if it is damaged
-      return true;
-    });
-  });
+  checkpoint::save_torch_file(path, to_ivalue(value, "value"));
 }
 
 // By its first bytes, whatever its name is.

@@ -11,6 +11,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/merge_weights.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -114,8 +115,8 @@ ACCEL_FUNCTION accel_status_t accel_merge_weights(const char* folder, const char
   return guarded(__func__, [&] {
     check_pointer(folder, "folder");
     check_pointer(destination, "destination");
-    read_settings(options, "options");
-    fail(Status::kUnsupported, "'", folder, "' cannot be merged by this version");
+    const MergeWeightsSettings settings = read_settings(options, "options");
+    checkpoint::merge_weights(folder, destination, settings.safe_serialization, settings.remove_checkpoint_dir);
   });
 }
 
