@@ -1,6 +1,7 @@
 #include "checkpoint/load_training_state.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -35,6 +36,8 @@ class FolderReader {
       for (const FileRecord& file : manifest_.files) names_.insert(file.name);
       return;
     }
+    require(::access(folder_.c_str(), F_OK) == 0, Status::kNotFound, "'", folder_,
+            "' does not exist; expected the folder of a checkpoint");
     for (const std::string& name : list_folder(folder_)) names_.insert(name);
     require(names_.count(kFormerManifest) == 0, Status::kCorrupt, "'", folder_, "' has a ", kFormerManifest,
             ": it was saved by a libaccel before this format; load it with that version and save it with this one");
