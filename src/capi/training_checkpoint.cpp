@@ -14,16 +14,11 @@
 #include "capi/options.hpp"
 #include "capi/state_callbacks.hpp"
 #include "capi/value.hpp"
+#include "capi/version.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
-
-std::string version() { return text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
-
-std::optional<std::string> optional_text(const char* text) {
-  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
-}
 
 // Owns user_data from its beginning on.
 accelerator::RegisteredObject registered_object(const char* name, const Callback<accel_save_state_fn>& save_callback,
@@ -119,7 +114,7 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
     checkpoint::SaveOptions save;
     save.safe_serialization = settings.safe_serialization;
     save.compression_level = settings.compression_level;
-    save.library = version();
+    save.library = library_version();
     accelerator->save_checkpoint(optional_text(folder), std::move(save));
   });
 }

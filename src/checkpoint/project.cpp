@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint_";
 
-bool exists(const std::string& path) {
+bool is_taken(const std::string& path) {
   struct stat found {};
   return ::lstat(path.c_str(), &found) == 0;
 }
@@ -61,8 +61,9 @@ std::string Project::newest_folder() const {
 }
 
 void Project::require_new(const std::string& folder) const {
-  require(!exists(folder), Status::kAlreadyExists, "'", folder, "' already exists; set the project's iteration above ",
-          settings_.iteration.value, " (save_iteration), or remove it");
+  require(!is_taken(folder), Status::kAlreadyExists, "'", folder,
+          "' already exists; set the project's iteration above ", settings_.iteration.value,
+          " (save_iteration), or remove it");
 }
 
 void Project::continue_after(int64_t iteration) {

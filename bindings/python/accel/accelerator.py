@@ -11,6 +11,7 @@ from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
+from .fsdp import FullyShardedDataParallelPlugin
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
@@ -61,10 +62,11 @@ class Accelerator(View):
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
+        fsdp_plugin = plugins.pop("fsdp_plugin", None)
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
-        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin), parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -86,6 +88,8 @@ class Accelerator(View):
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)
+        if fsdp_plugin is not None and self.use_distributed:
+            raise NotImplementedError(missing.text("fsdp_plugin"))
         self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
@@ -433,14 +437,12 @@ class Accelerator(View):
         weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond the reference:
         allow_missing, verify."""
         checkpoint.check_map_location(map_location)
-        unknown = sorted({*(load_kwargs or {})} - {"weights_only"})
-        if unknown:
-            raise TypeError(f"load_kwargs has {unknown[0]!r}; expected weights_only only")
+        for name in load_kwargs or {}:
+            if name != "weights_only":
+                raise TypeError(f"load_kwargs has no setting {name!r}; expected weights_only")
         project, state = self._set_project()
         if input_dir is None and not project.automatic_checkpoint_naming:
             raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
-        if input_dir is not None and not os.path.isdir(os.path.expanduser(input_dir)):
-            raise ValueError(f"load_state(): there is no folder {input_dir}")
         self._load_kwargs = load_kwargs or {}
         options = fill(capi.accel_load_state_options_t(), settings)
         capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)

@@ -125,6 +125,21 @@ def register(state, objects, load_kwargs):
         capi.accel_register_for_checkpointing(state, None, (lambda thing=thing: packed_state(thing.state_dict()), read))
 
 
+def _custom_path(path, index):
+    return os.path.join(path, f"{capi.ACCEL_CUSTOM_STATES_NAME}_{index}.pkl")
+
+
+def save_custom_state(obj, path, index=0, save_on_each_node=False):
+    """Writes the state of one object, as save_state() does with those that are registered."""
+    options = fill(capi.accel_save_options_t(), {"safe_serialization": False, "save_on_each_node": save_on_each_node})
+    capi.accel_save_on_main_process(current(), packed_state(obj.state_dict()), None, _custom_path(path, index), options)
+
+
+def load_custom_state(obj, path, index=0):
+    """Gives an object its state back."""
+    obj.load_state_dict(unpacked_state(capi.accel_load(_custom_path(path, index)), trusted=False))
+
+
 def register_generators(state):
     """Python's generator of random numbers, and NumPy's once it is imported, are part of the training state. Called before each save and
     load."""
