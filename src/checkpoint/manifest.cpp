@@ -14,7 +14,7 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kFormat = "accel checkpoint";
-constexpr int64_t kVersion = 2;  // 1 was state.json, of other files
+constexpr int64_t kManifestVersion = 2;  // 1 was state.json, of other files
 constexpr const char* kHash = "xxh3_64";
 constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
@@ -110,7 +110,7 @@ std::vector<FileRecord> parse_file_records(std::string_view text, const std::str
 std::string print_manifest(const Manifest& manifest) {
   Json::Members members;
   members.emplace_back("format", kFormat);
-  members.emplace_back("version", Json::number(kVersion));
+  members.emplace_back("version", Json::number(kManifestVersion));
   members.emplace_back("library", manifest.library);
   members.emplace_back("libtorch", manifest.libtorch);
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
@@ -129,8 +129,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     require(format == kFormat, Status::kCorrupt, "'", source, "' has the format '", format, "'; expected '", kFormat,
             "'");
     const int64_t version = json_integer(json, "version", -1);
-    require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
-            "; this library reads version ", kVersion);
+    require(version == kManifestVersion, Status::kCorrupt, "'", source, "' has version ", version,
+            "; this library reads version ", kManifestVersion);
     const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
     const std::string listed = print_json(without_hash(json));
     require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,

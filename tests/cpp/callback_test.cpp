@@ -120,9 +120,9 @@ TEST_F(CppCallback, ObjectsOfTheProgramInACheckpoint) {
   int steps = 3;
   state.register_for_checkpointing(
       "counter", [&] { return Value(steps); }, [&](const Value& saved) { steps = static_cast<int>(saved.integer()); });
-  state.save_state(folder);
+  state.save_state(folder.c_str());
   steps = 9;
-  state.load_state(folder);
+  state.load_state(folder.c_str());
   EXPECT_EQ(steps, 3);
   std::filesystem::remove_all(folder);
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/mapped_file.hpp"
@@ -30,6 +31,9 @@ c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::
 // copy, others one at a time. Tensors that share a storage share it in the file, of which only the part that they use
 // is written.
 void write_torch_file(OutputFile& output, const c10::IValue& value);
+
+// The same as a whole file, replaced atomically.
+void save_torch_file(const std::string& path, const c10::IValue& value);
 
 // A plain pickle without tensors.
 c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records);

@@ -95,16 +95,16 @@ fn checkpoints_hold_objects_of_the_program() {
     let plain = nn::linear(2, 2, true).unwrap();
     let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
     let before = plain.tensor("weight").unwrap().to_vec::<f32>().unwrap();
-    state.save_state(&folder).unwrap();
+    state.save_state(folder.as_path(), None).unwrap();
     plain.tensor("weight").unwrap().detach().unwrap().zero_().unwrap();
     count.store(0, Ordering::SeqCst);
-    state.load_state(&folder).unwrap();
+    state.load_state(folder.as_path(), None).unwrap();
     assert_eq!((plain.tensor("weight").unwrap().to_vec::<f32>().unwrap(), count.load(Ordering::SeqCst)), (before, 5));
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(state.load_state(&folder).unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(state.load_state(folder.as_path(), None).unwrap_err().code(), ErrorCode::NotFound);
 
     let file = folder.with_extension("safetensors");
-    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file)
+    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file, None)
         .unwrap();
     assert!(load(&file).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
     std::fs::remove_file(&file).unwrap();
