@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "checkpoint/formats/compressed_tensors.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/value_json.hpp"
@@ -16,6 +17,8 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr std::string_view kSafetensors = ".safetensors";
+constexpr std::string_view kCompressed = ".ztensors";
+constexpr const char* kStructure = "accel.structure";  // the metadata key of the JSON
 
 bool ends_with(std::string_view path, std::string_view extension) {
   return path.size() >= extension.size() && path.substr(path.size() - extension.size()) == extension;
@@ -35,6 +38,27 @@ NamedTensors named_tensors(const c10::IValue& value, const std::string& path) {
 
 SafetensorsContents safetensors_contents(const c10::IValue& value, const std::string& path) {
   return drop_tied(named_tensors(value, path), {{"format", "pt"}});
+}
+
+SafetensorsContents compressed_contents(const c10::IValue& value) {
+  NamedTensors tensors;
+  const std::string structure = print_json(encode_value(value, tensors));
+  return drop_tied(tensors, {{kStructure, structure}});
+}
+
+c10::IValue read_compressed(const std::shared_ptr<const MappedFile>& file) {
+  SafetensorsContents contents = read_compressed_tensors(file);
+  restore_tied(contents);
+  const auto structure = std::find_if(contents.metadata.begin(), contents.metadata.end(),
+                                      [](const auto& entry) { return entry.first == kStructure; });
+  require(structure != contents.metadata.end(), Status::kCorrupt, "'", file->path(),
+          "' holds no value: its metadata has no '", kStructure, "'");
+  try {
+    return decode_value(parse_json(structure->second, kStructure), contents.tensors, file->path());
+  } catch (const Error& error) {
+    if (error.status() == Status::kCorrupt) throw;
+    fail(Status::kCorrupt, "'", file->path(), "' is damaged: ", error.message());
+  }
 }
 
 bool same_but_elements(const c10::IValue& written, const c10::IValue& read);
@@ -82,7 +106,11 @@ void write_value(OutputFile& output, const c10::IValue& value, int compression_l
     write_safetensors(output, contents.tensors, contents.metadata);
     return;
   }
-  require(compression_level == 0, Status::kUnsupported, "compression level ", compression_level, "; expected 0");
+  if (ends_with(output.path(), kCompressed)) {
+    const SafetensorsContents contents = compressed_contents(value);
+    write_compressed_tensors(output, contents.tensors, contents.metadata, compression_level);
+    return;
+  }
   write_torch_file(output, value);
 }
 
@@ -91,10 +119,15 @@ bool holds_value(const std::string& path, const c10::IValue& value) {
     const SafetensorsContents contents = safetensors_contents(value, path);
     return has_header_of(path, contents.tensors, contents.metadata);
   }
+  if (ends_with(path, kCompressed)) {
+    const SafetensorsContents contents = compressed_contents(value);
+    return has_compressed_header_of(path, contents.tensors, contents.metadata);
+  }
   return same_but_elements(value, read_value(std::make_shared<const MappedFile>(path)));
 }
 
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file) {
+  if (ends_with(file->path(), kCompressed)) return read_compressed(file);
   if (!ends_with(file->path(), kSafetensors)) return read_torch_file(file);
   SafetensorsContents contents = read_safetensors(file);
   restore_tied(contents);

@@ -178,7 +178,8 @@ at::Tensor join(const std::string& name, const std::vector<int64_t>& shape, cons
     at::Tensor data = files.read(piece);
     if (pieces.size() == 1 && data.sizes().equals(shape)) return data;
     if (joined == nullptr) joined = std::make_shared<TensorInPieces>(name, data.scalar_type(), shape);
-    joined->add(data, piece.offset.empty() ? std::vector<int64_t>(shape.size(), 0) : piece.offset, shape, source);
+    joined->add(data, piece.offset.empty() ? std::vector<int64_t>(shape.size(), 0) : piece.offset, shape, std::nullopt,
+                source);
   }
   return joined->read({std::vector<int64_t>(shape.size(), 0), shape});
 }
