@@ -1,8 +1,6 @@
 #include "checkpoint/value_file.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -10,7 +8,6 @@
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/value_json.hpp"
-#include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -61,43 +58,6 @@ c10::IValue read_compressed(const std::shared_ptr<const MappedFile>& file) {
   }
 }
 
-bool same_but_elements(const c10::IValue& written, const c10::IValue& read);
-
-bool same_items(const c10::IValue& written, const c10::IValue& read) {
-  if (!tree::is_sequence(read) || read.isTuple() != written.isTuple()) return false;
-  const auto left = tree::sequence_items(written), right = tree::sequence_items(read);
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(), same_but_elements);
-}
-
-bool same_members(const c10::impl::GenericDict& written, const c10::IValue& read) {
-  if (!read.isGenericDict() || read.toGenericDict().size() != written.size()) return false;
-  const auto members = read.toGenericDict();
-  return std::all_of(written.begin(), written.end(), [&](const auto& entry) {
-    const auto found = members.find(entry.key());
-    return found != members.end() && same_but_elements(entry.value(), found->value());
-  });
-}
-
-uint64_t bits_of(double number) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &number, sizeof bits);
-  return bits;
-}
-
-bool same_but_elements(const c10::IValue& written, const c10::IValue& read) {
-  if (written.isTensor()) {
-    const at::Tensor& tensor = written.toTensor();
-    if (!tensor.defined()) return read.isNone();
-    return read.isTensor() && read.toTensor().scalar_type() == tensor.scalar_type() &&
-           read.toTensor().sizes() == tensor.sizes();
-  }
-  if (written.isDouble()) return read.isDouble() && bits_of(written.toDouble()) == bits_of(read.toDouble());
-  if (tree::is_sequence(written)) return same_items(written, read);
-  if (written.isCapsule()) return tree::equal(written, read);
-  if (written.isGenericDict()) return same_members(written.toGenericDict(), read);
-  return written == read;
-}
-
 }  // namespace
 
 void write_value(OutputFile& output, const c10::IValue& value, int compression_level) {
@@ -123,7 +83,7 @@ bool holds_value(const std::string& path, const c10::IValue& value) {
     const SafetensorsContents contents = compressed_contents(value);
     return has_compressed_header_of(path, contents.tensors, contents.metadata);
   }
-  return same_but_elements(value, read_value(std::make_shared<const MappedFile>(path)));
+  return is_torch_file_of(path, value);
 }
 
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file) {
