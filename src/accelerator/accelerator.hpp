@@ -120,7 +120,7 @@ class Accelerator {
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
   // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
   void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
-  void load_checkpoint(const std::optional<std::string>& folder, const checkpoint::LoadOptions& options);
+  void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
   checkpoint::Project& project() { return project_; }
   // The folder of the latest of these calls; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }

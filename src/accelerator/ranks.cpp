@@ -9,11 +9,15 @@
 
 namespace accel::accelerator {
 
-checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
+checkpoint::Ranks ranks_of(const state::State& state, bool each_host) {
+  comm::Communicator& communicator = *state.communicator();
   checkpoint::Ranks ranks;
+  if (each_host) {
+    ranks.first_of_folder = state.process_index() - state.local_process_index();
+    ranks.size_of_folder = state.local_num_processes();
+  }
   ranks.rank = communicator.rank();
   ranks.size = communicator.size();
-  ranks.size_of_job = ranks.size;
   if (ranks.size == 1) return ranks;
   ranks.all_gather = [&communicator](const std::string& text) {
     const c10::IValue gathered = comm::gather_object(communicator, text);  // a range-for would not keep it alive

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
@@ -220,21 +221,24 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
   require_copies();
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
-      ranks_of(*state_.communicator()));
+      ranks_of(state_, options.save_on_each_node));
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
+  const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::vector<SavedObject> objects = saved_objects();
-  skip_models_of_hooks(objects, folder);
   checkpoint::TrainingState like;
-  for (const SavedObject& object : objects) {
-    like.push_back(object.entry());
-    if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
-  }
-  checkpoint::LoadedState loaded =
-      checkpoint::load_training_state(folder, like, options, ranks_of(*state_.communicator()));
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    skip_models_of_hooks(objects, folder);
+    for (const SavedObject& object : objects) {
+      like.push_back(object.entry());
+      if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
+    }
+    return {};
+  });
+  checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
     if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
   for (size_t i = 0; i < objects.size(); i++) {

@@ -19,20 +19,6 @@ constexpr const char* kHash = "xxh3_64";
 constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
 
-std::string print_hash(uint64_t hash) {
-  char digits[kHashDigits + 1];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
-
-uint64_t parse_hash(const std::string& digits, const std::string& source) {
-  uint64_t hash = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
-  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
-          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
-  return hash;
-}
-
 Json encode_files(const std::vector<FileRecord>& files) {
   Json::Items items;
   for (const FileRecord& file : files) {
@@ -91,6 +77,20 @@ auto or_corrupt(const std::string& source, Body&& body) {
 }
 
 }  // namespace
+
+std::string print_hash(uint64_t hash) {
+  char digits[kHashDigits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
+uint64_t parse_hash(const std::string& digits, const std::string& source) {
+  uint64_t hash = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
+          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
+  return hash;
+}
 
 const FileRecord* Manifest::find(std::string_view name) const {
   const auto found =

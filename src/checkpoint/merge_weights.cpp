@@ -43,7 +43,7 @@ c10::IValue rest_of_model(const std::string& folder) {
 }
 
 NamedTensors join_pieces(const std::string& folder, const std::vector<std::string>& names) {
-  PieceTable pieces;
+  PieceTable pieces(/*verify=*/true);
   for (const std::string& name : names) pieces.add(std::make_shared<const MappedFile>(folder + "/" + name));
   return model_tensors(read_pieces(pieces.join(rest_of_model(folder), /*is_model=*/true)));
 }

@@ -48,6 +48,14 @@ void check_replaceable(const Target& target) {
             "', which is no part of a checkpoint; move it away or save elsewhere");
 }
 
+// Small files are read back whole, of large ones only what describes the tensors.
+constexpr uint64_t kReadBackWhole = 1 << 20;
+
+uint64_t hash_of_file(const std::string& path) {
+  const MappedFile file(path);
+  return hash_of(file.data(), file.size());
+}
+
 uint64_t bytes_of(const c10::IValue& state) {
   uint64_t bytes = 0;
   tree::for_each_tensor(state, [&](const at::Tensor& tensor) { bytes += tensor.nbytes(); });
@@ -109,7 +117,9 @@ class FolderWriter {
  private:
   void finish(const std::string& name, OutputFile& output, const std::function<bool()>& is_as_given) {
     output.finish();
-    read_back(output.path(), is_as_given);
+    read_back(output.path(), [&] {
+      return is_as_given() && (output.size() > kReadBackWhole || hash_of_file(output.path()) == output.hash());
+    });
     records_.push_back({name, output.size(), output.hash()});
   }
 
@@ -120,14 +130,14 @@ class FolderWriter {
 };
 
 void write_shared(FolderWriter& writer, const SharedFile& file, const Ranks& ranks) {
-  const bool writes = file.writer == ranks.rank;
+  const bool writes = file.writer == ranks.writer();
   if (!has_pieces(file.entry->state)) {
     if (writes) writer.write(file.name, file.entry->state);
     return;
   }
   const SplitState split = split_pieces(file.entry->state, file.entry->kind == StateKind::kModel);
   if (writes) writer.write(file.name, split.rest);
-  writer.write_pieces(pieces_name(file.stem, ranks.rank_in_job()), split.pieces);
+  writer.write_pieces(pieces_name(file.stem, ranks.rank), split.pieces);
 }
 
 void write_own(FolderWriter& writer, const TrainingState& state, int rank) {
@@ -178,7 +188,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
   Manifest manifest;
   manifest.library = options.library;
   manifest.libtorch = TORCH_VERSION;
-  manifest.world_size = ranks.size_of_job;
+  manifest.world_size = ranks.size;
   manifest.mesh = options.mesh;
   manifest.iteration = options.iteration;
   std::unordered_set<std::string> names;
@@ -201,7 +211,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
 TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options, const Ranks& ranks, FileSystem& files)
     : folder_(std::move(folder)), options_(std::move(options)), files_(files) {
   const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
-    if (ranks.rank != 0) return {};
+    if (ranks.writer() != 0) return {};
     check_replaceable(Target(folder_));
     target_ = std::make_unique<AtomicFolder>(folder_, files_);
     return target_->temporary();
@@ -212,17 +222,18 @@ TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
   const std::vector<std::string> reports = run_on_all_ranks(ranks, [&] {
     struct stat status {};
-    require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_,
-            "', which rank 0 made, is not there; the folder must be one that all ranks share");
+    require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",
+            ranks.first_of_folder, " made, is not there; the folder must be one that these ranks share");
     FolderWriter writer(temporary_, options_.compression_level, files_);
-    for (const SharedFile& file : plan_shared_files(state, ranks.size, options_)) write_shared(writer, file, ranks);
-    write_own(writer, state, ranks.rank_in_job());
+    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
+      write_shared(writer, file, ranks);
+    write_own(writer, state, ranks.rank);
     return print_file_records(writer.records());
   });
 
   run_on_all_ranks(ranks, [&]() -> std::string {
-    if (ranks.rank != 0) return {};
-    for (const SharedFile& file : plan_shared_files(state, ranks.size, options_)) {
+    if (ranks.writer() != 0) return {};
+    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_)) {
       struct stat status {};
       require(::stat((temporary_ + "/" + file.name).c_str(), &status) == 0, Status::kInvalidState, "no rank wrote '",
               file.name, "'; the ranks have different objects, or states of other sizes");

@@ -16,6 +16,7 @@ namespace accel::checkpoint {
 struct SaveOptions {
   bool safe_serialization = true;  // models as safetensors; otherwise as torch.save() writes them
   int compression_level = 0;       // of Zstd, for models and optimizers; 0: not compressed
+  bool save_on_each_node = false;  // each host has a folder of its own
   // For the manifest.
   std::string library;  // the version
   std::string mesh;
@@ -40,7 +41,7 @@ class TrainingStateWriter {
   std::string folder_;
   SaveOptions options_;
   FileSystem& files_;
-  std::unique_ptr<AtomicFolder> target_;  // of rank 0
+  std::unique_ptr<AtomicFolder> target_;  // of the first rank
   std::string temporary_;
 };
 

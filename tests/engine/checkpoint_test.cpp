@@ -212,7 +212,7 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
     load(with([](auto& like) { like.push_back({StateKind::kRankState, "device", {}, {}}); }));
   });
   Ranks two;
-  two.size = two.size_of_job = 2;
+  two.size = 2;
   two.all_gather = [](const std::string& text) { return std::vector<std::string>{text, text}; };
   TrainingState of_one = load_training_state(folder / "s", example(0, 0), two);
   EXPECT_EQ(entry_of(of_one, StateKind::kRankState).of_ranks.size(), 1);
@@ -266,7 +266,7 @@ void on_ranks(int size, Body&& body) {
     threads.emplace_back([&, rank] {
       Ranks ranks;
       ranks.rank = rank;
-      ranks.size = ranks.size_of_job = size;
+      ranks.size = size;
       ranks.all_gather = [&, rank](const std::string& text) { return gather.all_gather(rank, text); };
       body(ranks);
     });
@@ -324,6 +324,25 @@ TEST(CheckpointTrainingState, RanksShareTheWorkAndNothingIsWrittenTwice) {
   });
   EXPECT_EQ(files[0].created + files[1].created, 5 + 2 * 2 + 1);
   EXPECT_GT(files[1].created, 2);
+}
+
+TEST(CheckpointTrainingState, EachHostMayHaveItsOwnFolder) {
+  const Folder folder;
+  on_ranks(4, [&](const Ranks& given) {
+    Ranks ranks = given;
+    ranks.size_of_folder = 2;
+    ranks.first_of_folder = ranks.rank / 2 * 2;
+    const std::string path = folder / text("host_", ranks.rank / 2);
+    save_training_state(path, example(ranks.rank, 2), ranks, quick_files());
+    EXPECT_TRUE(same(load_training_state(path, example(ranks.rank, 0), ranks), example(ranks.rank, 2)));
+    EXPECT_EQ(load_manifest(path).world_size, 4);
+    EXPECT_TRUE(fs::exists(path + "/model.safetensors"));
+    EXPECT_NE(fs::exists(path + "/random_states_0.pkl"), fs::exists(path + "/random_states_2.pkl"));
+    TrainingState bad = example(ranks.rank, 3);
+    if (ranks.rank == 3) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kMeta);
+    expect_error(Status::kTypeMismatch, "rank 3: ", [&] { save_training_state(path, bad, ranks, quick_files()); });
+  });
+  EXPECT_EQ(folder.entries(), 2U);
 }
 
 TEST(CheckpointTrainingState, AddedFilesBelongToIt) {
@@ -461,11 +480,15 @@ TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
   expect_error(Status::kNotFound, "model_rank_00001", load);
   fs::copy_file(first, second);
   expect_error(Status::kCorrupt, "model_rank_00001", load);
+  std::string flipped = saved;
+  flipped[flipped.size() - 3] = static_cast<char>(flipped[flipped.size() - 3] ^ 1);
+  write_text(second, flipped);
+  expect_error(Status::kCorrupt, "piece of 'a'", load);
   write_text(second, saved);
   EXPECT_NO_THROW(load());
 
   const auto table_of = [&](const std::vector<std::string>& files) {
-    auto table = std::make_unique<PieceTable>();
+    auto table = std::make_unique<PieceTable>(true);
     for (const std::string& file : files) table->add(std::make_shared<const MappedFile>(file));
     return table;
   };

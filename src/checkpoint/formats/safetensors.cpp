@@ -4,8 +4,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 
@@ -23,11 +23,6 @@ void check_writable(const std::string& name, const at::Tensor& tensor) {
           "' is on the meta device and has no data to write");
 }
 
-// The same elements, dense and on the CPU.
-at::Tensor dense_on_cpu(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-}
-
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
   entries.reserve(tensors.size());
@@ -37,6 +32,10 @@ std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+at::Tensor dense_on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+}
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
   std::unordered_map<std::string_view, const at::Tensor*> by_name;
@@ -77,14 +76,13 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
   contents.metadata = std::move(header.metadata);
   contents.tensors.reserve(header.tensors.size());
   for (TensorEntry& entry : header.tensors) {
-    const auto options = at::TensorOptions().dtype(entry.dtype);
-    at::Tensor tensor = at::empty({0}, options);
+    at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(entry.dtype));
     if (entry.begin == entry.end) {
       tensor = tensor.view(entry.shape);  // its strides may be larger than 64 bits hold
     } else {
       const std::string_view bytes = file->text().substr(header.data_begin + entry.begin, entry.end - entry.begin);
-      // A complex number needs the alignment of its parts only, but kernels are faster with that of the element.
-      tensor.set_(fixed_storage(mapped_data(file, bytes, c10::elementSize(entry.dtype)), bytes.size()), 0, entry.shape);
+      at::DataPtr data = mapped_data(file, bytes, c10::elementSize(entry.dtype));
+      tensor.set_(fixed_storage(std::move(data), bytes.size()), 0, entry.shape);
     }
     contents.tensors.emplace_back(std::move(entry.name), std::move(tensor));
   }

@@ -21,6 +21,9 @@ struct SafetensorsContents {
   Metadata metadata;
 };
 
+// The same elements, dense and on the CPU; the same tensor if it is so already.
+at::Tensor dense_on_cpu(const at::Tensor& tensor);
+
 // Replaces the file atomically. Contiguous CPU tensors are written without a copy; others are copied one at a time.
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
                       FileSystem& files = system_files());

@@ -20,12 +20,12 @@ constexpr std::string_view kZip("PK\x03\x04", 4);
 constexpr std::string_view kMagicNumber("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::string_view kMagicDigits = "119547037146038801333356L";  // of protocols 0 and 1
 constexpr int64_t kProtocolVersion = 1001;
-constexpr size_t kStorageAlignment = 16;  // of the largest element
+constexpr size_t kElementAlignment = 16;  // of the largest element
 constexpr size_t kTarMagicAt = 257;
 constexpr std::string_view kTar = "ustar";
 constexpr size_t kMagicNumberWithin = 32;  // bytes
 
-using File = std::shared_ptr<const MappedFile>;
+using MappedPointer = std::shared_ptr<const MappedFile>;
 
 // ("storage", type, key, location, number of elements)
 struct StorageId {
@@ -74,7 +74,7 @@ class StorageTable {
   std::unordered_map<std::string, PickledStorage> storages_;
 };
 
-c10::IValue read_archive(const File& file, std::string_view bytes) {
+c10::IValue read_archive(const MappedPointer& file, std::string_view bytes) {
   const std::vector<ZipEntry> entries = read_zip(bytes, file->path());
   std::unordered_map<std::string_view, const ZipEntry*> by_name;
   for (const ZipEntry& entry : entries) by_name.emplace(entry.name, &entry);
@@ -98,7 +98,9 @@ c10::IValue read_archive(const File& file, std::string_view bytes) {
   const auto make = [&](const StorageId& id) {
     const ZipEntry* const entry = find("data/" + id.key);
     require(entry != nullptr, Status::kCorrupt, "the storage '", printable(id.key), "' is missing");
-    return fixed_storage(mapped_data(file, entry->data, kStorageAlignment), entry->data.size());
+    require(entry->data.size() == id.bytes, Status::kCorrupt, "the storage '", printable(id.key), "' has ",
+            entry->data.size(), " bytes; expected ", id.bytes);
+    return fixed_storage(mapped_data(file, entry->data, kElementAlignment), entry->data.size());
   };
   PickleOptions options;
   options.load_persistent = [&](const PickleItems& id) { return storages.find(storage_id(id), make); };
@@ -108,7 +110,7 @@ c10::IValue read_archive(const File& file, std::string_view bytes) {
 
 // The layout before torch 1.6: four pickles (magic number, version, system, value), then the keys of the value's
 // storages and their data.
-c10::IValue read_stream(const File& file, std::string_view bytes) {
+c10::IValue read_stream(const MappedPointer& file, std::string_view bytes) {
   const auto corrupt = [&](const auto&... parts) {
     fail(Status::kCorrupt, "'", file->path(), "' is no valid file of torch.save(): ", parts...);
   };
@@ -152,7 +154,7 @@ c10::IValue read_stream(const File& file, std::string_view bytes) {
     if (elements != storage.nbytes() / c10::elementSize(dtype))
       corrupt("the storage '", printable(*key->text()), "' has ", elements, " elements; expected ",
               storage.nbytes() / c10::elementSize(dtype));
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(mapped_data(file, take(storage.nbytes()), kStorageAlignment));
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(mapped_data(file, take(storage.nbytes()), kElementAlignment));
     storages.all().erase(found);
   }
   if (position != bytes.size()) corrupt("it has ", bytes.size() - position, " bytes behind its last storage");

@@ -19,9 +19,9 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint64_t kFileAlignment = 64;     // of storages
-constexpr uint64_t kElementAlignment = 16;  // of the part of a storage that is written
-constexpr const char* kRoot = "archive/";
+constexpr uint64_t kStorageAlignment = 64;  // in the file
+constexpr uint64_t kPartAlignment = 16;     // of the part of a storage that is written
+constexpr const char* kArchiveRoot = "archive/";
 
 // A storage in the file: the bytes that tensors use.
 struct StoredStorage {
@@ -40,12 +40,12 @@ std::pair<uint64_t, uint64_t> used_bytes(const at::Tensor& tensor) {
   for (int64_t i = 0; i < tensor.dim(); i++) last += (tensor.size(i) - 1) * tensor.stride(i);
   const auto element = static_cast<int64_t>(tensor.element_size());
   const auto begin = static_cast<uint64_t>(tensor.storage_offset() * element);
-  return {begin - begin % kElementAlignment, static_cast<uint64_t>((last + 1) * element)};
+  return {begin - begin % kPartAlignment, static_cast<uint64_t>((last + 1) * element)};
 }
 
 class TorchFileWriter {
  public:
-  explicit TorchFileWriter(OutputFile& output) : zip_(output, kFileAlignment) {}
+  explicit TorchFileWriter(OutputFile& output) : zip_(output, kStorageAlignment) {}
 
   void write(const c10::IValue& value) {
     tree::for_each_tensor(value, [this](const at::Tensor& tensor) { add(tensor); });
@@ -53,7 +53,7 @@ class TorchFileWriter {
     const std::string text = pickle.pickle(value);
     zip_.add(text_of("data.pkl"), text);
     zip_.add(text_of(".format_version"), "1");
-    zip_.add(text_of(".storage_alignment"), std::to_string(kFileAlignment));
+    zip_.add(text_of(".storage_alignment"), std::to_string(kStorageAlignment));
     zip_.add(text_of("byteorder"), "little");
     for (const StoredStorage& stored : storages_) write_storage(stored);
     zip_.add(text_of("version"), "3\n");
@@ -61,7 +61,7 @@ class TorchFileWriter {
   }
 
  private:
-  static std::string text_of(const std::string& name) { return kRoot + name; }
+  static std::string text_of(const std::string& name) { return kArchiveRoot + name; }
 
   void add(const at::Tensor& given) {
     require(given.layout() == at::kStrided && !given.is_quantized(), Status::kTypeMismatch,

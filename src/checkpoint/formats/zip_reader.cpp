@@ -8,27 +8,22 @@
 #include "base/error.hpp"
 #include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
-#include "checkpoint/formats/zip_layout.hpp"
+#include "checkpoint/formats/zip_format.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr uint64_t kEndBytes = 22;
-constexpr uint64_t kEnd64Bytes = 56;
-constexpr uint64_t kLocator64Bytes = 20;
-constexpr uint64_t kCentralBytes = 46;
-constexpr uint64_t kLocalBytes = 30;
 constexpr uint64_t kLongestComment = 0xffff;
-constexpr uint64_t kEncrypted = 1;
-constexpr uint64_t kSizesFollow = 8;  // a flag: the local header has no sizes
+constexpr uint64_t kEncryptedFlag = 1;
+constexpr uint64_t kSizesFollowFlag = 8;  // a flag: the local header has no sizes
 
-struct Directory {
+struct ZipDirectory {
   uint64_t begin;
   uint64_t end;
   uint64_t count;
 };
 
-struct Member {
+struct ZipMember {
   ZipEntry entry;
   uint64_t header;  // where its local header begins
   uint64_t end;     // of its data
@@ -40,14 +35,14 @@ class ZipParser {
 
   std::vector<ZipEntry> parse() {
     directory_ = find_directory();
-    std::vector<Member> members;
+    std::vector<ZipMember> members;
     uint64_t position = directory_.begin;
     for (uint64_t i = 0; i < directory_.count; i++) members.push_back(member(position));
     if (position != directory_.end) corrupt("its directory has bytes behind its ", directory_.count, " entries");
     check_layout(members);
     std::vector<ZipEntry> entries;
     entries.reserve(members.size());
-    for (Member& member : members) entries.push_back(std::move(member.entry));
+    for (ZipMember& member : members) entries.push_back(std::move(member.entry));
     return entries;
   }
 
@@ -74,26 +69,28 @@ class ZipParser {
 
   // The last record of the archive, whose comment ends where the archive ends.
   uint64_t find_end() const {
-    if (archive_.size() < kEndBytes) corrupt("it has ", archive_.size(), " bytes; expected at least ", kEndBytes);
-    const uint64_t last = archive_.size() - kEndBytes;
+    if (archive_.size() < zip::kEndBytes)
+      corrupt("it has ", archive_.size(), " bytes; expected at least ", zip::kEndBytes);
+    const uint64_t last = archive_.size() - zip::kEndBytes;
     const uint64_t first = last < kLongestComment ? 0 : last - kLongestComment;
     for (uint64_t at = last + 1; at-- > first;) {
-      const std::string_view record = archive_.substr(at, kEndBytes);
-      if (integer(record, 0, 4) == zip::kEnd && at + kEndBytes + integer(record, 20, 2) == archive_.size()) return at;
+      const std::string_view record = archive_.substr(at, zip::kEndBytes);
+      if (integer(record, 0, 4) == zip::kEnd && at + zip::kEndBytes + integer(record, 20, 2) == archive_.size())
+        return at;
     }
     corrupt("its end is missing; it may have been cut short");
   }
 
-  Directory find_directory() const {
+  ZipDirectory find_directory() const {
     const uint64_t at = find_end();
-    const std::string_view end = archive_.substr(at, kEndBytes);
-    Directory directory{integer(end, 16, 4), 0, integer(end, 10, 2)};
+    const std::string_view end = archive_.substr(at, zip::kEndBytes);
+    ZipDirectory directory{integer(end, 16, 4), 0, integer(end, 10, 2)};
     uint64_t size = integer(end, 12, 4), expected_end = at;
     bool one_disk = integer(end, 4, 2) == 0 && integer(end, 6, 2) == 0 && integer(end, 8, 2) == directory.count;
-    if (at >= kLocator64Bytes && integer(archive_, at - kLocator64Bytes, 4) == zip::kLocator64) {
-      const std::string_view locator = archive_.substr(at - kLocator64Bytes, kLocator64Bytes);
+    if (at >= zip::kLocator64Bytes && integer(archive_, at - zip::kLocator64Bytes, 4) == zip::kLocator64) {
+      const std::string_view locator = archive_.substr(at - zip::kLocator64Bytes, zip::kLocator64Bytes);
       const uint64_t at64 = integer(locator, 8, 8);
-      const std::string_view end64 = range(at64, kEnd64Bytes, "the end of its directory");
+      const std::string_view end64 = range(at64, zip::kEnd64Bytes, "the end of its directory");
       if (integer(end64, 0, 4) != zip::kEnd64) corrupt("the end of its directory is missing");
       directory = {integer(end64, 48, 8), 0, integer(end64, 32, 8)};
       size = integer(end64, 40, 8);
@@ -105,7 +102,8 @@ class ZipParser {
     range(directory.begin, size, "its directory");
     directory.end = directory.begin + size;
     if (directory.end != expected_end) corrupt("its directory does not end where its last record begins");
-    if (directory.count > size / kCentralBytes) corrupt("its directory is too short for ", directory.count, " entries");
+    if (directory.count > size / zip::kCentralBytes)
+      corrupt("its directory is too short for ", directory.count, " entries");
     return directory;
   }
 
@@ -117,7 +115,7 @@ class ZipParser {
     field.remove_prefix(8);
   }
 
-  std::string_view find_field(std::string_view extra, uint16_t wanted, const std::string& name) const {
+  std::string_view find_field(std::string_view extra, uint64_t wanted, const std::string& name) const {
     while (extra.size() >= 4) {
       const uint64_t id = integer(extra, 0, 2), size = integer(extra, 2, 2);
       if (size > extra.size() - 4) corrupt("a field of the entry '", printable(name), "' is cut short");
@@ -135,21 +133,21 @@ class ZipParser {
   }
 
   // Reads an entry of the directory, and moves the position behind it.
-  Member member(uint64_t& position) const {
-    if (directory_.end - position < kCentralBytes) corrupt("its directory is cut short");
-    const std::string_view header = archive_.substr(position, kCentralBytes);
+  ZipMember member(uint64_t& position) const {
+    if (directory_.end - position < zip::kCentralBytes) corrupt("its directory is cut short");
+    const std::string_view header = archive_.substr(position, zip::kCentralBytes);
     if (integer(header, 0, 4) != zip::kCentralHeader) corrupt("an entry of its directory is damaged");
     const uint64_t name_size = integer(header, 28, 2), extra_size = integer(header, 30, 2);
-    const uint64_t total = kCentralBytes + name_size + extra_size + integer(header, 32, 2);
+    const uint64_t total = zip::kCentralBytes + name_size + extra_size + integer(header, 32, 2);
     if (total > directory_.end - position) corrupt("its directory is cut short");
-    const std::string name(archive_.substr(position + kCentralBytes, name_size));
+    const std::string name(archive_.substr(position + zip::kCentralBytes, name_size));
     check_name(name);
-    if ((integer(header, 8, 2) & kEncrypted) != 0) refuse("the entry '", printable(name), "' is encrypted");
+    if ((integer(header, 8, 2) & kEncryptedFlag) != 0) refuse("the entry '", printable(name), "' is encrypted");
     const uint64_t method = integer(header, 10, 2);
     if (method != 0) refuse("the entry '", printable(name), "' is compressed by method ", method, "; expected stored");
     uint64_t stored = integer(header, 20, 4), size = integer(header, 24, 4), begin = integer(header, 42, 4);
     std::string_view field =
-        find_field(archive_.substr(position + kCentralBytes + name_size, extra_size), zip::kZip64Field, name);
+        find_field(archive_.substr(position + zip::kCentralBytes + name_size, extra_size), zip::kZip64Field, name);
     widen(size, field, name);
     widen(stored, field, name);
     widen(begin, field, name);
@@ -159,33 +157,33 @@ class ZipParser {
     return local_member(name, begin, size, static_cast<uint32_t>(integer(header, 16, 4)));
   }
 
-  Member local_member(const std::string& name, uint64_t begin, uint64_t size, uint32_t checksum) const {
-    const std::string_view header = range(begin, kLocalBytes, "an entry");
+  ZipMember local_member(const std::string& name, uint64_t begin, uint64_t size, uint32_t checksum) const {
+    const std::string_view header = range(begin, zip::kLocalBytes, "an entry");
     const uint64_t name_size = integer(header, 26, 2), extra_size = integer(header, 28, 2);
-    const uint64_t data = begin + kLocalBytes + name_size + extra_size;
+    const uint64_t data = begin + zip::kLocalBytes + name_size + extra_size;
     if (data > directory_.begin || size > directory_.begin - data)
       corrupt("the entry '", printable(name), "' lies beyond the beginning of its directory");
-    const bool has_sizes = (integer(header, 6, 2) & kSizesFollow) == 0;
+    const bool has_sizes = (integer(header, 6, 2) & kSizesFollowFlag) == 0;
     uint64_t local_size = integer(header, 22, 4);
     std::string_view field =
-        find_field(archive_.substr(begin + kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
+        find_field(archive_.substr(begin + zip::kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
     if (has_sizes) widen(local_size, field, name);
     const bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
-                        archive_.substr(begin + kLocalBytes, name_size) == name &&
+                        archive_.substr(begin + zip::kLocalBytes, name_size) == name &&
                         (!has_sizes || (local_size == size && integer(header, 14, 4) == checksum));
     if (!agrees) corrupt("the entry '", printable(name), "' and its place in the directory do not agree");
     return {{name, archive_.substr(data, size), checksum}, begin, data + size};
   }
 
-  void check_layout(const std::vector<Member>& members) const {
-    std::vector<const Member*> order;
+  void check_layout(const std::vector<ZipMember>& members) const {
+    std::vector<const ZipMember*> order;
     std::unordered_set<std::string_view> names;
-    for (const Member& member : members) {
+    for (const ZipMember& member : members) {
       order.push_back(&member);
       if (!names.insert(member.entry.name).second)
         corrupt("it has two entries named '", printable(member.entry.name), "'");
     }
-    std::sort(order.begin(), order.end(), [](const Member* a, const Member* b) { return a->header < b->header; });
+    std::sort(order.begin(), order.end(), [](const ZipMember* a, const ZipMember* b) { return a->header < b->header; });
     for (size_t i = 1; i < order.size(); i++)
       if (order[i]->header < order[i - 1]->end)
         corrupt("its entries '", printable(order[i - 1]->entry.name), "' and '", printable(order[i]->entry.name),
@@ -194,7 +192,7 @@ class ZipParser {
 
   std::string_view archive_;
   const std::string& source_;
-  Directory directory_{0, 0, 0};
+  ZipDirectory directory_{0, 0, 0};
 };
 
 }  // namespace
