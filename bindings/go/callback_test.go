@@ -80,7 +80,7 @@ func item(index int64) (any, error) {
 
 func TestCheckpointsHaveHooksAndObjects(t *testing.T) {
 	folder := t.TempDir()
-	state := get[*State](t)(NewState(&StateOptions{CPU: Some(true)}))
+	state := get[*State](t)(NewState(&StateOptions{CPU: Ptr(true)}))
 	count, drawn := int64(5), int64(7)
 	number := func(at *int64) (SaveStateFunc, LoadStateFunc) {
 		return func() (any, error) { return *at, nil }, func(saved any) error { *at = saved.(int64); return nil }
@@ -92,7 +92,7 @@ func TestCheckpointsHaveHooksAndObjects(t *testing.T) {
 	hook := get[int64](t)(state.RegisterSaveStatePreHook(func(models any, place string) (any, error) {
 		return nil, os.WriteFile(filepath.Join(place, "extra"), []byte("text"), 0o600)
 	}))
-	do(t, state.SetProject(&ProjectOptions{ProjectDir: folder, AutomaticCheckpointNaming: Some(true)}))
+	do(t, state.SetProject(&ProjectOptions{ProjectDir: folder, AutomaticCheckpointNaming: Ptr(true)}))
 	do(t, state.SaveState("", nil))
 	do(t, state.RemoveCheckpointHook(hook))
 	count, drawn = 0, 0
