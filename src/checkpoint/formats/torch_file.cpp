@@ -189,17 +189,6 @@ c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::
   return read_archive(file, bytes);
 }
 
-void save_torch_file(const std::string& path, const c10::IValue& value) {
-  AtomicFile file(path);
-  write_torch_file(file.output(), value);
-  file.commit([](const std::string& written) {
-    read_back(written, [&] {
-      read_torch_file(std::make_shared<const MappedFile>(written));  // throws if it is damaged
-      return true;
-    });
-  });
-}
-
 c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records) {
   PickleOptions options;
   options.records = &records;

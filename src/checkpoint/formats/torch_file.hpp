@@ -31,9 +31,11 @@ c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::
 // copy, others one at a time. Tensors that share a storage share it in the file, of which only the part that they use
 // is written.
 void write_torch_file(OutputFile& output, const c10::IValue& value);
+// Replaces the file atomically.
+void save_torch_file(const std::string& path, const c10::IValue& value, FileSystem& files = system_files());
 
-// The same as a whole file, replaced atomically.
-void save_torch_file(const std::string& path, const c10::IValue& value);
+// Whether the file is as written: the pickle and the sizes of its storages. Does not compare the elements of tensors.
+bool is_torch_file_of(const std::string& path, const c10::IValue& value);
 
 // A plain pickle without tensors.
 c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records);

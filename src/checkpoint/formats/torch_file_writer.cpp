@@ -13,6 +13,7 @@
 #include "checkpoint/formats/pickle_writer.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/formats/torch_tensors.hpp"
+#include "checkpoint/formats/zip_reader.hpp"
 #include "checkpoint/formats/zip_writer.hpp"
 #include "tensor/tree.hpp"
 
@@ -43,25 +44,39 @@ std::pair<uint64_t, uint64_t> used_bytes(const at::Tensor& tensor) {
   return {begin - begin % kPartAlignment, static_cast<uint64_t>((last + 1) * element)};
 }
 
-class TorchFileWriter {
+// What a file of a value has.
+class TorchFileContents {
  public:
-  explicit TorchFileWriter(OutputFile& output) : zip_(output, kStorageAlignment) {}
-
-  void write(const c10::IValue& value) {
+  explicit TorchFileContents(const c10::IValue& value) {
     tree::for_each_tensor(value, [this](const at::Tensor& tensor) { add(tensor); });
-    PickleWriter pickle([this](const at::Tensor&, PickleWriter& writer) { describe(tensors_[described_++], writer); });
-    const std::string text = pickle.pickle(value);
-    zip_.add(text_of("data.pkl"), text);
-    zip_.add(text_of(".format_version"), "1");
-    zip_.add(text_of(".storage_alignment"), std::to_string(kStorageAlignment));
-    zip_.add(text_of("byteorder"), "little");
-    for (const StoredStorage& stored : storages_) write_storage(stored);
-    zip_.add(text_of("version"), "3\n");
-    zip_.finish();
+    size_t described = 0;
+    PickleWriter writer([&](const at::Tensor&, PickleWriter& pickle) { describe(tensors_[described++], pickle); });
+    pickle_ = writer.pickle(value);
+  }
+
+  void write(OutputFile& output) const {
+    ZipWriter zip(output, kStorageAlignment);
+    zip.add(path_of("data.pkl"), pickle_);
+    zip.add(path_of(".format_version"), "1");
+    zip.add(path_of(".storage_alignment"), std::to_string(kStorageAlignment));
+    zip.add(path_of("byteorder"), "little");
+    for (const StoredStorage& stored : storages_) write_storage(stored, zip);
+    zip.add(path_of("version"), "3\n");
+    zip.finish();
+  }
+
+  bool is_in(std::string_view archive, const std::string& source) const {
+    std::unordered_map<std::string, std::string_view> entries;
+    for (const ZipEntry& entry : read_zip(archive, source)) entries.emplace(entry.name, entry.data);
+    return entries[path_of("data.pkl")] == pickle_ &&
+           std::all_of(storages_.begin(), storages_.end(), [&](const StoredStorage& stored) {
+             const auto found = entries.find(path_of("data/" + stored.key));
+             return found != entries.end() && found->second.size() == stored.end - stored.begin;
+           });
   }
 
  private:
-  static std::string text_of(const std::string& name) { return kArchiveRoot + name; }
+  static std::string path_of(const std::string& name) { return kArchiveRoot + name; }
 
   void add(const at::Tensor& given) {
     require(given.layout() == at::kStrided && !given.is_quantized(), Status::kTypeMismatch,
@@ -117,24 +132,36 @@ class TorchFileWriter {
     pickle.call();
   }
 
-  void write_storage(const StoredStorage& stored) {
+  static void write_storage(const StoredStorage& stored, ZipWriter& zip) {
     const uint64_t size = stored.end - stored.begin;
     const auto options = at::TensorOptions().dtype(at::kByte).device(stored.storage.device());
     at::Tensor bytes = at::empty({0}, options);
     if (size > 0) bytes.set_(stored.storage, static_cast<int64_t>(stored.begin), {static_cast<int64_t>(size)}, {1});
     bytes = bytes.to(at::kCPU);
-    zip_.add(text_of("data/" + stored.key), {static_cast<const char*>(bytes.const_data_ptr()), size});
+    zip.add(path_of("data/" + stored.key), {static_cast<const char*>(bytes.const_data_ptr()), size});
   }
 
-  ZipWriter zip_;
   std::vector<StoredStorage> storages_;
   std::unordered_map<const c10::StorageImpl*, size_t> places_;
   std::vector<at::Tensor> tensors_;  // in the order of the pickle
-  size_t described_ = 0;
+  std::string pickle_;
 };
 
 }  // namespace
 
-void write_torch_file(OutputFile& output, const c10::IValue& value) { TorchFileWriter(output).write(value); }
+void write_torch_file(OutputFile& output, const c10::IValue& value) { TorchFileContents(value).write(output); }
+
+void save_torch_file(const std::string& path, const c10::IValue& value, FileSystem& files) {
+  AtomicFile file(path, files);
+  const TorchFileContents contents(value);
+  contents.write(file.output());
+  file.commit([&](const std::string& written) {
+    read_back(written, [&] { return contents.is_in(MappedFile(written).text(), written); });
+  });
+}
+
+bool is_torch_file_of(const std::string& path, const c10::IValue& value) {
+  return TorchFileContents(value).is_in(MappedFile(path).text(), path);
+}
 
 }  // namespace accel::checkpoint

@@ -14,7 +14,7 @@ constexpr uint64_t kEntryFlags = 0x0808;    // names are UTF-8; checksum and siz
 constexpr uint64_t kEntryDate = 0x21;       // 1980-01-01: files do not depend on the time
 constexpr uint64_t kPaddingField = 0x4246;  // torch's
 constexpr uint64_t kMostZipEntries = 0xffff;
-constexpr size_t kZipChunk = size_t{64} << 20;  // of checksum and write
+constexpr size_t kZipChunk = size_t{1} << 19;  // stays in a cache of the core from its checksum to its write
 
 class ZipRecord {
  public:
