@@ -13,6 +13,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/load_training_state.hpp"
 #include "checkpoint/project.hpp"
 #include "checkpoint/save_training_state.hpp"
@@ -124,7 +125,9 @@ class Accelerator {
   checkpoint::Project& project() { return project_; }
   // The folder of the latest of these calls; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
-  void save_model(const nn::Module& module, const std::string& folder);
+  // On the calling rank.
+  void save_model(const nn::Module& module, const std::string& folder,
+                  const checkpoint::ModelFileOptions& options = {});
 
   // The active mechanisms, one per line.
   std::string describe() const;

@@ -1,11 +1,8 @@
 // Saving and loading of everything that is prepared.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "accelerator/accelerator.hpp"
@@ -269,13 +266,10 @@ void Accelerator::skip_models_of_hooks(std::vector<SavedObject>& objects, const 
                 objects.end());
 }
 
-void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
+void Accelerator::save_model(const nn::Module& module, const std::string& folder,
+                             const checkpoint::ModelFileOptions& options) {
   require_copies();
-  if (!state_.is_main_process()) return;
-  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
-  require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
-  const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
-  checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
+  checkpoint::save_model(folder, module.state_dict(), options);
 }
 
 }  // namespace accel::accelerator

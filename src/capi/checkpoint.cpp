@@ -10,7 +10,9 @@
 #include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 
 namespace accel::capi {
@@ -94,7 +96,9 @@ ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(load_file(check_pointer(path, "path"))); });
+  return guarded(__func__, out, [&] {
+    return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path"))));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,
@@ -104,7 +108,10 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
     const auto model = accelerator::unwrap_model(check(module, "module").module);
     check_pointer(folder, "folder");
     const SaveModelSettings settings = read_settings(options, "options");
-    if (writes(accelerator, settings.save_on_each_node)) accelerator.save_model(*model, folder);
+    checkpoint::ModelFileOptions files;
+    files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
+    files.safe_serialization = settings.safe_serialization;
+    if (writes(accelerator, settings.save_on_each_node)) accelerator.save_model(*model, folder, files);
   });
 }
 

@@ -17,21 +17,7 @@ pub trait Checkpoint: Send + 'static {
     fn load(&mut self, state: &Value) -> CallbackResult;
 }
 
-type Register = unsafe extern "C" fn(
-    *mut sys::accel_state_t,
-    *const c_char,
-    sys::accel_save_state_fn,
-    sys::accel_load_state_fn,
-    *mut c_void,
-    sys::accel_destroy_fn,
-) -> i32;
-type RegisterHook = unsafe extern "C" fn(
-    *mut sys::accel_state_t,
-    sys::accel_checkpoint_hook_fn,
-    *mut c_void,
-    sys::accel_destroy_fn,
-    *mut i64,
-) -> i32;
+type Destroy = Option<sys::accel_destroy_fn>;
 
 /// Checkpoints.
 impl State {
@@ -42,22 +28,30 @@ impl State {
         name: impl Into<Option<&'a str>>,
         object: C,
     ) -> Result<()> {
-        self.register(name.into(), object, sys::accel_register_for_checkpointing)
+        // SAFETY: the object is of the kind that both callbacks take.
+        self.register(name.into(), object, |name, data, destroy| unsafe {
+            let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
+            sys::accel_register_for_checkpointing(self.as_raw(), name, Some(save), Some(load), data, destroy)
+        })
     }
 
     /// Adds a generator of random numbers of the program to the training state. Each rank saves its own.
     pub fn register_random_state<C: Checkpoint>(&self, name: &str, generator: C) -> Result<()> {
-        self.register(Some(name), generator, sys::accel_register_random_state)
+        // SAFETY: as above.
+        self.register(Some(name), generator, |name, data, destroy| unsafe {
+            let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
+            sys::accel_register_random_state(self.as_raw(), name, Some(save), Some(load), data, destroy)
+        })
     }
 
-    fn register<C: Checkpoint>(&self, name: Option<&str>, object: C, register: Register) -> Result<()> {
+    fn register<C: Checkpoint>(
+        &self,
+        name: Option<&str>,
+        object: C,
+        register: impl FnOnce(*const c_char, *mut c_void, Destroy) -> i32,
+    ) -> Result<()> {
         let (name, (data, destroy)) = (name.map(c_string).transpose()?, hand_over(Exclusive::new(object)));
-        // SAFETY: the object is of the kind that both callbacks take.
-        check(unsafe {
-            let name = name.as_ref().map_or(ptr::null(), |text| text.as_ptr());
-            register(self.as_raw(), name, Some(call_save::<C>), Some(call_load::<C>), data, destroy)
-        })
-        .map(drop)
+        check(register(name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), data, destroy)).map(drop)
     }
 
     /// `hook(models, folder)` runs before a training state is saved. `models` is a list with the weights of each prepared
@@ -66,7 +60,12 @@ impl State {
     where
         F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
     {
-        self.register_hook(hook, sys::accel_register_save_state_pre_hook)
+        let hook_data = hand_over(Exclusive::new(hook));
+        // SAFETY: the hook is of the kind that the callback takes.
+        hook_id(|id| unsafe {
+            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
+            sys::accel_register_save_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
+        })
     }
 
     /// The same before a training state is loaded, with the numbers of the models.
@@ -74,18 +73,12 @@ impl State {
     where
         F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
     {
-        self.register_hook(hook, sys::accel_register_load_state_pre_hook)
-    }
-
-    fn register_hook<F>(&self, hook: F, register: RegisterHook) -> Result<i64>
-    where
-        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
-    {
-        let (data, destroy) = hand_over(Exclusive::new(hook));
-        let mut id = 0;
-        // SAFETY: the hook is of the kind that the callback takes.
-        check(unsafe { register(self.as_raw(), Some(call_hook::<F>), data, destroy, &mut id) })?;
-        Ok(id)
+        let hook_data = hand_over(Exclusive::new(hook));
+        // SAFETY: as above.
+        hook_id(|id| unsafe {
+            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
+            sys::accel_register_load_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
+        })
     }
 
     /// The bytes that the last asynchronous save has written, and those in all; equal when none is under way.
@@ -95,6 +88,12 @@ impl State {
         check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
         Ok((written, total))
     }
+}
+
+fn hook_id(register: impl FnOnce(*mut i64) -> i32) -> Result<i64> {
+    let mut id = 0;
+    check(register(&mut id))?;
+    Ok(id)
 }
 
 unsafe extern "C" fn call_save<C: Checkpoint>(out: *mut sys::accel_value_t, data: *mut c_void) -> i32 {
