@@ -13,7 +13,9 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/load_training_state.hpp"
+#include "checkpoint/project.hpp"
 #include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "data/loader.hpp"
@@ -117,7 +119,15 @@ class Accelerator {
   void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
   // Returns the checkpoint's iteration, unless it is one of the reference.
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
-  void save_model(const nn::Module& module, const std::string& folder);
+  // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
+  void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
+  checkpoint::Project& project() { return project_; }
+  // The folder of the latest of these calls; empty: none.
+  const std::string& last_checkpoint() const { return last_checkpoint_; }
+  // On the calling rank.
+  void save_model(const nn::Module& module, const std::string& folder,
+                  const checkpoint::ModelFileOptions& options = {});
 
   // The active mechanisms, one per line.
   std::string describe() const;
@@ -199,6 +209,8 @@ class Accelerator {
   CheckpointHooks save_hooks_;
   CheckpointHooks load_hooks_;
   int64_t next_hook_ = 0;
+  checkpoint::Project project_;
+  std::string last_checkpoint_;
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

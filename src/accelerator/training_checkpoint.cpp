@@ -1,19 +1,19 @@
 // Saving and loading of everything that is prepared.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string>
+#include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
+#include "accelerator/ranks.hpp"
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
@@ -23,21 +23,6 @@ namespace accel::accelerator {
 namespace {
 
 using checkpoint::StateKind;
-
-checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
-  checkpoint::Ranks ranks;
-  ranks.rank = communicator.rank();
-  ranks.size = communicator.size();
-  ranks.size_of_job = ranks.size;
-  if (ranks.size == 1) return ranks;
-  ranks.all_gather = [&communicator](const std::string& text) {
-    const c10::IValue gathered = comm::gather_object(communicator, text);  // a range-for would not keep it alive
-    std::vector<std::string> texts;
-    for (const c10::IValue& item : gathered.toListRef()) texts.push_back(item.toStringRef());
-    return texts;
-  };
-  return ranks;
-}
 
 class ModelState final : public tensor::Stateful {
  public:
@@ -82,6 +67,18 @@ class LoaderState final : public tensor::Stateful {
  private:
   std::shared_ptr<data::PreparedDataLoader> loader_;
 };
+
+// The names of the parameters without gradients, and of those that are tied to them.
+std::unordered_set<std::string> frozen_tensors(const nn::Module& model, const c10::IValue& state) {
+  std::unordered_set<const void*> frozen;
+  for (const at::Tensor& parameter : model.parameters())
+    if (!parameter.requires_grad()) frozen.insert(parameter.const_data_ptr());
+  std::unordered_set<std::string> names;
+  for (const auto& member : state.toGenericDict())
+    if (member.value().isTensor() && frozen.count(member.value().toTensor().const_data_ptr()) > 0)
+      names.insert(member.key().toStringRef());
+  return names;
+}
 
 void require_unknown(const std::vector<RegisteredObject>& objects, const std::string& name) {
   for (const RegisteredObject& other : objects)
@@ -216,7 +213,9 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   for (const SavedObject& saved : saved_objects()) {
     state.push_back(saved.entry());
     state.back().state = saved.object->state_dict();
-    if (saved.kind == StateKind::kModel) places.push_back(state.size() - 1);
+    if (saved.kind != StateKind::kModel) continue;
+    state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
+    places.push_back(state.size() - 1);
   }
   if (save_hooks_.empty()) return state;
   std::vector<c10::IValue> models;
@@ -235,22 +234,25 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
   require_copies();
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
-      ranks_of(*state_.communicator()));
+      ranks_of(state_, options.save_on_each_node));
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
   const BusErrorGuard guard;  // objects copy from mapped files
+  const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::vector<SavedObject> objects = saved_objects();
-  skip_models_of_hooks(objects, folder);
   checkpoint::TrainingState like;
-  for (const SavedObject& object : objects) {
-    like.push_back(object.entry());
-    if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
-  }
-  checkpoint::LoadedState loaded =
-      checkpoint::load_training_state(folder, like, options, ranks_of(*state_.communicator()));
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    skip_models_of_hooks(objects, folder);
+    for (const SavedObject& object : objects) {
+      like.push_back(object.entry());
+      if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
+    }
+    return {};
+  });
+  checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
     if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
   for (size_t i = 0; i < objects.size(); i++) {
@@ -282,13 +284,10 @@ void Accelerator::skip_models_of_hooks(std::vector<SavedObject>& objects, const 
                 objects.end());
 }
 
-void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
+void Accelerator::save_model(const nn::Module& module, const std::string& folder,
+                             const checkpoint::ModelFileOptions& options) {
   require_copies();
-  if (!state_.is_main_process()) return;
-  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
-  require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
-  const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
-  checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
+  checkpoint::save_model(folder, module.state_dict(), options);
 }
 
 }  // namespace accel::accelerator

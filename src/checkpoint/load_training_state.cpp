@@ -15,10 +15,11 @@
 #include "base/log.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
-#include "checkpoint/value_file.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -57,12 +58,16 @@ class FolderReader {
   bool has(const std::string& name) const { return names_.count(name) > 0; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
 
-  std::shared_ptr<const MappedFile> open(const std::string& name) const {
-    if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify_);
+  std::shared_ptr<const MappedFile> open(const std::string& name) const { return open(name, verify_); }
+
+  std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const {
+    if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
     return std::make_shared<const MappedFile>(path(name));
   }
 
-  c10::IValue read(const std::string& name) const { return read_value(open(name)); }
+  c10::IValue read(const std::string& name) const {
+    return is_index(name) ? read_shards(name) : read_value(open(name));
+  }
 
   // The name under which a state is stored; empty if it is not there.
   std::string find(StateKind kind, const std::string& stem) const {
@@ -80,13 +85,28 @@ class FolderReader {
   // A state with the pieces of all ranks.
   c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const {
     const c10::IValue rest = read(name);
-    PieceTable pieces;
+    PieceTable pieces(verify_);
     for (int rank = 0; rank < std::max(world_size(), 1); rank++)
-      if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file));
+      if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
     return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
   }
 
  private:
+  c10::IValue read_shards(const std::string& name) const {
+    const ShardedIndex index = parse_sharded_index(open(name)->text(), path(name));
+    auto all = tree::new_map();
+    std::unordered_map<std::string, c10::impl::GenericDict> shards;
+    for (const auto& [tensor, shard] : index.weight_map) {
+      require(has(shard), Status::kCorrupt, "'", path(name), "' names '", shard, "', which is not there");
+      auto found = shards.find(shard);
+      if (found == shards.end()) found = shards.emplace(shard, read_value(open(shard)).toGenericDict()).first;
+      require(found->second.contains(tensor), Status::kCorrupt, "'", path(shard), "' has no tensor '", tensor,
+              "', which its index has");
+      all.insert(tensor, found->second.at(tensor));
+    }
+    return all;
+  }
+
   std::string folder_;
   bool verify_;
   bool is_ours_ = false;
@@ -117,6 +137,16 @@ std::vector<int64_t> whole_shape(const c10::IValue& tensor) {
   return piece != nullptr ? piece->global_shape : tensor.toTensor().sizes().vec();
 }
 
+// The tensors of a model that are one and the same as one that was saved: the reference saves only the first of them.
+bool is_tied_to_saved(const at::Tensor& tensor, const c10::impl::GenericDict& current,
+                      const c10::impl::GenericDict& saved) {
+  return std::any_of(current.begin(), current.end(), [&](const auto& member) {
+    const c10::IValue& other = member.value();
+    return other.isTensor() && other.toTensor().is_alias_of(tensor) && other.toTensor().sizes() == tensor.sizes() &&
+           other.toTensor().storage_offset() == tensor.storage_offset() && saved.contains(member.key());
+  });
+}
+
 // The same names and shapes; dtypes may differ, because loading converts.
 void check_model(const c10::IValue& loaded, const c10::IValue& current, const std::string& path) {
   require(loaded.isGenericDict(), Status::kCorrupt, "'", path, "' holds a ", tree::kind_name(loaded),
@@ -125,6 +155,9 @@ void check_model(const c10::IValue& loaded, const c10::IValue& current, const st
   for (const auto& member : expected) {
     const std::string& name = member.key().toStringRef();
     const auto found = tensors.find(name);
+    if (found == tensors.end() && member.value().isTensor() &&
+        is_tied_to_saved(member.value().toTensor(), expected, tensors))
+      continue;
     require(found != tensors.end(), Status::kNotFound, "'", path, "' has no tensor '", name, "', which the model has");
     const std::vector<int64_t> saved = tensor::shape_of_saved(found->value(), name), own = whole_shape(member.value());
     require(saved == own, Status::kShapeMismatch, "tensor '", name, "' in '", path, "' has the shape ",
@@ -213,12 +246,12 @@ class StateReader {
   // Calls `read` for the ranks whose states this one needs: itself, or all if their number has changed.
   template <typename Read>
   void for_saving_ranks(Read&& read) const {
-    if (reader_.world_size() == ranks_.size_of_job) return read(ranks_.rank_in_job());
+    if (reader_.world_size() == ranks_.size) return read(ranks_.rank);
     for (int rank = 0; rank < reader_.world_size(); rank++) read(rank);
   }
 
   void add(StateEntry& entry, c10::IValue state) const {
-    if (reader_.world_size() != ranks_.size_of_job) return entry.of_ranks.push_back(std::move(state));
+    if (reader_.world_size() != ranks_.size) return entry.of_ranks.push_back(std::move(state));
     entry.state = std::move(state);
     entry.is_loaded = true;
   }
@@ -276,7 +309,7 @@ class StateReader {
 LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
                                 const Ranks& ranks) {
   run_on_all_ranks(ranks, [&]() -> std::string {
-    if (ranks.rank == 0) recover_folder(folder);
+    if (ranks.writer() == 0) recover_folder(folder);
     return {};
   });
   LoadedState loaded;

@@ -10,8 +10,9 @@
 namespace accel::checkpoint {
 
 struct LoadOptions {
-  bool allow_missing = false;  // what the checkpoint lacks is a warning instead of an error
-  bool verify = true;          // compares the hashes of all files that are read with the manifest
+  bool allow_missing = false;      // what the checkpoint lacks is a warning instead of an error
+  bool save_on_each_node = false;  // as it was saved
+  bool verify = true;              // compares the hashes of all files that are read with the manifest
 };
 
 struct LoadedState {

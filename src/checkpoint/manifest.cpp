@@ -14,24 +14,10 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kFormat = "accel checkpoint";
-constexpr int64_t kVersion = 2;  // 1 was state.json, of other files
+constexpr int64_t kManifestVersion = 2;  // 1 was state.json, of other files
 constexpr const char* kHash = "xxh3_64";
 constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
-
-std::string print_hash(uint64_t hash) {
-  char digits[kHashDigits + 1];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
-
-uint64_t parse_hash(const std::string& digits, const std::string& source) {
-  uint64_t hash = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
-  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
-          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
-  return hash;
-}
 
 Json encode_files(const std::vector<FileRecord>& files) {
   Json::Items items;
@@ -92,6 +78,20 @@ auto or_corrupt(const std::string& source, Body&& body) {
 
 }  // namespace
 
+std::string print_hash(uint64_t hash) {
+  char digits[kHashDigits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
+uint64_t parse_hash(const std::string& digits, const std::string& source) {
+  uint64_t hash = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
+          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
+  return hash;
+}
+
 const FileRecord* Manifest::find(std::string_view name) const {
   const auto found =
       std::find_if(files.begin(), files.end(), [&](const FileRecord& file) { return file.name == name; });
@@ -110,7 +110,7 @@ std::vector<FileRecord> parse_file_records(std::string_view text, const std::str
 std::string print_manifest(const Manifest& manifest) {
   Json::Members members;
   members.emplace_back("format", kFormat);
-  members.emplace_back("version", Json::number(kVersion));
+  members.emplace_back("version", Json::number(kManifestVersion));
   members.emplace_back("library", manifest.library);
   members.emplace_back("libtorch", manifest.libtorch);
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
@@ -129,8 +129,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     require(format == kFormat, Status::kCorrupt, "'", source, "' has the format '", format, "'; expected '", kFormat,
             "'");
     const int64_t version = json_integer(json, "version", -1);
-    require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
-            "; this library reads version ", kVersion);
+    require(version == kManifestVersion, Status::kCorrupt, "'", source, "' has version ", version,
+            "; this library reads version ", kManifestVersion);
     const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
     const std::string listed = print_json(without_hash(json));
     require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,

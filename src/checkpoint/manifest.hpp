@@ -31,6 +31,10 @@ struct Manifest {
   const FileRecord* find(std::string_view name) const;  // null if it is not listed
 };
 
+// 16 hexadecimal digits.
+std::string print_hash(uint64_t hash);
+uint64_t parse_hash(const std::string& digits, const std::string& source);
+
 // Serialisation of the ranks' file lists, and of the document, which has a hash of its own.
 std::string print_file_records(const std::vector<FileRecord>& files);
 std::vector<FileRecord> parse_file_records(std::string_view text, const std::string& source);

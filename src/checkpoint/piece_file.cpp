@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/manifest.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -18,7 +20,8 @@ using tensor::Box;
 using tensor::SavedTensor;
 using tensor::TensorPiece;
 
-constexpr const char* kPieces = "accel.pieces";        // the key of the metadata
+constexpr const char* kPieces = "accel.pieces";  // the key of the metadata
+constexpr const char* kPieceHash = "xxh3_64";
 constexpr const char* kReference = "accel.piece_of:";  // what a reference begins with
 
 int64_t volume(const std::vector<int64_t>& sizes) {
@@ -66,15 +69,14 @@ std::vector<int64_t> numbers_of(const Json& object, const char* key, const std::
   return numbers;
 }
 
-Json describe(const std::string& name, const TensorPiece& piece) {
+Json describe(const std::string& name, const TensorPiece& piece, uint64_t hash) {
   Json::Members members;
   members.emplace_back("tensor", name);
   members.emplace_back("global_shape", list_of(piece.global_shape));
   members.emplace_back("offset", list_of(piece.offset));
+  members.emplace_back(kPieceHash, print_hash(hash));
   return Json(std::move(members));
 }
-
-std::string below(const std::string& path, const std::string& key) { return path.empty() ? key : path + "." + key; }
 
 // Takes the pieces out of a tree; their names are their paths.
 class Splitter {
@@ -86,14 +88,14 @@ class Splitter {
     if (tree::is_sequence(value)) {
       std::vector<c10::IValue> items;
       for (const c10::IValue& item : tree::sequence_items(value))
-        items.push_back(split(item, below(path, std::to_string(items.size())), depth + 1));
+        items.push_back(split(item, tree::path_below(path, std::to_string(items.size())), depth + 1));
       return tree::sequence_like(value, std::move(items));
     }
     if (!value.isGenericDict()) return value;
     std::vector<std::pair<c10::IValue, c10::IValue>> members;
     for (const auto& member : value.toGenericDict()) {
       const std::string key = member.key().isInt() ? std::to_string(member.key().toInt()) : member.key().toStringRef();
-      members.emplace_back(member.key(), split(member.value(), below(path, key), depth + 1));
+      members.emplace_back(member.key(), split(member.value(), tree::path_below(path, key), depth + 1));
     }
     return tree::new_map(std::move(members));
   }
@@ -105,8 +107,9 @@ class Splitter {
 
  private:
   std::string take(const TensorPiece& piece, const std::string& path) {
-    contents_.tensors.emplace_back(path, piece.data);
-    described_.emplace_back(path, describe(path, piece));
+    const at::Tensor data = dense_on_cpu(piece.data);
+    described_.emplace_back(path, describe(path, piece, hash_of(data.const_data_ptr(), data.nbytes())));
+    contents_.tensors.emplace_back(path, data);
     return kReference + path;
   }
 
@@ -137,7 +140,7 @@ SplitState split_pieces(const c10::IValue& state, bool is_model) {
 }
 
 void TensorInPieces::add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
-                         const std::string& source) {
+                         std::optional<uint64_t> hash, const std::string& source) {
   Box box{std::move(offset), data.sizes().vec()};
   bool fits = data.scalar_type() == dtype_ && shape == shape_ && box.offset.size() == shape.size() &&
               box.sizes.size() == shape.size();
@@ -145,10 +148,17 @@ void TensorInPieces::add(const at::Tensor& data, std::vector<int64_t> offset, co
     fits = box.sizes[i] <= shape[i] && box.offset[i] <= shape[i] - box.sizes[i];
   require(fits, Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_, "' does not fit ", dtype_, " ",
           c10::IntArrayRef(shape_));
-  for (const auto& [other, unused] : pieces_)
-    require(!intersection(box, other), Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_,
+  for (const Piece& other : pieces_)
+    require(!intersection(box, other.box), Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_,
             "' overlaps another");
-  pieces_.emplace_back(std::move(box), data);
+  pieces_.push_back({std::move(box), data, source, hash});
+}
+
+void TensorInPieces::verify(const Piece& piece) const {
+  if (!piece.hash) return;
+  require(hash_of(piece.data.const_data_ptr(), piece.data.nbytes()) == *piece.hash, Status::kCorrupt, "'", piece.source,
+          "' is damaged: the piece of '", name_, "' does not have the hash that was written");
+  piece.hash.reset();
 }
 
 at::Tensor TensorInPieces::read(const Box& box) const {
@@ -156,10 +166,11 @@ at::Tensor TensorInPieces::read(const Box& box) const {
           "' has ", shape_.size(), " dimensions, not ", box.sizes.size());
   at::Tensor result = at::empty(box.sizes, dtype_);
   int64_t missing = volume(box.sizes);
-  for (const auto& [place, data] : pieces_) {
-    const auto common = intersection(place, box);
+  for (const Piece& piece : pieces_) {
+    const auto common = intersection(piece.box, box);
     if (!common) continue;
-    part(result, box, *common).copy_(part(data, place, *common));
+    verify(piece);
+    part(result, box, *common).copy_(part(piece.data, piece.box, *common));
     missing -= volume(common->sizes);
   }
   require(missing == 0, Status::kCorrupt, "the checkpoint lacks ", missing, " elements of '", name_,
@@ -190,7 +201,9 @@ void PieceTable::add(const std::shared_ptr<const MappedFile>& file) {
       pieces = c10::make_intrusive<TensorInPieces>(name, data.scalar_type(), shape);
       names_.push_back(name);
     }
-    pieces->add(data, numbers_of(*piece, "offset", file->path()), shape, file->path());
+    const uint64_t hash = parse_hash(json_text(*piece, kPieceHash, ""), file->path());
+    pieces->add(data, numbers_of(*piece, "offset", file->path()), shape, verify_ ? std::optional(hash) : std::nullopt,
+                file->path());
   }
 }
 

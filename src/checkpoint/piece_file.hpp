@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -36,20 +37,31 @@ class TensorInPieces final : public tensor::SavedTensor {
   const std::vector<int64_t>& shape() const override { return shape_; }
   at::Tensor read(const tensor::Box& box) const override;
 
-  // Errors are kCorrupt and name the source.
+  // Errors are kCorrupt and name the source. The hash is that of the elements; without one they are not verified.
   void add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
-           const std::string& source);
+           std::optional<uint64_t> hash, const std::string& source);
 
  private:
+  struct Piece {
+    tensor::Box box;
+    at::Tensor data;
+    std::string source;
+    mutable std::optional<uint64_t> hash;  // until it is verified, when the piece is first read
+  };
+  void verify(const Piece& piece) const;
+
   std::string name_;
   at::ScalarType dtype_;
   std::vector<int64_t> shape_;
-  std::vector<std::pair<tensor::Box, at::Tensor>> pieces_;
+  std::vector<Piece> pieces_;
 };
 
 // The tensors of which the ranks have pieces.
 class PieceTable {
  public:
+  // Pieces are verified one by one when they are read: a rank reads what it needs and no more.
+  explicit PieceTable(bool verify) : verify_(verify) {}
+
   // Errors are kCorrupt and name the file.
   void add(const std::shared_ptr<const MappedFile>& file);
   bool empty() const { return tensors_.empty(); }
@@ -58,6 +70,7 @@ class PieceTable {
   c10::IValue join(const c10::IValue& rest, bool is_model) const;
 
  private:
+  bool verify_;
   std::vector<std::string> names_;  // in the order of the files
   std::unordered_map<std::string, c10::intrusive_ptr<TensorInPieces>> tensors_;
 };

@@ -16,6 +16,12 @@ namespace accel::checkpoint {
 struct SaveOptions {
   bool safe_serialization = true;  // models as safetensors; otherwise as torch.save() writes them
   int compression_level = 0;       // of Zstd, for models and optimizers; 0: not compressed
+  bool save_on_each_node = false;  // each host has a folder of its own
+  bool durable = true;             // the files are on the disk before the folder has its name
+  // Files that are as in `previous`, a former checkpoint if there is one, are shared with it instead of written. The
+  // frozen parameters of a model are in a file of their own.
+  bool incremental = false;
+  std::string previous;
   // For the manifest.
   std::string library;  // the version
   std::string mesh;
@@ -40,7 +46,7 @@ class TrainingStateWriter {
   std::string folder_;
   SaveOptions options_;
   FileSystem& files_;
-  std::unique_ptr<AtomicFolder> target_;  // of rank 0
+  std::unique_ptr<AtomicFolder> target_;  // of the first rank
   std::string temporary_;
 };
 

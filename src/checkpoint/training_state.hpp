@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,10 +34,11 @@ struct StateEntry {
   c10::IValue state;
   // Of per-rank states, if another number of ranks loads them: the states of all saving ranks, instead of `state`.
   std::vector<c10::IValue> of_ranks;
-  bool is_loaded = false;              // when loading: the checkpoint has it
-  bool is_equal_on_all_ranks = false;  // when saving: any rank may write it, so that all share the work
-  bool may_be_missing = false;         // when loading: the checkpoint may lack it
-  bool takes_pieces = false;           // when loading: its tensors may be tensor::SavedTensor, read on demand
+  std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
+  bool is_loaded = false;                       // when loading: the checkpoint has it
+  bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
+  bool may_be_missing = false;                  // when loading: the checkpoint may lack it
+  bool takes_pieces = false;                    // when loading: its tensors may be tensor::SavedTensor, read on demand
 };
 using TrainingState = std::vector<StateEntry>;
 
@@ -44,18 +46,21 @@ using TrainingState = std::vector<StateEntry>;
 c10::IValue model_state(const NamedTensors& tensors);
 NamedTensors model_tensors(const c10::IValue& state);
 
-// The ranks that share a folder: all of the job, or those of one host. One all_gather of texts, in rank order, serves
-// as barrier, broadcast and vote; it throws if a rank is lost.
+// Communication of the ranks of a job: one all_gather of texts, in rank order, which serves as barrier, broadcast and
+// vote. It throws if a rank is lost.
 struct Ranks {
   int rank = 0;
   int size = 1;
-  int first_of_job = 0;  // the number in the job of rank 0
-  int size_of_job = 1;
   std::function<std::vector<std::string>(const std::string&)> all_gather = [](const std::string& text) {
     return std::vector<std::string>{text};
   };
 
-  int rank_in_job() const { return first_of_job + rank; }
+  // The ranks that share a folder: all, or those of one host if each host has its own disk.
+  int first_of_folder = 0;
+  int size_of_folder = 0;  // 0: all
+
+  int num_writers() const { return size_of_folder == 0 ? size : size_of_folder; }
+  int writer() const { return rank - first_of_folder; }  // this rank's number among them
 };
 
 // Letters, digits, '_', '-' and '.' (not first): the name is part of a file name.

@@ -156,13 +156,13 @@ void run_checkpoint(accel_state_t* state, const char* argument) {
   CHECK(accel_prepare_scheduler(state, linear, &scheduler));
   CHECK(accel_set_seed(state, 11, 1, 0));
 
-  EXPECT(accel_load_state(state, path) == ACCEL_ERROR_NOT_FOUND);
+  EXPECT(accel_load_state(state, path, NULL) == ACCEL_ERROR_NOT_FOUND);
   train(state, prepared, optimizer, scheduler, 0, 3);
-  CHECK(accel_save_state(state, path));
-  CHECK(accel_save_state(state, path)); /* over the older one */
+  CHECK(accel_save_state(state, path, NULL));
+  CHECK(accel_save_state(state, path, NULL)); /* over the older one */
   train(state, prepared, optimizer, scheduler, 3, 6);
   observe(model, &went_on);
-  CHECK(accel_load_state(state, path));
+  CHECK(accel_load_state(state, path, NULL));
   train(state, prepared, optimizer, scheduler, 3, 6);
   observe(model, &came_back);
   int32_t equal = 0;

@@ -29,7 +29,7 @@ def layout(api):
             text += (f"SAME(place_of_{name}_{field['name']}, offsetof({name}, {field['name']}) == {field['offset']} && "
                      f"sizeof((({name} *)0)->{field['name']}) == {field['size']});\n")
     for constant in api["constants"]:
-        if constant["type"] != "double" and constant["value"] not in (-2**31, -2**63):
+        if constant["type"] not in ("double", "text") and constant["value"] not in (-2**31, -2**63):
             text += f"SAME(value_of_{constant['name']}, {constant['name']} == {constant['value']});\n"
     options = [struct for struct in api["structs"] if struct["init_function"]]
     for struct in options:

@@ -16,19 +16,6 @@
 namespace accel::checkpoint {
 namespace {
 
-void check_writable(const std::string& name, const at::Tensor& tensor) {
-  require(tensor.defined(), Status::kTypeMismatch, "tensor '", name, "' is empty; expected a tensor with a dtype");
-  require(tensor.layout() == at::kStrided && !tensor.is_quantized(), Status::kTypeMismatch, "tensor '", name,
-          "' is sparse or quantized; safetensors files hold dense tensors");
-  require(!tensor.is_meta(), Status::kTypeMismatch, "tensor '", name,
-          "' is on the meta device and has no data to write");
-}
-
-// The same elements, dense and on the CPU.
-at::Tensor dense_on_cpu(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-}
-
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
   entries.reserve(tensors.size());
@@ -38,6 +25,18 @@ std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+void check_writable(const std::string& name, const at::Tensor& tensor) {
+  require(tensor.defined(), Status::kTypeMismatch, "tensor '", name, "' is empty; expected a tensor with a dtype");
+  require(tensor.layout() == at::kStrided && !tensor.is_quantized(), Status::kTypeMismatch, "tensor '", name,
+          "' is sparse or quantized; safetensors files hold dense tensors");
+  require(!tensor.is_meta(), Status::kTypeMismatch, "tensor '", name,
+          "' is on the meta device and has no data to write");
+}
+
+at::Tensor dense_on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+}
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
   std::unordered_map<std::string_view, const at::Tensor*> by_name;
