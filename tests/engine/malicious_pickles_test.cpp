@@ -243,6 +243,9 @@ TEST(MaliciousPickle, RepetitionAndDepthHaveLimits) {
   const std::string many = "(" + repeat("N", 100000) +
                            "lq\x01"
                            "0";
+  const std::string map = "}(" + repeat("NN", 100000) +
+                          "uq\x01"
+                          "0";
   const std::string bytes = "B" + little_endian(1 << 20, 4) + std::string(1 << 20, 'a') +
                             "q\x01"
                             "0";
@@ -256,6 +259,8 @@ TEST(MaliciousPickle, RepetitionAndDepthHaveLimits) {
       {"a map in itself", "}q\x01" + text_of("a") + "h\x01s.", Status::kUnsupported, "more than 200 levels"},
       {"doubled lists", doubled + "h\x01.", Status::kUnsupported, "repeats its containers"},
       {"copies of a list", many + repeat("cbuiltins\nset\nh\x01\x85R0", 10000) + "N.", Status::kUnsupported,
+       "repeats its objects without end"},
+      {"copies of a map", map + repeat("ccollections\nCounter\nh\x01\x85R0", 10000) + "N.", Status::kUnsupported,
        "repeats its objects without end"},
       {"copies of bytes", bytes + repeat("cbuiltins\nbytearray\nh\x01\x85R0", 100000) + "N.", Status::kUnsupported,
        "repeats its objects without end"},
@@ -294,6 +299,10 @@ TEST(MaliciousPickle, DamagedProgramsOfTheStackAreRefused) {
 
 TEST(MaliciousPickle, WhatIsHarmlessIsRead) {
   EXPECT_TRUE(load(tensor(0, one(4), one(1)) + ".").isTensor());
+  const auto counts = load(call("collections.Counter", "}K\x05K\x02s") + ".").toGenericDict();
+  EXPECT_EQ(counts.at(5).toInt(), 2);
+  const auto lists = load(call("collections.defaultdict", "cbuiltins\nlist\n") + text_of("a") + "]s.").toGenericDict();
+  EXPECT_TRUE(lists.at("a").isList());
   EXPECT_TRUE(load("\x80\x05\x95" + std::string(8, '\x7f') + "N.").isNone());  // FRAME is a hint
 }
 

@@ -1,5 +1,8 @@
 // Zip archives: what is written is read by anyone, and what does not agree with itself is refused.
-#include <functional>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "checkpoint/formats/zip_reader.hpp"
 #include "checkpoint/formats/zip_writer.hpp"
@@ -65,6 +68,41 @@ TEST(ZipArchive, MoreThan65535EntriesComeBack) {
   const auto read = read_zip(archive, "a.zip");
   ASSERT_EQ(read.size(), kCount);
   EXPECT_EQ(read.back().name, "69999");
+}
+
+// Leaves holes where zeros are written.
+class SparseFiles final : public QuickFiles {
+ public:
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    const auto* const bytes = static_cast<const char*>(data);
+    const bool is_zero = size > 0 && bytes[0] == 0 && std::memcmp(bytes, bytes + 1, size - 1) == 0;
+    if (!is_zero) return FileSystem::write(descriptor, data, size);
+    return ::lseek(descriptor, static_cast<off_t>(size), SEEK_CUR) < 0 ? -1 : static_cast<ssize_t>(size);
+  }
+};
+
+TEST(ZipArchive, AnEntryOf4GiBAndThoseBehindItComeBack) {
+  const Folder folder;
+  SparseFiles files;
+  constexpr size_t kSize = (size_t{1} << 32) + 100;
+  void* const zeros = ::mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(zeros, MAP_FAILED);
+  {
+    AtomicFile file(folder / "a.zip", files);
+    ZipWriter zip(file.output(), 64);
+    zip.add("large", {static_cast<const char*>(zeros), kSize});
+    zip.add("behind", "data");
+    zip.finish();
+    file.commit();
+  }
+  ::munmap(zeros, kSize);
+  const MappedFile file(folder / "a.zip");
+  const auto entries = read_zip(file.text(), "a.zip");
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].data.size(), kSize);
+  EXPECT_EQ(entries[0].data.back(), '\0');
+  EXPECT_EQ(entries[1].data, "data");
+  check_zip_entry(entries[1], "a.zip");
 }
 
 TEST(ZipArchive, WhatDoesNotAgreeWithItselfIsRefused) {

@@ -33,6 +33,18 @@ PickleNode call_ordered_dict(const std::string& name, const PickleItems& argumen
   return {map};
 }
 
+// The milestones of a schedule, for example: a map with counts.
+PickleNode call_counter(const std::string& name, const PickleItems& arguments) {
+  if (arguments.empty()) return {PickledMap{}};
+  const auto* const map = std::get_if<PickledMap>(&pickled_argument(name, arguments, 0).content);
+  require(map != nullptr, Status::kCorrupt, "the argument of ", name, " is a ", kind_of(*arguments[0]),
+          "; expected a map");
+  return {*map};
+}
+
+// Its members follow; the function that makes new ones is left out.
+PickleNode call_default_dict(const std::string&, const PickleItems&) { return {PickledMap{}}; }
+
 PickleNode call_encode(const std::string& name, const PickleItems& arguments) {
   const std::string* const text = pickled_argument(name, arguments, 0).text();
   const std::string* const encoding = pickled_argument(name, arguments, 1).text();
@@ -121,6 +133,8 @@ PickleNode call_complex(const std::string&, const PickleItems&) {
 
 constexpr std::pair<std::string_view, Call> kCalls[] = {
     {"collections.OrderedDict", call_ordered_dict},
+    {"collections.Counter", call_counter},
+    {"collections.defaultdict", call_default_dict},
     {"_codecs.encode", call_encode},
     {"builtins.set", call_set},
     {"builtins.frozenset", call_set},
@@ -143,7 +157,9 @@ Call find_call(std::string_view name) {
   return found == std::end(kCalls) ? nullptr : found->second;
 }
 
-constexpr std::string_view kClasses[] = {"torch.Tensor", "torch.nn.parameter.Parameter"};
+// Classes that are arguments.
+constexpr std::string_view kClasses[] = {
+    "torch.Tensor", "torch.nn.parameter.Parameter", "builtins.int", "builtins.float", "builtins.list", "builtins.dict"};
 
 // "torch.float32"
 const tensor::Dtype* find_torch_dtype(const std::string& name) {

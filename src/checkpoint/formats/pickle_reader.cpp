@@ -494,6 +494,7 @@ void PickleReader::charge(const PickleNode& arguments, int depth) {
   constexpr uint64_t kFreely = uint64_t{1} << 20, kCopiesOfAll = 8;
   if (arguments.text() != nullptr) copied_ += arguments.text()->size();
   if (arguments.bytes() != nullptr) copied_ += arguments.bytes()->size();
+  if (const auto* const map = std::get_if<PickledMap>(&arguments.content)) copied_ += map->members.size();
   if (arguments.items() != nullptr) {
     copied_ += arguments.items()->size();
     if (copied_ > kFreely + kCopiesOfAll * bytes_.size()) refuse("repeats its objects without end");
