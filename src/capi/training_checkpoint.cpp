@@ -1,6 +1,7 @@
 // Section 13 of accel.h: training states, and the project that they belong to.
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,24 +118,30 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
     save.incremental = settings.incremental;
     save.durable = settings.durable;
     save.library = library_version();
-    accelerator->save_checkpoint(optional_text(folder), std::move(save));
+    accelerator::SaveTiming timing;
+    timing.asynchronous = settings.asynchronous;
+    timing.refuse_when_busy = settings.when_busy.value == WhenBusy::kRefuse;
+    accelerator->save_checkpoint(optional_text(folder), std::move(save), timing);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_checkpoint_wait(accel_state_t* state, int64_t timeout_ms) {
   return guarded(__func__, [&] {
-    accelerator_of(state);
+    const auto& accelerator = accelerator_of(state);
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
+    require(accelerator->wait_for_checkpoint(std::chrono::milliseconds(timeout_ms)), Status::kTimeout,
+            "the asynchronous save is still under way after ", timeout_ms, " ms; wait longer");
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_checkpoint_progress(const accel_state_t* state, int64_t* out_written,
                                                         int64_t* out_total) {
   return guarded(__func__, [&] {
-    accelerator_of(state);
+    const auto progress = accelerator_of(state)->checkpoint_progress();
     check_pointer(out_written, "out_written");
-    *check_pointer(out_total, "out_total") = 0;
-    *out_written = 0;
+    *check_pointer(out_total, "out_total") = progress.total;
+    *out_written = progress.written;
+    return progress.is_busy ? ACCEL_IN_PROGRESS : ACCEL_OK;
   });
 }
 

@@ -276,7 +276,9 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
 }  // namespace
 
 TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options, const Ranks& ranks, FileSystem& files)
-    : folder_(std::move(folder)), options_(std::move(options)), files_(options_.durable ? files : unsynced_files()) {
+    : folder_(std::move(folder)),
+      options_(std::move(options)),
+      files_(!options_.durable && &files == &system_files() ? unsynced_files() : files) {
   const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.writer() != 0) return {};
     check_replaceable(Target(folder_));
@@ -284,6 +286,15 @@ TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options
     return target_->temporary();
   });
   temporary_ = names.front();
+}
+
+uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const Ranks& ranks) const {
+  uint64_t bytes = 0;
+  for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
+    if (file.writer == ranks.writer()) bytes += bytes_of(file.entry->state);
+  for (const StateEntry& entry : state)
+    if (is_per_rank(entry.kind)) bytes += bytes_of(entry.state);
+  return bytes;
 }
 
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
