@@ -9,6 +9,7 @@
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
 #include "accelerator/ranks.hpp"
+#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
@@ -239,6 +240,7 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
+  const BusErrorGuard guard;  // objects copy from mapped files
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
@@ -261,6 +263,7 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
       objects[i].object->load_state_dict(entry.state);
     entry = {};  // its memory, before the next one is read
   }
+  guard.check();
   return loaded.iteration;
 }
 

@@ -1,5 +1,6 @@
 // From the nodes of a pickle to a value.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,15 +19,19 @@ constexpr const char* kClass = "$class";
 // Containers may stand in several places of a value, which is a tree for all that walk over it. A file of a few bytes
 // could describe a tree that never ends otherwise.
 constexpr uint64_t kMostSharedItems = uint64_t{1} << 16;
+constexpr uint64_t kUncounted = uint64_t{1} << 62;
 
 class Converter {
  public:
-  Converter(const std::string& source, uint64_t most_items, bool has_records)
-      : source_(source), most_items_(most_items), has_records_(has_records) {}
+  Converter(const std::string& source, bool has_records) : source_(source), has_records_(has_records) {}
+
+  // Refuses a tree of more items, before any of them is made.
+  void check_size(const PickleNode& node, uint64_t most_items) {
+    if (count(node, 0) > most_items) refuse("repeats its containers more than ", kMostSharedItems, " times");
+  }
 
   c10::IValue convert(const PickleNode& node, int depth) {
-    if (depth > tree::kDeepest) refuse("is nested more than ", tree::kDeepest, " levels deep");
-    if (++items_ > most_items_) refuse("repeats its containers more than ", kMostSharedItems, " times");
+    if (depth > tree::kDeepest) refuse_depth();
     if (const c10::IValue* const value = node.value()) return checked(*value);
     if (const auto* const list = std::get_if<PickledList>(&node.content))
       return tree::new_list(convert_all(list->items, depth));
@@ -48,6 +53,32 @@ class Converter {
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail(Status::kUnsupported, "the value of '", source_, "' ", parts...);
   }
+
+  // Items of the tree below a node and itself, at most kUncounted.
+  uint64_t count(const PickleNode& node, int depth) {
+    const PickleItems* const items = node.items();
+    const auto* const map = std::get_if<PickledMap>(&node.content);
+    const auto* const record = std::get_if<PickledRecord>(&node.content);
+    if (items == nullptr && map == nullptr && record == nullptr) return 1;
+    if (depth > tree::kDeepest) refuse_depth();
+    if (const auto found = counts_.find(&node); found != counts_.end()) return found->second;
+    uint64_t sum = 1;
+    const auto add = [&](const PickleNode* part) { sum = std::min(sum + count(*part, depth + 1), kUncounted); };
+    if (items != nullptr) std::for_each(items->begin(), items->end(), add);
+    if (map != nullptr)
+      for (const auto& [key, value] : map->members) {
+        add(key);
+        add(value);
+      }
+    if (record != nullptr) {
+      add(record->arguments);
+      if (record->state != nullptr) add(record->state);
+    }
+    counts_.emplace(&node, sum);
+    return sum;
+  }
+
+  [[noreturn]] void refuse_depth() const { refuse("is nested more than ", tree::kDeepest, " levels deep"); }
 
   c10::IValue checked(const c10::IValue& value) const {
     if (value.isString() && first_bad_byte(value.toStringRef()) != value.toStringRef().size())
@@ -111,15 +142,16 @@ class Converter {
   }
 
   const std::string& source_;
-  uint64_t most_items_;
   bool has_records_;
-  uint64_t items_ = 0;
+  std::unordered_map<const PickleNode*, uint64_t> counts_;  // of containers
 };
 
 }  // namespace
 
 c10::IValue PickleReader::value_of(const PickleNode& node) const {
-  return Converter(source_, bytes_.size() + kMostSharedItems, options_.records != nullptr).convert(node, 0);
+  Converter converter(source_, options_.records != nullptr);
+  converter.check_size(node, bytes_.size() + kMostSharedItems);
+  return converter.convert(node, 0);
 }
 
 }  // namespace accel::checkpoint

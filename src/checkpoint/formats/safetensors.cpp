@@ -9,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "checkpoint/formats/mapped_storage.hpp"
 
@@ -71,6 +72,7 @@ bool has_header_of(const std::string& path, const NamedTensors& tensors, const M
 }
 
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file) {
+  const BusErrorGuard guard;
   SafetensorsHeader header = parse_safetensors_header(file->text(), file->path());
   SafetensorsContents contents;
   contents.metadata = std::move(header.metadata);
@@ -86,6 +88,7 @@ SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& fi
     }
     contents.tensors.emplace_back(std::move(entry.name), std::move(tensor));
   }
+  guard.check();
   return contents;
 }
 

@@ -44,8 +44,15 @@ constexpr DtypeName kDtypes[] = {
     {"F8_E5M2", at::kFloat8_e5m2},
     {"I8", at::kChar},
     {"U8", at::kByte},
+    {"F4", at::kFloat4_e2m1fn_x2},
     {"BOOL", at::kBool},
 };
+
+// Numbers of 6 bits, for which LibTorch has no type.
+constexpr const char* kDtypesOf6Bits[] = {"F6_E3M2", "F6_E2M3"};
+
+// Numbers of a shape in a file for each element of the last dimension: LibTorch's elements of F4 are pairs.
+int64_t numbers_in_element(at::ScalarType dtype) { return dtype == at::kFloat4_e2m1fn_x2 ? 2 : 1; }
 
 const DtypeName* find_dtype(at::ScalarType dtype) {
   const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
@@ -164,11 +171,19 @@ class HeaderParser {
     if (shape == nullptr) corrupt("the shape of tensor '", name, "' is no list");
     if (offsets == nullptr || offsets->size() != 2) corrupt("the data_offsets of tensor '", name, "' are no pair");
 
+    for (const char* const name6 : kDtypesOf6Bits)
+      require(*dtype != name6, Status::kUnsupported, "'", source_, "' has the tensor '", name, "' of ", *dtype,
+              ", numbers of 6 bits, which LibTorch cannot hold");
     const DtypeName* const known = find_dtype(*dtype);
     if (known == nullptr) corrupt("tensor '", name, "' has the dtype '", *dtype, "', which is not known");
     if (shape->size() > kMostDimensions) corrupt("tensor '", name, "' has more than ", kMostDimensions, " dimensions");
     TensorEntry entry{name, known->dtype, {}, 0, 0};
     for (const Json& size : *shape) entry.shape.push_back(natural(size, name, "shape"));
+    if (const int64_t numbers = numbers_in_element(entry.dtype); numbers > 1) {
+      if (entry.shape.empty() || entry.shape.back() % numbers != 0)
+        corrupt("the last dimension of tensor '", name, "' is no multiple of ", numbers, ", as ", *dtype, " needs");
+      entry.shape.back() /= numbers;
+    }
     entry.begin = static_cast<uint64_t>(natural((*offsets)[0], name, "data_offsets"));
     entry.end = static_cast<uint64_t>(natural((*offsets)[1], name, "data_offsets"));
     if (entry.end < entry.begin)
@@ -207,6 +222,18 @@ class HeaderParser {
 void check_text(const std::string& text, const char* what) {
   require(first_bad_byte(text) == text.size(), Status::kInvalidArgument, "the ", what, " '", text,
           "' is not UTF-8, or has a NUL; safetensors files cannot hold it");
+}
+
+// As the file has it.
+std::vector<int64_t> shape_of_numbers(const TensorEntry& entry) {
+  std::vector<int64_t> shape = entry.shape;
+  const int64_t numbers = numbers_in_element(entry.dtype);
+  require(numbers == 1 || !shape.empty(), Status::kTypeMismatch, "tensor '", entry.name, "' of ",
+          c10::toString(entry.dtype), " has no dimensions; safetensors files hold pairs in the last one");
+  if (numbers > 1)
+    require(!__builtin_mul_overflow(shape.back(), numbers, &shape.back()), Status::kInvalidArgument,
+            "the shape of tensor '", entry.name, "' is too large");
+  return shape;
 }
 
 Json numbers(const std::vector<int64_t>& values) {
@@ -255,7 +282,7 @@ std::string print_safetensors_header(const Metadata& metadata, std::vector<Tenso
     entry.end = offset += *bytes;
     Json::Members members;
     members.emplace_back("dtype", find_dtype(entry.dtype)->name);
-    members.emplace_back("shape", numbers(entry.shape));
+    members.emplace_back("shape", numbers(shape_of_numbers(entry)));
     members.emplace_back("data_offsets", numbers({static_cast<int64_t>(entry.begin), static_cast<int64_t>(entry.end)}));
     header.emplace_back(entry.name, std::move(members));
   }

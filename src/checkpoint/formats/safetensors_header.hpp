@@ -16,8 +16,8 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 struct TensorEntry {
   std::string name;
   at::ScalarType dtype;
-  std::vector<int64_t> shape;
-  uint64_t begin;  // bytes from the end of the header
+  std::vector<int64_t> shape;  // of LibTorch's elements
+  uint64_t begin;              // bytes from the end of the header
   uint64_t end;
 
   bool operator==(const TensorEntry& other) const {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "checkpoint/formats/mapped_storage.hpp"
 #include "checkpoint/formats/pickle_objects.hpp"
@@ -181,12 +182,15 @@ c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file) {
 }
 
 c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::string_view bytes) {
+  const BusErrorGuard guard;
   require(!is_tar(bytes), Status::kUnsupported, "'", file->path(),
           "' is a tar archive, as torch wrote before 0.1.10; load and save it with a torch before 2.6");
-  if (has_magic_number(bytes)) return read_stream(file, bytes);
-  require(bytes.substr(0, kZip.size()) == kZip, Status::kCorrupt, "'", file->path(),
+  const bool is_stream = has_magic_number(bytes);
+  require(is_stream || bytes.substr(0, kZip.size()) == kZip, Status::kCorrupt, "'", file->path(),
           "' is no file of torch.save(): it begins neither as a zip archive nor with torch's magic number");
-  return read_archive(file, bytes);
+  c10::IValue value = is_stream ? read_stream(file, bytes) : read_archive(file, bytes);
+  guard.check();
+  return value;
 }
 
 c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records) {
