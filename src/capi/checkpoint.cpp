@@ -96,9 +96,8 @@ ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path"))));
-  });
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path")))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,
