@@ -30,7 +30,7 @@ class RankState : public tensor::Stateful {
 class GeneratorState final : public RankState {
  public:
   explicit GeneratorState(c10::Device device) : device_(device) {}
-  // The reference's: "torch_manual_seed" of the CPU, "torch_cuda_manual_seed", ...
+  // The reference's: "torch_manual_seed" of the CPU, "torch_<kind>_manual_seed" of others.
   static std::string key(c10::Device device);
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;

@@ -92,6 +92,8 @@ TEST(ZipArchive, WhatDoesNotAgreeWithItselfIsRefused) {
       {"another local name", changed(local(1) + 30, "b"), Status::kCorrupt, "do not agree"},
       {"another local method", changed(local(1) + 8, "\x08"), Status::kCorrupt, "do not agree"},
       {"another local size", changed(local(1) + 6, std::string("\0", 1)), Status::kCorrupt, "do not agree"},
+      {"a local size that is wrong", changed(local(1) + 20, "\x01"), Status::kCorrupt, "do not agree"},
+      {"a local checksum that is wrong", changed(local(1) + 14, "\x01"), Status::kCorrupt, "do not agree"},
       {"no local header", changed(local(1), "QK"), Status::kCorrupt, "do not agree"},
       {"a long local name", changed(local(1) + 26, "\xff\xff"), Status::kCorrupt, "beyond"},
       {"a damaged directory", changed(central(2), "QK"), Status::kCorrupt, "entry of its directory is damaged"},

@@ -10,7 +10,6 @@
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/torch_tensors.hpp"
 #include "tensor/bytes.hpp"
-#include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"

@@ -491,7 +491,7 @@ void PickleReader::make_object(const PickleNode& callable, PickleNode* arguments
 // Objects copy their arguments, which a file can name often. What is copied is in proportion to the file.
 void PickleReader::charge(const PickleNode& arguments, int depth) {
   constexpr int kDeepestCopied = 3;
-  constexpr uint64_t kFreely = uint64_t{1} << 24, kCopiesOfAll = 8;
+  constexpr uint64_t kFreely = uint64_t{1} << 20, kCopiesOfAll = 8;
   if (arguments.text() != nullptr) copied_ += arguments.text()->size();
   if (arguments.bytes() != nullptr) copied_ += arguments.bytes()->size();
   if (arguments.items() != nullptr) {

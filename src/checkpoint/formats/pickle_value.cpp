@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kClass = "$class";
 // Containers may stand in several places of a value, which is a tree for all that walk over it. A file of a few bytes
 // could describe a tree that never ends otherwise.
-constexpr uint64_t kMostSharedItems = uint64_t{1} << 20;
+constexpr uint64_t kMostSharedItems = uint64_t{1} << 16;
 
 class Converter {
  public:
@@ -26,7 +26,7 @@ class Converter {
 
   c10::IValue convert(const PickleNode& node, int depth) {
     if (depth > tree::kDeepest) refuse("is nested more than ", tree::kDeepest, " levels deep");
-    if (++items_ > most_items_) refuse("repeats its containers more than a million times");
+    if (++items_ > most_items_) refuse("repeats its containers more than ", kMostSharedItems, " times");
     if (const c10::IValue* const value = node.value()) return checked(*value);
     if (const auto* const list = std::get_if<PickledList>(&node.content))
       return tree::new_list(convert_all(list->items, depth));

@@ -15,14 +15,6 @@
 namespace accel::checkpoint {
 namespace {
 
-void check_writable(const std::string& name, const at::Tensor& tensor) {
-  require(tensor.defined(), Status::kTypeMismatch, "tensor '", name, "' is empty; expected a tensor with a dtype");
-  require(tensor.layout() == at::kStrided && !tensor.is_quantized(), Status::kTypeMismatch, "tensor '", name,
-          "' is sparse or quantized; safetensors files hold dense tensors");
-  require(!tensor.is_meta(), Status::kTypeMismatch, "tensor '", name,
-          "' is on the meta device and has no data to write");
-}
-
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
   entries.reserve(tensors.size());
@@ -32,6 +24,14 @@ std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+void check_writable(const std::string& name, const at::Tensor& tensor) {
+  require(tensor.defined(), Status::kTypeMismatch, "tensor '", name, "' is empty; expected a tensor with a dtype");
+  require(tensor.layout() == at::kStrided && !tensor.is_quantized(), Status::kTypeMismatch, "tensor '", name,
+          "' is sparse or quantized; safetensors files hold dense tensors");
+  require(!tensor.is_meta(), Status::kTypeMismatch, "tensor '", name,
+          "' is on the meta device and has no data to write");
+}
 
 at::Tensor dense_on_cpu(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();

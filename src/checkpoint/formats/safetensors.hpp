@@ -21,6 +21,9 @@ struct SafetensorsContents {
   Metadata metadata;
 };
 
+// kTypeMismatch for what files of tensors cannot hold: tensors that are sparse, quantized, or on the meta device.
+void check_writable(const std::string& name, const at::Tensor& tensor);
+
 // The same elements, dense and on the CPU; the same tensor if it is so already.
 at::Tensor dense_on_cpu(const at::Tensor& tensor);
 

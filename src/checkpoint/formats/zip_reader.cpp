@@ -163,14 +163,21 @@ class ZipParser {
     const uint64_t data = begin + zip::kLocalBytes + name_size + extra_size;
     if (data > directory_.begin || size > directory_.begin - data)
       corrupt("the entry '", printable(name), "' lies beyond the beginning of its directory");
-    const bool has_sizes = (integer(header, 6, 2) & kSizesFollowFlag) == 0;
-    uint64_t local_size = integer(header, 22, 4);
+    const bool sizes_follow = (integer(header, 6, 2) & kSizesFollowFlag) != 0;
     std::string_view field =
         find_field(archive_.substr(begin + zip::kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
-    if (has_sizes) widen(local_size, field, name);
-    const bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
-                        archive_.substr(begin + zip::kLocalBytes, name_size) == name &&
-                        (!has_sizes || (local_size == size && integer(header, 14, 4) == checksum));
+    // Where the sizes follow the data, the header may leave them out.
+    const auto agrees_with = [&](uint64_t local, uint64_t listed) {
+      return local == listed || (sizes_follow && local == 0);
+    };
+    bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
+                  archive_.substr(begin + zip::kLocalBytes, name_size) == name &&
+                  agrees_with(integer(header, 14, 4), checksum);
+    for (const size_t place : {22, 18}) {
+      uint64_t local_size = integer(header, place, 4);
+      widen(local_size, field, name);
+      agrees = agrees && agrees_with(local_size, size);
+    }
     if (!agrees) corrupt("the entry '", printable(name), "' and its place in the directory do not agree");
     return {{name, archive_.substr(data, size), checksum}, begin, data + size};
   }
