@@ -1,6 +1,7 @@
 // Checkpoints of a project: their names, their number, and the removal of the oldest.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/ranks.hpp"
@@ -22,9 +23,13 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
   options.mesh = state_.mesh()->describe();
   options.iteration = project_.settings().iteration;
   save_state(folder, options);
-  if (!given && ranks.writer() == 0) project_.remove_oldest(folder);
   project_.count_save();
   last_checkpoint_ = folder;
+  if (given || !project_.settings().total_limit.value) return;
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    if (ranks.writer() == 0) project_.remove_oldest(folder);
+    return {};
+  });
 }
 
 void Accelerator::load_checkpoint(const std::optional<std::string>& given, checkpoint::LoadOptions options) {
@@ -34,8 +39,11 @@ void Accelerator::load_checkpoint(const std::optional<std::string>& given, check
       given ? *given : checkpoint::run_on_all_ranks(ranks, [this] { return project_.newest_folder(); }).front();
   std::optional<int64_t> iteration = load_state(folder, options);
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
-  if (iteration) project_.continue_after(*iteration);
   last_checkpoint_ = folder;
+  if (!iteration) return;
+  const std::vector<std::string> next = checkpoint::run_on_all_ranks(
+      ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
+  project_.set_iteration(std::stoll(next.front()));  // rank 0's, whatever the others see of its disk
 }
 
 }  // namespace accel::accelerator
