@@ -20,6 +20,7 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
     checkpoint::make_folders(checkpoint::parent_folder(folder));
     return {};
   });
+  if (options.incremental) options.previous = last_checkpoint_;
   options.mesh = state_.mesh()->describe();
   options.iteration = project_.settings().iteration;
   save_state(folder, options);

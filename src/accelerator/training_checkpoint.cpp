@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
@@ -65,6 +66,18 @@ class LoaderState final : public tensor::Stateful {
  private:
   std::shared_ptr<data::PreparedDataLoader> loader_;
 };
+
+// The names of the parameters without gradients, and of those that are tied to them.
+std::unordered_set<std::string> frozen_tensors(const nn::Module& model, const c10::IValue& state) {
+  std::unordered_set<const void*> frozen;
+  for (const at::Tensor& parameter : model.parameters())
+    if (!parameter.requires_grad()) frozen.insert(parameter.const_data_ptr());
+  std::unordered_set<std::string> names;
+  for (const auto& member : state.toGenericDict())
+    if (member.value().isTensor() && frozen.count(member.value().toTensor().const_data_ptr()) > 0)
+      names.insert(member.key().toStringRef());
+  return names;
+}
 
 void require_unknown(const std::vector<RegisteredObject>& objects, const std::string& name) {
   for (const RegisteredObject& other : objects)
@@ -199,7 +212,9 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   for (const SavedObject& saved : saved_objects()) {
     state.push_back(saved.entry());
     state.back().state = saved.object->state_dict();
-    if (saved.kind == StateKind::kModel) places.push_back(state.size() - 1);
+    if (saved.kind != StateKind::kModel) continue;
+    state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
+    places.push_back(state.size() - 1);
   }
   if (save_hooks_.empty()) return state;
   std::vector<c10::IValue> models;

@@ -13,7 +13,7 @@
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
 
 namespace accel::capi {
 namespace {
@@ -33,24 +33,7 @@ checkpoint::Metadata read_metadata(const accel_value_t* given) {
 
 void save_value(const accel_value_t& value, const accel_value_t* metadata, const char* path,
                 const SaveSettings& settings) {
-  if (settings.safe_serialization) {
-    const auto contents = checkpoint::drop_tied(read_named_tensors(value, "value"), read_metadata(metadata));
-    checkpoint::save_safetensors(path, contents.tensors, contents.metadata);
-    return;
-  }
-  require(metadata == nullptr, Status::kInvalidArgument,
-          "metadata is given with safe_serialization 0; expected NULL, because only safetensors have metadata");
-  checkpoint::save_torch_file(path, to_ivalue(value, "value"));
-}
-
-// By its first bytes, whatever its name is.
-c10::IValue load_file(const char* path) {
-  const auto file = std::make_shared<const MappedFile>(path);
-  if (checkpoint::is_torch_file(file->text().substr(0, checkpoint::kTorchFileBytes)))
-    return checkpoint::read_torch_file(file);
-  checkpoint::SafetensorsContents contents = checkpoint::read_safetensors(file);
-  checkpoint::restore_tied(contents);
-  return map_of(contents.tensors);
+  checkpoint::save_value(path, to_ivalue(value, "value"), settings.safe_serialization, read_metadata(metadata));
 }
 
 // Which processes write: the main process of the job, or those of the hosts.
@@ -92,7 +75,7 @@ ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_
 }
 
 ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(load_file(check_pointer(path, "path"))); });
+  return guarded(__func__, out, [&] { return from_ivalue(checkpoint::load_value(check_pointer(path, "path"))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {

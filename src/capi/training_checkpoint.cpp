@@ -113,7 +113,9 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
     const SaveStateSettings settings = read_settings(options, "options");
     checkpoint::SaveOptions save;
     save.safe_serialization = settings.safe_serialization;
-    save.compression_level = settings.compression_level;
+    save.compression_level = static_cast<int>(settings.compression_level);
+    save.incremental = settings.incremental;
+    save.durable = settings.durable;
     save.library = library_version();
     accelerator->save_checkpoint(optional_text(folder), std::move(save));
   });

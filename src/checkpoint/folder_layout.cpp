@@ -67,11 +67,22 @@ std::string file_name(StateKind kind, const std::string& stem, bool safe_seriali
 std::vector<std::string> possible_names(StateKind kind, const std::string& stem) {
   std::vector<std::string> names = {file_name(kind, stem, true, false)};
   if (kind == StateKind::kModel) {
-    names.push_back(stem + kIndexExtension);
+    names.push_back(index_name(stem));
     names.push_back(file_name(kind, stem, false, false));
   }
   if (kind == StateKind::kModel || kind == StateKind::kOptimizer) names.push_back(stem + kCompressedExtension);
   return names;
+}
+
+std::string index_name(const std::string& stem) { return stem + kIndexExtension; }
+
+bool is_index(std::string_view name) {
+  const std::string_view end = kIndexExtension;
+  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
+}
+
+std::string shard_name(const std::string& stem, size_t shard) {
+  return text(stem, "-0000", shard + 1, "-of-00002.safetensors");
 }
 
 std::string random_states_name(int rank) {

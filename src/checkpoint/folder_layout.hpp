@@ -44,6 +44,11 @@ std::string file_name(StateKind kind, const std::string& stem, bool safe_seriali
 // All names that may stand for it, the preferred one first.
 std::vector<std::string> possible_names(StateKind kind, const std::string& stem);
 
+// Of a model in two files: the one with tensors that do not change is shard 0.
+std::string index_name(const std::string& stem);
+bool is_index(std::string_view name);
+std::string shard_name(const std::string& stem, size_t shard);
+
 std::string random_states_name(int rank);
 std::string rank_state_name(int rank);
 std::string pieces_name(const std::string& stem, int rank);

@@ -15,10 +15,11 @@
 #include "base/log.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
-#include "checkpoint/value_file.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -64,7 +65,9 @@ class FolderReader {
     return std::make_shared<const MappedFile>(path(name));
   }
 
-  c10::IValue read(const std::string& name) const { return read_value(open(name)); }
+  c10::IValue read(const std::string& name) const {
+    return is_index(name) ? read_shards(name) : read_value(open(name));
+  }
 
   // The name under which a state is stored; empty if it is not there.
   std::string find(StateKind kind, const std::string& stem) const {
@@ -89,6 +92,21 @@ class FolderReader {
   }
 
  private:
+  c10::IValue read_shards(const std::string& name) const {
+    const ShardedIndex index = parse_sharded_index(open(name)->text(), path(name));
+    auto all = tree::new_map();
+    std::unordered_map<std::string, c10::impl::GenericDict> shards;
+    for (const auto& [tensor, shard] : index.weight_map) {
+      require(has(shard), Status::kCorrupt, "'", path(name), "' names '", shard, "', which is not there");
+      auto found = shards.find(shard);
+      if (found == shards.end()) found = shards.emplace(shard, read_value(open(shard)).toGenericDict()).first;
+      require(found->second.contains(tensor), Status::kCorrupt, "'", path(shard), "' has no tensor '", tensor,
+              "', which its index has");
+      all.insert(tensor, found->second.at(tensor));
+    }
+    return all;
+  }
+
   std::string folder_;
   bool verify_;
   bool is_ours_ = false;

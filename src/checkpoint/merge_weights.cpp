@@ -17,9 +17,9 @@
 #include "checkpoint/formats/distributed_checkpoint.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/training_state.hpp"
-#include "checkpoint/value_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

@@ -6,6 +6,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 #include <unordered_set>
@@ -19,10 +20,11 @@
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
-#include "checkpoint/value_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -62,6 +64,13 @@ uint64_t bytes_of(const c10::IValue& state) {
   return bytes;
 }
 
+// Whether the frozen tensors of a model have a file of their own.
+bool is_sharded(const StateEntry& entry, const SaveOptions& options) {
+  if (entry.kind != StateKind::kModel || !options.incremental) return false;
+  const bool has_both = !entry.frozen.empty() && entry.frozen.size() < entry.state.toGenericDict().size();
+  return has_both && options.safe_serialization && options.compression_level == 0 && !has_pieces(entry.state);
+}
+
 // A file whose contents all ranks have.
 struct SharedFile {
   const StateEntry* entry;
@@ -80,7 +89,9 @@ std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ra
     if (is_per_rank(entry.kind)) continue;
     if (entry.kind == StateKind::kCustom && !entry.name.empty()) check_custom_name(entry.name);
     std::string stem = stems.next(entry);
-    std::string name = file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);
+    std::string name = is_sharded(entry, options)
+                           ? index_name(stem)
+                           : file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);
     if (entry.is_equal_on_all_ranks)
       of_any_rank.push_back(files.size());
     else
@@ -95,15 +106,32 @@ std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ra
   return files;
 }
 
+// Keeps nothing of what is written: to know the size and the hash of a file without writing it.
+class NoFiles final : public FileSystem {
+ public:
+  int create_file(const char*) override { return ::open("/dev/null", O_WRONLY | O_CLOEXEC); }
+  int sync(int) override { return 0; }
+  void start_sync(int, uint64_t, size_t) override {}
+};
+
 class FolderWriter {
  public:
-  FolderWriter(std::string folder, int compression_level, FileSystem& files)
-      : folder_(std::move(folder)), compression_level_(compression_level), files_(files) {}
+  FolderWriter(std::string folder, const SaveOptions& options, FileSystem& files)
+      : folder_(std::move(folder)), options_(options), files_(files) {
+    if (options.incremental && has_manifest(options.previous)) previous_ = load_manifest(options.previous);
+  }
 
   void write(const std::string& name, const c10::IValue& value) {
+    if (share(name, value)) return;
     OutputFile output(folder_ + "/" + name, files_);
-    write_value(output, value, compression_level_);
+    write_value(output, value, options_.compression_level);
     finish(name, output, [&] { return holds_value(output.path(), value); });
+  }
+
+  void write_text(const std::string& name, const std::string& document) {
+    OutputFile output(folder_ + "/" + name, files_);
+    output.write(document.data(), document.size());
+    finish(name, output, [] { return true; });
   }
 
   void write_pieces(const std::string& name, const SafetensorsContents& pieces) {
@@ -123,16 +151,55 @@ class FolderWriter {
     records_.push_back({name, output.size(), output.hash()});
   }
 
+  // Whether the former checkpoint has the same file, which is shared then.
+  bool share(const std::string& name, const c10::IValue& value) {
+    const FileRecord* const former = previous_.find(name);
+    if (former == nullptr) return false;
+    NoFiles none;
+    OutputFile measured(name, none);
+    write_value(measured, value, options_.compression_level);
+    measured.finish();
+    if (measured.size() != former->size || measured.hash() != former->hash) return false;
+    const std::string existing = options_.previous + "/" + name, path = folder_ + "/" + name;
+    struct stat status {};
+    if (::stat(existing.c_str(), &status) != 0 || static_cast<uint64_t>(status.st_size) != former->size) return false;
+    if (files_.share_file(existing.c_str(), path.c_str()) != 0) return false;  // on another disk, or too many links
+    records_.push_back(*former);
+    return true;
+  }
+
   std::string folder_;
-  int compression_level_;
+  const SaveOptions& options_;
   FileSystem& files_;
+  Manifest previous_;
   std::vector<FileRecord> records_;
 };
+
+// A model in two files with an index, so that the one with the frozen tensors can be shared.
+void write_in_shards(FolderWriter& writer, const SharedFile& file) {
+  ShardedIndex index;
+  const std::string stem = file.stem;
+  std::array<c10::impl::GenericDict, 2> shards = {tree::new_map(), tree::new_map()};  // frozen, others
+  std::unordered_set<const void*> counted;
+  for (const auto& member : file.entry->state.toGenericDict()) {
+    const std::string& name = member.key().toStringRef();
+    const at::Tensor& tensor = member.value().toTensor();
+    const size_t shard = file.entry->frozen.count(name) > 0 ? 0 : 1;
+    shards[shard].insert(name, tensor);
+    index.weight_map.emplace_back(name, shard_name(stem, shard));
+    if (counted.insert(tensor.const_data_ptr()).second) index.total_size += tensor.nbytes();
+  }
+  for (size_t shard = 0; shard < shards.size(); shard++) writer.write(shard_name(stem, shard), shards[shard]);
+  writer.write_text(file.name, print_sharded_index(index));
+}
 
 void write_shared(FolderWriter& writer, const SharedFile& file, const Ranks& ranks) {
   const bool writes = file.writer == ranks.writer();
   if (!has_pieces(file.entry->state)) {
-    if (writes) writer.write(file.name, file.entry->state);
+    if (writes && is_index(file.name))
+      write_in_shards(writer, file);
+    else if (writes)
+      writer.write(file.name, file.entry->state);
     return;
   }
   const SplitState split = split_pieces(file.entry->state, file.entry->kind == StateKind::kModel);
@@ -209,7 +276,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
 }  // namespace
 
 TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options, const Ranks& ranks, FileSystem& files)
-    : folder_(std::move(folder)), options_(std::move(options)), files_(files) {
+    : folder_(std::move(folder)), options_(std::move(options)), files_(options_.durable ? files : unsynced_files()) {
   const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.writer() != 0) return {};
     check_replaceable(Target(folder_));
@@ -224,7 +291,7 @@ void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) 
     struct stat status {};
     require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",
             ranks.first_of_folder, " made, is not there; the folder must be one that these ranks share");
-    FolderWriter writer(temporary_, options_.compression_level, files_);
+    FolderWriter writer(temporary_, options_, files_);
     for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
       write_shared(writer, file, ranks);
     write_own(writer, state, ranks.rank);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,10 +34,11 @@ struct StateEntry {
   c10::IValue state;
   // Of per-rank states, if another number of ranks loads them: the states of all saving ranks, instead of `state`.
   std::vector<c10::IValue> of_ranks;
-  bool is_loaded = false;              // when loading: the checkpoint has it
-  bool is_equal_on_all_ranks = false;  // when saving: any rank may write it, so that all share the work
-  bool may_be_missing = false;         // when loading: the checkpoint may lack it
-  bool takes_pieces = false;           // when loading: its tensors may be tensor::SavedTensor, read on demand
+  std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
+  bool is_loaded = false;                       // when loading: the checkpoint has it
+  bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
+  bool may_be_missing = false;                  // when loading: the checkpoint may lack it
+  bool takes_pieces = false;                    // when loading: its tensors may be tensor::SavedTensor, read on demand
 };
 using TrainingState = std::vector<StateEntry>;
 

@@ -2,6 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <condition_variable>
@@ -11,9 +12,9 @@
 
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/files/crc32.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
-#include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype_value.hpp"
@@ -364,6 +365,51 @@ TEST(CheckpointTrainingState, AddedFilesBelongToIt) {
   EXPECT_EQ(manifest.find("adapter/weights.txt")->hash, hash_of("abc", 3));
   save();  // such a folder can be replaced
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+ino_t inode_of(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_ino;
+}
+
+TEST(CheckpointTrainingState, WhatHasNotChangedIsSharedWithTheFormerOne) {
+  const Folder folder;
+  const auto state = [](double frozen, double other) {
+    TrainingState state = example(0, other);
+    StateEntry& model = entry_of(state, StateKind::kModel);
+    model.state = model_state({{"base", at::full({300}, frozen)}, {"head", at::full({2}, other)}});
+    model.frozen = {"base"};
+    return state;
+  };
+  SaveOptions options;
+  options.incremental = true;
+  save_training_state(folder / "a", state(1, 1), Ranks(), quick_files(), options);
+  options.previous = folder / "a";
+  struct Files final : QuickFiles {
+    std::vector<std::string> shared;
+    int share_file(const char* existing, const char* path) override {
+      shared.push_back(fs::path(path).filename());
+      return FileSystem::share_file(existing, path);
+    }
+  };
+  Files files;
+  save_training_state(folder / "b", state(1, 2), Ranks(), files, options);
+  EXPECT_EQ(files.shared, std::vector<std::string>{"model-00001-of-00002.safetensors"});
+  const std::string shard = "/model-00001-of-00002.safetensors", other = "/model-00002-of-00002.safetensors";
+  const std::string a = folder / "a", b = folder / "b";
+  EXPECT_EQ(read_text(a + shard), read_text(b + shard));
+  EXPECT_EQ(load_manifest(b).find(shard.substr(1))->hash, load_manifest(a).find(shard.substr(1))->hash);
+  EXPECT_NE(inode_of(a + other), inode_of(b + other));
+  for (const auto& [path, number] : {std::pair(a, 1.0), std::pair(b, 2.0)})
+    EXPECT_TRUE(same(load_training_state(path, state(0, 0), Ranks()), state(1, number))) << path;
+  // The former one goes; what it shared stays.
+  fs::remove_all(a);
+  EXPECT_TRUE(same(load_training_state(b, state(0, 0), Ranks()), state(1, 2)));
+  options.previous = b;
+  save_training_state(folder / "c", state(3, 3), Ranks(), quick_files(), options);
+  EXPECT_TRUE(same(load_training_state(folder / "c", state(0, 0), Ranks()), state(3, 3)));
+  EXPECT_TRUE(same(load_training_state(b, state(0, 0), Ranks()), state(1, 2)));
 }
 
 TEST(CheckpointTrainingState, TheIterationAndTheRanksAreInTheManifest) {

@@ -11,8 +11,8 @@
 
 #include "checkpoint/formats/distributed_checkpoint.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/save_training_state.hpp"
-#include "checkpoint/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/tensor_piece.hpp"
 

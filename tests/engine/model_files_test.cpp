@@ -11,9 +11,9 @@
 
 #include <cerrno>
 
-#include "checkpoint/formats/saved_value.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {

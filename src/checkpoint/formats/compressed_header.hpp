@@ -25,6 +25,8 @@ inline constexpr std::string_view kCompressedMagic = "ACCELZT1";
 inline constexpr uint64_t kCompressedBlock = 1 << 20;
 inline constexpr uint64_t kUncompressedAlignment = 64;
 
+inline bool is_compressed(std::string_view file) { return file.substr(0, kCompressedMagic.size()) == kCompressedMagic; }
+
 struct CompressedEntry {
   std::string name;
   at::ScalarType dtype = at::kByte;

@@ -1,4 +1,4 @@
-#include "checkpoint/value_json.hpp"
+#include "checkpoint/formats/value_json.hpp"
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>

@@ -1,13 +1,14 @@
-#include "checkpoint/value_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
 
 #include <algorithm>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/compressed_tensors.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch_file.hpp"
-#include "checkpoint/value_json.hpp"
+#include "checkpoint/formats/value_json.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -87,13 +88,27 @@ bool holds_value(const std::string& path, const c10::IValue& value) {
 }
 
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file) {
-  if (ends_with(file->path(), kCompressed)) return read_compressed(file);
-  if (!ends_with(file->path(), kSafetensors)) return read_torch_file(file);
+  if (is_compressed(file->text())) return read_compressed(file);
+  if (is_torch_file(file->text().substr(0, kTorchFileBytes))) return read_torch_file(file);
   SafetensorsContents contents = read_safetensors(file);
   restore_tied(contents);
   auto map = tree::new_map();
   for (const auto& [name, tensor] : contents.tensors) map.insert(name, tensor);
   return map;
 }
+
+void save_value(const std::string& path, const c10::IValue& value, bool safe_serialization, const Metadata& metadata,
+                FileSystem& files) {
+  if (safe_serialization) {
+    const SafetensorsContents contents = drop_tied(named_tensors(value, path), metadata);
+    save_safetensors(path, contents.tensors, contents.metadata, files);
+    return;
+  }
+  require(metadata.empty(), Status::kInvalidArgument, "metadata is given for '", path,
+          "' with safe_serialization 0; expected none, because only safetensors have metadata");
+  save_torch_file(path, value, files);
+}
+
+c10::IValue load_value(const std::string& path) { return read_value(std::make_shared<const MappedFile>(path)); }
 
 }  // namespace accel::checkpoint
