@@ -187,7 +187,7 @@ class Accelerator {
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
   checkpoint::TrainingState collect_state(const std::string& folder) const;
-  void skip_models_of_hooks(std::vector<SavedObject>& objects, const std::string& folder) const;
+  void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
   int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 

@@ -42,8 +42,8 @@ void Accelerator::load_checkpoint(const std::optional<std::string>& given, check
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
   last_checkpoint_ = folder;
   if (!iteration) return;
-  const std::vector<std::string> next = checkpoint::run_on_all_ranks(
-      ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
+  const std::vector<std::string> next =
+      checkpoint::run_on_all_ranks(ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
   project_.set_iteration(std::stoll(next.front()));  // rank 0's, whatever the others see of its disk
 }
 

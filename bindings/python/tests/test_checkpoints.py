@@ -9,12 +9,6 @@ from accel import Accelerator, ProjectConfiguration, nn, optim
 from accel.checkpoint import load_custom_state, save_custom_state
 
 
-@pytest.fixture
-def accelerator():
-    accel.PartialState._reset_state()
-    return Accelerator(cpu=True)
-
-
 def ones_in(model):
     model.load_state_dict({name: accel.ones(*tensor.shape) for name, tensor in model.state_dict().items()})
 
