@@ -78,10 +78,6 @@ Json describe(const std::string& name, const TensorPiece& piece, uint64_t hash) 
   return Json(std::move(members));
 }
 
-std::string path_below(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-
 // Takes the pieces out of a tree; their names are their paths.
 class Splitter {
  public:
@@ -92,14 +88,14 @@ class Splitter {
     if (tree::is_sequence(value)) {
       std::vector<c10::IValue> items;
       for (const c10::IValue& item : tree::sequence_items(value))
-        items.push_back(split(item, path_below(path, std::to_string(items.size())), depth + 1));
+        items.push_back(split(item, tree::path_below(path, std::to_string(items.size())), depth + 1));
       return tree::sequence_like(value, std::move(items));
     }
     if (!value.isGenericDict()) return value;
     std::vector<std::pair<c10::IValue, c10::IValue>> members;
     for (const auto& member : value.toGenericDict()) {
       const std::string key = member.key().isInt() ? std::to_string(member.key().toInt()) : member.key().toStringRef();
-      members.emplace_back(member.key(), split(member.value(), path_below(path, key), depth + 1));
+      members.emplace_back(member.key(), split(member.value(), tree::path_below(path, key), depth + 1));
     }
     return tree::new_map(std::move(members));
   }

@@ -21,8 +21,6 @@ namespace {
 
 constexpr size_t kBatch = 1000;  // items that wait on the reader's stack, as Python's
 
-std::string below(const std::string& path, const std::string& key) { return path.empty() ? key : path + "." + key; }
-
 }  // namespace
 
 std::string PickleWriter::pickle(const c10::IValue& value) {
@@ -79,7 +77,7 @@ void PickleWriter::add_capsule(const c10::IValue& value, const std::string& path
 
 void PickleWriter::add_items(c10::ArrayRef<c10::IValue> items, const std::string& path, int depth) {
   size_t index = 0;
-  for (const c10::IValue& item : items) add_value(item, below(path, std::to_string(index++)), depth + 1);
+  for (const c10::IValue& item : items) add_value(item, tree::path_below(path, std::to_string(index++)), depth + 1);
 }
 
 void PickleWriter::add_list(c10::ArrayRef<c10::IValue> items, const std::string& path, int depth) {
@@ -87,7 +85,7 @@ void PickleWriter::add_list(c10::ArrayRef<c10::IValue> items, const std::string&
   for (size_t begin = 0; begin < items.size(); begin += kBatch) {
     add_byte('(');
     for (size_t i = begin; i < std::min(begin + kBatch, items.size()); i++)
-      add_value(items[i], below(path, std::to_string(i)), depth + 1);
+      add_value(items[i], tree::path_below(path, std::to_string(i)), depth + 1);
     add_byte('e');  // APPENDS
   }
 }
@@ -107,7 +105,7 @@ void PickleWriter::add_map(const c10::impl::GenericDict& map, const std::string&
       add_integer(key.toInt());
     else
       add_text(name);
-    add_value(member.value(), below(path, name), depth + 1);
+    add_value(member.value(), tree::path_below(path, name), depth + 1);
     if (++count % kBatch == 0 || count == map.size()) add_byte('u');  // SETITEMS
   }
 }

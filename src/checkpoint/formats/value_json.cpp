@@ -116,15 +116,11 @@ class Encoder {
     return tensor;
   }
 
-  static std::string below(const std::string& path, const std::string& key) {
-    return path.empty() ? key : path + "." + key;
-  }
-
   template <typename Items>
   Json list(const Items& items, const std::string& path, int depth) {
     Json::Items array;
     for (const c10::IValue& item : items)
-      array.push_back(encode(item, below(path, std::to_string(array.size())), depth + 1));
+      array.push_back(encode(item, tree::path_below(path, std::to_string(array.size())), depth + 1));
     return Json(std::move(array));
   }
 
@@ -136,7 +132,7 @@ class Encoder {
       const std::string& key = entry.key().toStringRef();
       require(first_bad_byte(key) == key.size(), Status::kInvalidArgument, "a key of the map at '", path,
               "' is not UTF-8, or has a NUL; files cannot hold it");
-      object.emplace_back(key, encode(entry.value(), below(path, key), depth + 1));
+      object.emplace_back(key, encode(entry.value(), tree::path_below(path, key), depth + 1));
     }
     const bool looks_tagged = object.size() == 1 && object[0].first[0] == '$';
     return looks_tagged ? tagged(kMap, Json(std::move(object))) : Json(std::move(object));
@@ -151,7 +147,7 @@ class Encoder {
       const std::string name = entry.key().isInt() ? print_number(entry.key().toInt()) : entry.key().toStringRef();
       Json::Items pair;
       pair.push_back(encode(entry.key(), path, depth + 1));
-      pair.push_back(encode(entry.value(), below(path, name), depth + 1));
+      pair.push_back(encode(entry.value(), tree::path_below(path, name), depth + 1));
       pairs.emplace_back(std::move(pair));
     }
     return Json(std::move(pairs));
