@@ -199,10 +199,10 @@ class Accelerator {
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
   void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
-                             const checkpoint::Ranks& ranks, const std::function<void()>& then);
+                             const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
   void finish_background_save(bool refuse);
   checkpoint::TrainingState collect_state(const std::string& folder) const;
-  void skip_models_of_hooks(std::vector<SavedObject>& objects, const std::string& folder) const;
+  void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
   int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 

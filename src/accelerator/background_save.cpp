@@ -26,7 +26,8 @@ void BackgroundSave::copy(checkpoint::TrainingState& state) {
 }
 
 void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint::TrainingStateWriter> writer,
-                           checkpoint::TrainingState state, checkpoint::Ranks ranks, std::function<void()> then) {
+                           checkpoint::TrainingState state, checkpoint::Ranks ranks,
+                           std::function<void(const checkpoint::Ranks&)> then) {
   folder_ = folder;
   files_.written = 0;
   total_ = static_cast<int64_t>(writer->bytes_to_write(state, ranks));
@@ -40,7 +41,7 @@ void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint
                   work->first->write(work->second, ranks);
                   work->first.reset();
                   work->second.clear();
-                  then();
+                  then(ranks);
                 });
 }
 

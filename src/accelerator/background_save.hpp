@@ -29,7 +29,8 @@ class BackgroundSave {
   // Writes the state on the thread, in the folder that `writer` has made, and calls `then`. `group` is a group of the
   // job's ranks for this purpose; null for one rank.
   void start(const std::string& folder, std::unique_ptr<checkpoint::TrainingStateWriter> writer,
-             checkpoint::TrainingState state, checkpoint::Ranks ranks, std::function<void()> then);
+             checkpoint::TrainingState state, checkpoint::Ranks ranks,
+             std::function<void(const checkpoint::Ranks&)> then);
 
   // The folder of a save that has ended well, once; empty without one. Waits for it, and throws its error.
   std::string finish();

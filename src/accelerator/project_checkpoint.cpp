@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/background_save.hpp"
@@ -29,21 +30,27 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
   if (options.incremental) options.previous = last_checkpoint_;
   options.mesh = state_.mesh()->describe();
   options.iteration = project_.settings().iteration;
-  const auto rotate = [project = project_, folder, rotates = !given && ranks.writer() == 0] {
-    if (rotates) project.remove_oldest(folder);
+  const bool rotates = !given && project_.settings().total_limit.value.has_value();
+  const auto rotate = [project = project_, folder, rotates](const checkpoint::Ranks& ranks) {
+    if (!rotates) return;
+    checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+      if (ranks.writer() == 0) project.remove_oldest(folder);
+      return {};
+    });
   };
   if (timing.asynchronous) {
     start_background_save(folder, options, ranks, rotate);
   } else {
     save_state(folder, options);
-    rotate();
+    rotate(ranks);
     last_checkpoint_ = folder;
   }
   project_.count_save();
 }
 
 void Accelerator::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
-                                        const checkpoint::Ranks& ranks, const std::function<void()>& then) {
+                                        const checkpoint::Ranks& ranks,
+                                        const std::function<void(const checkpoint::Ranks&)>& then) {
   require_copies();
   if (background_ == nullptr) background_ = std::make_unique<BackgroundSave>();
   // The training uses the job's own communicator meanwhile.
@@ -93,8 +100,11 @@ void Accelerator::load_checkpoint(const std::optional<std::string>& given, check
   const std::string folder = given ? *given : folders.front();
   std::optional<int64_t> iteration = load_state(folder, options);
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
-  if (iteration) project_.continue_after(*iteration);
   last_checkpoint_ = folder;
+  if (!iteration) return;
+  const std::vector<std::string> next =
+      checkpoint::run_on_all_ranks(ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
+  project_.set_iteration(std::stoll(next.front()));  // rank 0's, whatever the others see of its disk
 }
 
 }  // namespace accel::accelerator

@@ -89,6 +89,7 @@ std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ra
     if (is_per_rank(entry.kind)) continue;
     if (entry.kind == StateKind::kCustom && !entry.name.empty()) check_custom_name(entry.name);
     std::string stem = stems.next(entry);
+    if (entry.is_left_out) continue;
     std::string name = is_sharded(entry, options)
                            ? index_name(stem)
                            : file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);

@@ -15,7 +15,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kMetadata = "metadata";
+constexpr const char* kIndexMetadata = "metadata";
 constexpr const char* kTotalSize = "total_size";
 constexpr const char* kWeightMap = "weight_map";
 
@@ -73,8 +73,8 @@ bool is_plain_file_name(const std::string& name) {
 std::string print_sharded_index(const ShardedIndex& index) {
   auto sorted = index.weight_map;
   std::sort(sorted.begin(), sorted.end());
-  std::string json = text("{\n  \"", kMetadata, "\": {\n    \"", kTotalSize, "\": ", index.total_size, "\n  },\n  \"",
-                          kWeightMap, "\": {");
+  std::string json = text("{\n  \"", kIndexMetadata, "\": {\n    \"", kTotalSize, "\": ", index.total_size,
+                          "\n  },\n  \"", kWeightMap, "\": {");
   const char* separator = "\n";
   for (const auto& [name, file] : sorted) {
     json += text(separator, "    ", ascii_json(name), ": ", ascii_json(file));
@@ -104,7 +104,7 @@ ShardedIndex parse_sharded_index(std::string_view document, const std::string& s
     if (!names.insert(name).second) corrupt("it has '", name, "' twice");
     index.weight_map.emplace_back(name, *file.text());
   }
-  const Json* const metadata = json_member(json, kMetadata);
+  const Json* const metadata = json_member(json, kIndexMetadata);
   const Json* const total =
       metadata == nullptr || metadata->members() == nullptr ? nullptr : json_member(*metadata, kTotalSize);
   if (total != nullptr && total->integer().value_or(-1) >= 0)
