@@ -164,8 +164,11 @@ ShardedModel split_into_shards(const NamedTensors& tensors, uint64_t max_shard_s
 uint64_t parse_shard_size(const std::string& size) {
   const auto wrong = [&]() {
     fail(Status::kInvalidArgument, "max_shard_size is '", size,
-         "'; expected a number of TB, GB, MB or KB, as \"10GB\"");
+         "'; expected a number of bytes, or of TB, GB, MB or KB, as \"10GB\"");
   };
+  uint64_t plain = 0;
+  const auto whole = std::from_chars(size.data(), size.data() + size.size(), plain);
+  if (whole.ec == std::errc() && whole.ptr == size.data() + size.size() && plain > 0) return plain;
   const auto is_space = [](char byte) { return byte == ' '; };
   const auto begin = std::find_if_not(size.begin(), size.end(), is_space);
   const auto end = std::find_if_not(size.rbegin(), size.rend(), is_space).base();
