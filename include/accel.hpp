@@ -540,6 +540,36 @@ struct ParametersOptions : accel_parameters_options_t {
   ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
 
+// How values are written.
+struct SaveOptions : accel_save_options_t {
+  SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
+};
+
+// How a model's weights are written.
+struct SaveModelOptions : accel_save_model_options_t {
+  SaveModelOptions() : accel_save_model_options_t(ACCEL_SAVE_MODEL_OPTIONS_INIT) {}
+};
+
+// Where a project keeps its checkpoints, and how they are named.
+struct ProjectOptions : accel_project_options_t {
+  ProjectOptions() : accel_project_options_t(ACCEL_PROJECT_OPTIONS_INIT) {}
+};
+
+// How a training state is written.
+struct SaveStateOptions : accel_save_state_options_t {
+  SaveStateOptions() : accel_save_state_options_t(ACCEL_SAVE_STATE_OPTIONS_INIT) {}
+};
+
+// How a training state is read.
+struct LoadStateOptions : accel_load_state_options_t {
+  LoadStateOptions() : accel_load_state_options_t(ACCEL_LOAD_STATE_OPTIONS_INIT) {}
+};
+
+// How the parts of a model become one.
+struct MergeWeightsOptions : accel_merge_weights_options_t {
+  MergeWeightsOptions() : accel_merge_weights_options_t(ACCEL_MERGE_WEIGHTS_OPTIONS_INIT) {}
+};
+
 // Callbacks. What they throw comes out of the call during which they run; what a log callback throws is lost.
 using LogFn = std::function<void(std::int32_t level, const char* message)>;
 using TensorFn = std::function<Tensor(const Tensor& tensor)>;
@@ -550,6 +580,7 @@ using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket,
 using ClosureFn = std::function<Tensor()>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
+using CheckpointHookFn = std::function<Value(const Value& models, const std::string& folder)>;
 
 namespace detail {
 
@@ -565,6 +596,7 @@ inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int3
 inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
+inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data);
 
 // A function as user_data, and its end.
 template <typename Function>
@@ -2380,23 +2412,68 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
   // accel_save() on the main process; the other ranks return at once, before the file is there.
-  void save_on_main_process(const Value& tensors, const Value& metadata, const std::string& path,
-                            bool save_on_each_node) {
-    detail::check(accel_save_on_main_process(get(), tensors.get(), detail::unless_none(metadata), path.c_str(),
-                                             save_on_each_node));
+  void save_on_main_process(const Value& value, const Value& metadata, const std::string& path,
+                            const SaveOptions& options = {}) {
+    detail::check(accel_save_on_main_process(get(), value.get(), detail::unless_none(metadata), path.c_str(),
+                                             &options));
   }
 
-  // Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
-  void save_model(const Module& module, const std::string& folder) {
-    detail::check(accel_save_model(get(), module.get(), folder.c_str()));
+  // Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an
+  // index where they are larger than max_shard_size.
+  void save_model(const Module& module, const std::string& folder, const SaveModelOptions& options = {}) {
+    detail::check(accel_save_model(get(), module.get(), folder.c_str(), &options));
+  }
+
+  // Sets the project of a state.
+  void set_project(const ProjectOptions& options) { detail::check(accel_set_project(get(), &options)); }
+
+  // The project of a state.
+  Value project() const {
+    Value out;
+    detail::check(accel_project(get(), out.put()));
+    return out;
   }
 
   // Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so
   // that training can continue bit for bit.
-  void save_state(const std::string& folder) { detail::check(accel_save_state(get(), folder.c_str())); }
+  void save_state(const char* folder, const SaveStateOptions& options = {}) {
+    detail::check(accel_save_state(get(), folder, &options));
+  }
+
+  // Waits until the asynchronous save of a state is complete.
+  void checkpoint_wait(std::int64_t timeout_ms) { detail::check(accel_checkpoint_wait(get(), timeout_ms)); }
+
+  // How far the asynchronous save of a state is on this rank.
+  std::tuple<std::int64_t, std::int64_t> checkpoint_progress() const {
+    std::int64_t out_written = 0;
+    std::int64_t out_total = 0;
+    detail::check(accel_checkpoint_progress(get(), &out_written, &out_total));
+    return {out_written, out_total};
+  }
 
   // Loads a training state into the prepared objects, which must be the same.
-  void load_state(const std::string& folder) { detail::check(accel_load_state(get(), folder.c_str())); }
+  void load_state(const char* folder, const LoadStateOptions& options = {}) {
+    detail::check(accel_load_state(get(), folder, &options));
+  }
+
+  // Adds a hook of accel_save_state().
+  std::int64_t register_save_state_pre_hook(CheckpointHookFn hook) {
+    std::int64_t out_id = 0;
+    detail::check(accel_register_save_state_pre_hook(get(), detail::run, detail::keep(std::move(hook)),
+                                                     detail::drop<CheckpointHookFn>, &out_id));
+    return out_id;
+  }
+
+  // Adds a hook of accel_load_state().
+  std::int64_t register_load_state_pre_hook(CheckpointHookFn hook) {
+    std::int64_t out_id = 0;
+    detail::check(accel_register_load_state_pre_hook(get(), detail::run, detail::keep(std::move(hook)),
+                                                     detail::drop<CheckpointHookFn>, &out_id));
+    return out_id;
+  }
+
+  // Removes a hook of saves or loads.
+  void remove_checkpoint_hook(std::int64_t id) { detail::check(accel_remove_checkpoint_hook(get(), id)); }
 
   // Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data"
   // (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks
@@ -2407,12 +2484,21 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Adds an object of the program to the training state.
+  // Adds an object of the program to the training state, under a name of its own, or under a number without one.
   void register_for_checkpointing(const std::string& name, SaveStateFn save, LoadStateFn load) {
     using Functions = std::pair<SaveStateFn, LoadStateFn>;
-    detail::check(accel_register_for_checkpointing(get(), name.c_str(), detail::run, detail::run,
+    detail::check(accel_register_for_checkpointing(get(), name.empty() ? nullptr : name.c_str(), detail::run,
+                                                   detail::run,
                                                    detail::keep(Functions(std::move(save), std::move(load))),
                                                    detail::drop<Functions>));
+  }
+
+  // Adds a generator of random numbers of the program, which each rank saves for itself.
+  void register_random_state(const std::string& name, SaveStateFn save, LoadStateFn load) {
+    using Functions = std::pair<SaveStateFn, LoadStateFn>;
+    detail::check(accel_register_random_state(get(), name.c_str(), detail::run, detail::run,
+                                              detail::keep(Functions(std::move(save), std::move(load))),
+                                              detail::drop<Functions>));
   }
 
   // The mesh of a state.
@@ -2761,9 +2847,9 @@ inline void local_sgd_load_state_dict(const Scope& scope, const Value& state_dic
   detail::check(accel_local_sgd_load_state_dict(scope.get(), state_dict.get()));
 }
 
-// Writes tensors to a safetensors file: complete under its name, or not at all.
-inline void save(const Value& tensors, const Value& metadata, const std::string& path) {
-  detail::check(accel_save(tensors.get(), detail::unless_none(metadata), path.c_str()));
+// Writes a value to a file: complete under its name, or not at all.
+inline void save(const Value& value, const Value& metadata, const std::string& path, const SaveOptions& options = {}) {
+  detail::check(accel_save(value.get(), detail::unless_none(metadata), path.c_str(), &options));
 }
 
 // The metadata of a safetensors file.
@@ -2773,11 +2859,52 @@ inline Value load_metadata(const std::string& path) {
   return out;
 }
 
-// Reads a safetensors file after checking its header.
+// Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms.
 inline Value load(const std::string& path) {
   Value out;
   detail::check(accel_load(path.c_str(), out.put()));
   return out;
+}
+
+// Reads a model's weights.
+inline Value load_state_dict(const std::string& path) {
+  Value out;
+  detail::check(accel_load_state_dict(path.c_str(), out.put()));
+  return out;
+}
+
+// Compares all files of a checkpoint with the sizes and hashes of its manifest.
+inline Value checkpoint_verify(const std::string& folder) {
+  Value out;
+  detail::check(accel_checkpoint_verify(folder.c_str(), out.put()));
+  return out;
+}
+
+// The checkpoints below a folder.
+inline Value checkpoint_list(const std::string& folder) {
+  Value out;
+  detail::check(accel_checkpoint_list(folder.c_str(), out.put()));
+  return out;
+}
+
+// What is in a checkpoint.
+inline Value checkpoint_show(const std::string& folder) {
+  Value out;
+  detail::check(accel_checkpoint_show(folder.c_str(), out.put()));
+  return out;
+}
+
+// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+inline Value checkpoint_diff(const std::string& folder, const std::string& other) {
+  Value out;
+  detail::check(accel_checkpoint_diff(folder.c_str(), other.c_str(), out.put()));
+  return out;
+}
+
+// Writes the weights of a model whose parts several ranks wrote as one file.
+inline void merge_weights(const std::string& folder, const std::string& destination,
+                          const MergeWeightsOptions& options = {}) {
+  detail::check(accel_merge_weights(folder.c_str(), destination.c_str(), &options));
 }
 
 // The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that
@@ -2922,6 +3049,12 @@ inline accel_status_t run(accel_value_t* out_state, void* user_data) {
 
 inline accel_status_t run(const accel_value_t* state, void* user_data) {
   return guarded([&] { static_cast<std::pair<SaveStateFn, LoadStateFn>*>(user_data)->second(Value::copy(state)); });
+}
+
+inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data) {
+  return guarded([&] {
+    *out_models = (*static_cast<CheckpointHookFn*>(user_data))(Value::copy(models), folder).release();
+  });
 }
 
 }  // namespace detail

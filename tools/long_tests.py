@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "reliability.md"
 LOGS = ROOT / "build" / "long"
 SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
 THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
-FUZZERS = ("safetensors", "npy", "csv", "json_lines", "images")
+FUZZERS = ("safetensors", "sharded_index", "pickle", "torch_file", "zip_archive", "npy", "csv", "json_lines", "images")
 UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
 
 
@@ -48,11 +48,16 @@ def checks(options):
                               [f"tools/build.sh -C {SANITIZED} {UNITS}",
                                "meson test -C build/asan --no-rebuild --print-errorlogs --timeout-multiplier 6 "
                                "--suite capi --suite engine --suite parity --suite simulated --suite fuzz"]),
-        "thread_sanitizer": ("data races in the communication, the loader's workers and the training loop",
+        "thread_sanitizer": ("data races in the communication, the loader's workers, the training loop and the work of devices",
                              [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
-                              "tests/engine/libaccel_stub.so",
+                              "tests/engine/libaccel_stub.so tests/devices/device_tests tests/devices/libvendor_device.so "
+                              "tests/simulated_device/simulated_device_tests tests/simulated_device/libsimulated_device.so",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
-                              "comm conformance ucx_backend loader data streams training_loop"]),
+                              "comm conformance ucx_backend loader data streams training_loop",
+                              "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite simulated "
+                              "simulated_memory simulated_streams simulated_copies simulated_generator simulated_faults "
+                              "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
+                              "staged_collectives staged_training"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
                    ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "

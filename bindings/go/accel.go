@@ -186,6 +186,30 @@ static inline void go_unset_accel_local_sgd_options_t(accel_local_sgd_options_t 
 static inline void go_unset_accel_parameters_options_t(accel_parameters_options_t *options) {
   *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
 }
+
+static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
+  *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_save_model_options_t(accel_save_model_options_t *options) {
+  *options = (accel_save_model_options_t)ACCEL_SAVE_MODEL_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_project_options_t(accel_project_options_t *options) {
+  *options = (accel_project_options_t)ACCEL_PROJECT_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_save_state_options_t(accel_save_state_options_t *options) {
+  *options = (accel_save_state_options_t)ACCEL_SAVE_STATE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_load_state_options_t(accel_load_state_options_t *options) {
+  *options = (accel_load_state_options_t)ACCEL_LOAD_STATE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_merge_weights_options_t(accel_merge_weights_options_t *options) {
+  *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
+}
 extern void goLog(int32_t level, char *message, uintptr_t user_data);
 static inline void go_log(int32_t level, const char *message, void *user_data) {
   goLog(level, (char *)message, (uintptr_t)user_data);
@@ -344,6 +368,11 @@ static inline accel_status_t go_batch_size(int64_t batch_size, void *user_data) 
 extern int64_t goReduceBatchSize(int64_t batch_size, int64_t next_batch_size, char *reason, uintptr_t user_data);
 static inline int64_t go_reduce_batch_size(int64_t batch_size, int64_t next_batch_size, const char *reason, void *user_data) {
   return goReduceBatchSize(batch_size, next_batch_size, (char *)reason, (uintptr_t)user_data);
+}
+
+extern accel_status_t goCheckpointHook(accel_value_t *models, char *folder, accel_value_t *out_models, uintptr_t user_data);
+static inline accel_status_t go_checkpoint_hook(const accel_value_t *models, const char *folder, accel_value_t *out_models, void *user_data) {
+  return goCheckpointHook((accel_value_t *)models, (char *)folder, out_models, (uintptr_t)user_data);
 }
 static inline accel_status_t go_accel_build_info(accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_build_info(out), failure);
@@ -1653,12 +1682,12 @@ static inline accel_status_t go_accel_empty_cache(accel_state_t *state, go_failu
   return go_checked(accel_empty_cache(state), failure);
 }
 
-static inline accel_status_t go_accel_save(const accel_value_t *tensors, const accel_value_t *metadata, const char *path, go_failure *failure) {
-  return go_checked(accel_save(tensors, metadata, path), failure);
+static inline accel_status_t go_accel_save(const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
+  return go_checked(accel_save(value, metadata, path, options), failure);
 }
 
-static inline accel_status_t go_accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors, const accel_value_t *metadata, const char *path, int32_t save_on_each_node, go_failure *failure) {
-  return go_checked(accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node), failure);
+static inline accel_status_t go_accel_save_on_main_process(accel_state_t *state, const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_on_main_process(state, value, metadata, path, options), failure);
 }
 
 static inline accel_status_t go_accel_load_metadata(const char *path, accel_value_t *out, go_failure *failure) {
@@ -1669,20 +1698,76 @@ static inline accel_status_t go_accel_load(const char *path, accel_value_t *out,
   return go_checked(accel_load(path, out), failure);
 }
 
-static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, go_failure *failure) {
-  return go_checked(accel_save_model(state, module, folder), failure);
+static inline accel_status_t go_accel_load_state_dict(const char *path, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load_state_dict(path, out), failure);
 }
 
-static inline accel_status_t go_accel_save_state(accel_state_t *state, const char *folder, go_failure *failure) {
-  return go_checked(accel_save_state(state, folder), failure);
+static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_model(state, module, folder, options), failure);
 }
 
-static inline accel_status_t go_accel_load_state(accel_state_t *state, const char *folder, go_failure *failure) {
-  return go_checked(accel_load_state(state, folder), failure);
+static inline accel_status_t go_accel_set_project(accel_state_t *state, const accel_project_options_t *options, go_failure *failure) {
+  return go_checked(accel_set_project(state, options), failure);
+}
+
+static inline accel_status_t go_accel_project(const accel_state_t *state, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_project(state, out), failure);
+}
+
+static inline accel_status_t go_accel_save_state(accel_state_t *state, const char *folder, const accel_save_state_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_state(state, folder, options), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_wait(accel_state_t *state, int64_t timeout_ms, go_failure *failure) {
+  return go_checked(accel_checkpoint_wait(state, timeout_ms), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_progress(const accel_state_t *state, int64_t *out_written, int64_t *out_total, go_failure *failure) {
+  return go_checked(accel_checkpoint_progress(state, out_written, out_total), failure);
+}
+
+static inline accel_status_t go_accel_load_state(accel_state_t *state, const char *folder, const accel_load_state_options_t *options, go_failure *failure) {
+  return go_checked(accel_load_state(state, folder, options), failure);
 }
 
 static inline accel_status_t go_accel_register_for_checkpointing(accel_state_t *state, const char *name, int32_t save, int32_t load, uintptr_t user_data, go_failure *failure) {
   return go_checked(accel_register_for_checkpointing(state, name, save ? go_save_state : NULL, load ? go_load_state : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_register_random_state(accel_state_t *state, const char *name, int32_t save, int32_t load, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_register_random_state(state, name, save ? go_save_state : NULL, load ? go_load_state : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_register_save_state_pre_hook(accel_state_t *state, int32_t hook, uintptr_t user_data, int64_t *out_id, go_failure *failure) {
+  return go_checked(accel_register_save_state_pre_hook(state, hook ? go_checkpoint_hook : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_id), failure);
+}
+
+static inline accel_status_t go_accel_register_load_state_pre_hook(accel_state_t *state, int32_t hook, uintptr_t user_data, int64_t *out_id, go_failure *failure) {
+  return go_checked(accel_register_load_state_pre_hook(state, hook ? go_checkpoint_hook : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_id), failure);
+}
+
+static inline accel_status_t go_accel_remove_checkpoint_hook(accel_state_t *state, int64_t id, go_failure *failure) {
+  return go_checked(accel_remove_checkpoint_hook(state, id), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_verify(const char *folder, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_checkpoint_verify(folder, out), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_list(const char *folder, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_checkpoint_list(folder, out), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_show(const char *folder, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_checkpoint_show(folder, out), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_checkpoint_diff(folder, other, out), failure);
+}
+
+static inline accel_status_t go_accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options, go_failure *failure) {
+  return go_checked(accel_merge_weights(folder, destination, options), failure);
 }
 
 static inline accel_status_t go_accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *out, go_failure *failure) {
@@ -2309,6 +2394,9 @@ type PaddingSide int32
 // DDPCommunicationHookType
 type DDPCommHook int32
 
+// WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
+type WhenBusy int32
+
 const VersionMajor int32 = 0
 
 const VersionMinor int32 = 1
@@ -2690,6 +2778,40 @@ const DDPCommHookPowerSGD DDPCommHook = 3
 
 // DDPCommHookBatchedPowerSGD: the whole bucket as one square matrix: faster, less exact
 const DDPCommHookBatchedPowerSGD DDPCommHook = 4
+
+const WeightsName string = "pytorch_model.bin"
+
+const WeightsIndexName string = "pytorch_model.bin.index.json"
+
+const SafeWeightsName string = "model.safetensors"
+
+const SafeWeightsIndexName string = "model.safetensors.index.json"
+
+const ModelName string = "pytorch_model"
+
+const SafeModelName string = "model"
+
+const OptimizerName string = "optimizer"
+
+const SchedulerName string = "scheduler"
+
+const SamplerName string = "sampler"
+
+const ScalerName string = "scaler.pt"
+
+// RNGStateName: then _<rank>.pkl
+const RNGStateName string = "random_states"
+
+// CustomStatesName: then _<number>.pkl
+const CustomStatesName string = "custom_checkpoint"
+
+const CheckpointManifestName string = "accel_manifest.json"
+
+// WhenBusyWait: waits for it
+const WhenBusyWait WhenBusy = 0
+
+// WhenBusyRefuse: returns INVALID_STATE
+const WhenBusyRefuse WhenBusy = 1
 
 // Scope: an open begin...end.
 type Scope struct {
@@ -5055,6 +5177,202 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 	return made
 }
 
+// SaveOptions: How values are written.
+type SaveOptions struct {
+	// 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1
+	SafeSerialization *bool
+
+	// 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's
+	SaveOnEachNode *bool
+}
+
+func (options *SaveOptions) c(given *arguments) *C.accel_save_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_save_options_t)(given.room(C.sizeof_accel_save_options_t))
+	C.go_unset_accel_save_options_t(made)
+	if options.SafeSerialization != nil {
+		made.safe_serialization = C.accel_flag_t(flag(*options.SafeSerialization))
+	}
+	if options.SaveOnEachNode != nil {
+		made.save_on_each_node = C.accel_flag_t(flag(*options.SaveOnEachNode))
+	}
+	return made
+}
+
+// SaveModelOptions: How a model's weights are written.
+type SaveModelOptions struct {
+	// The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB
+	// (powers of 1000). Default "10GB"
+	MaxShardSize string
+
+	// 1: safetensors; 0: files of torch.save(). Default 1
+	SafeSerialization *bool
+
+	// 1: on the main process of each host. Default: as the project's
+	SaveOnEachNode *bool
+}
+
+func (options *SaveModelOptions) c(given *arguments) *C.accel_save_model_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_save_model_options_t)(given.room(C.sizeof_accel_save_model_options_t))
+	C.go_unset_accel_save_model_options_t(made)
+	made.max_shard_size = given.nullable(options.MaxShardSize)
+	if options.SafeSerialization != nil {
+		made.safe_serialization = C.accel_flag_t(flag(*options.SafeSerialization))
+	}
+	if options.SaveOnEachNode != nil {
+		made.save_on_each_node = C.accel_flag_t(flag(*options.SaveOnEachNode))
+	}
+	return made
+}
+
+// ProjectOptions: Where a project keeps its checkpoints, and how they are named.
+type ProjectOptions struct {
+	// The folder of the project. Default: none
+	ProjectDir string
+
+	// That of its logs. Default: as project_dir
+	LoggingDir string
+
+	// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In
+	// [1, inf). Default: all are kept
+	TotalLimit *int64
+
+	// The number of the next checkpoint. In [0, inf). Default 0
+	Iteration *int64
+
+	// 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
+	AutomaticCheckpointNaming *bool
+
+	// 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+	SaveOnEachNode *bool
+}
+
+func (options *ProjectOptions) c(given *arguments) *C.accel_project_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_project_options_t)(given.room(C.sizeof_accel_project_options_t))
+	C.go_unset_accel_project_options_t(made)
+	made.project_dir = given.nullable(options.ProjectDir)
+	made.logging_dir = given.nullable(options.LoggingDir)
+	if options.TotalLimit != nil {
+		made.total_limit = C.int64_t(*options.TotalLimit)
+	}
+	if options.Iteration != nil {
+		made.iteration = C.int64_t(*options.Iteration)
+	}
+	if options.AutomaticCheckpointNaming != nil {
+		made.automatic_checkpoint_naming = C.accel_flag_t(flag(*options.AutomaticCheckpointNaming))
+	}
+	if options.SaveOnEachNode != nil {
+		made.save_on_each_node = C.accel_flag_t(flag(*options.SaveOnEachNode))
+	}
+	return made
+}
+
+// SaveStateOptions: How a training state is written.
+type SaveStateOptions struct {
+	// 1: models are safetensors; 0: files of torch.save(). Default 1
+	SafeSerialization *bool
+
+	// 1: returns when the tensors are copied; a thread writes them. Default 0
+	Asynchronous *bool
+
+	// While an asynchronous save is under way. Default WAIT
+	WhenBusy *WhenBusy
+
+	// Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+	CompressionLevel *int32
+
+	// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+	Incremental *bool
+
+	// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the
+	// machine. Default 1
+	Durable *bool
+}
+
+func (options *SaveStateOptions) c(given *arguments) *C.accel_save_state_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_save_state_options_t)(given.room(C.sizeof_accel_save_state_options_t))
+	C.go_unset_accel_save_state_options_t(made)
+	if options.SafeSerialization != nil {
+		made.safe_serialization = C.accel_flag_t(flag(*options.SafeSerialization))
+	}
+	if options.Asynchronous != nil {
+		made.asynchronous = C.accel_flag_t(flag(*options.Asynchronous))
+	}
+	if options.WhenBusy != nil {
+		made.when_busy = C.accel_when_busy_t(*options.WhenBusy)
+	}
+	if options.CompressionLevel != nil {
+		made.compression_level = C.int32_t(*options.CompressionLevel)
+	}
+	if options.Incremental != nil {
+		made.incremental = C.accel_flag_t(flag(*options.Incremental))
+	}
+	if options.Durable != nil {
+		made.durable = C.accel_flag_t(flag(*options.Durable))
+	}
+	return made
+}
+
+// LoadStateOptions: How a training state is read.
+type LoadStateOptions struct {
+	// 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of
+	// loaders, registered objects. Default 0
+	AllowMissing *bool
+
+	// 1: files are compared with the hashes of the manifest. Default 1
+	Verify *bool
+}
+
+func (options *LoadStateOptions) c(given *arguments) *C.accel_load_state_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_load_state_options_t)(given.room(C.sizeof_accel_load_state_options_t))
+	C.go_unset_accel_load_state_options_t(made)
+	if options.AllowMissing != nil {
+		made.allow_missing = C.accel_flag_t(flag(*options.AllowMissing))
+	}
+	if options.Verify != nil {
+		made.verify = C.accel_flag_t(flag(*options.Verify))
+	}
+	return made
+}
+
+// MergeWeightsOptions: How the parts of a model become one.
+type MergeWeightsOptions struct {
+	// 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1
+	SafeSerialization *bool
+
+	// 1: the parts are removed when the whole is written. Default 0
+	RemoveCheckpointDir *bool
+}
+
+func (options *MergeWeightsOptions) c(given *arguments) *C.accel_merge_weights_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_merge_weights_options_t)(given.room(C.sizeof_accel_merge_weights_options_t))
+	C.go_unset_accel_merge_weights_options_t(made)
+	if options.SafeSerialization != nil {
+		made.safe_serialization = C.accel_flag_t(flag(*options.SafeSerialization))
+	}
+	if options.RemoveCheckpointDir != nil {
+		made.remove_checkpoint_dir = C.accel_flag_t(flag(*options.RemoveCheckpointDir))
+	}
+	return made
+}
+
 // LogFunc: Receives log messages. It must not call the library.
 //
 //   - level: ACCEL_LOG_*.
@@ -5597,6 +5915,27 @@ func goReduceBatchSize(batchSize C.int64_t, nextBatchSize C.int64_t, reason *C.c
 		result = C.int64_t(refused(err))
 	}
 	return result
+}
+
+// CheckpointHookFunc: Runs before a training state is saved or loaded, on all ranks. It may write or read files of
+// its own in the folder.
+//
+//   - models: A list with an item for each prepared model, in the order of their preparation. Before a save: its
+//     state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+//   - folder: The one that is written, which gets its name when it is complete; or the one that is read.
+//
+// Returns: ACCEL_OK or an error.
+type CheckpointHookFunc func(models any, folder string) (any, error)
+
+//export goCheckpointHook
+func goCheckpointHook(models *C.accel_value_t, folder *C.char, outModels *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		modelsMade, err := callable[CheckpointHookFunc](userData, 0)(read(models), C.GoString(folder))
+		if err != nil {
+			return err
+		}
+		return fill(modelsMade, outModels)
+	}))
 }
 
 // Version is accel_version. The version of the loaded library, which may be newer than the header.
@@ -12346,25 +12685,29 @@ func (state *State) EmptyCache() error {
 	return status(code, failure)
 }
 
-// Save is accel_save. Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are
-// one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model
-// writes it. Every rank that calls writes.
+// Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the
+// same are written once: the metadata of safetensors then says {other name: first name}, as the reference's
+// save_model writes it. Every rank that calls writes.
 //
-//   - tensors: A map name -> tensor.
-//   - metadata: A map of strings; NULL: none.
+//   - value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of
+//     them.
+//   - metadata: A map of strings, in safetensors only; NULL: none.
 //   - path: The file; replaced.
+//   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
-func Save(tensors any, metadata any, path string) error {
+func Save(value any, metadata any, path string, options *SaveOptions) error {
 	var given arguments
 	defer given.end()
-	cTensors := given.value(tensors)
+	cValue := given.value(value)
 	cMetadata := given.optional(metadata)
+	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_save(cTensors, cMetadata, given.text(path), &failure)
+	code := C.go_accel_save(cValue, cMetadata, given.text(path), cOptions, &failure)
+	runtime.KeepAlive(options)
 	return status(code, failure)
 }
 
@@ -12372,23 +12715,25 @@ func Save(tensors any, metadata any, path string) error {
 // before the file is there.
 //
 //   - state: A state.
-//   - tensors: As there; only looked at where it is written.
+//   - value: As there; only looked at where it is written.
 //   - metadata: As there; only looked at where it is written.
 //   - path: As there; only looked at where it is written.
-//   - saveOnEachNode: 1: on the main process of each host.
+//   - options: NULL: defaults.
 //
 // Returns: As there.
-func (state *State) SaveOnMainProcess(tensors any, metadata any, path string, saveOnEachNode bool) error {
+func (state *State) SaveOnMainProcess(value any, metadata any, path string, options *SaveOptions) error {
 	var given arguments
 	defer given.end()
-	cTensors := given.value(tensors)
+	cValue := given.value(value)
 	cMetadata := given.optional(metadata)
+	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_save_on_main_process(state.c(), cTensors, cMetadata, given.text(path), flag(saveOnEachNode), &failure)
+	code := C.go_accel_save_on_main_process(state.c(), cValue, cMetadata, given.text(path), cOptions, &failure)
 	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
 	return status(code, failure)
 }
 
@@ -12410,11 +12755,14 @@ func LoadMetadata(path string) (out any, err error) {
 	return
 }
 
-// Load is accel_load. Reads a safetensors file after checking its header.
+// Load is accel_load. Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms.
+// Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of
+// these.
 //
 //   - path: The file.
 //
-// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
+// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is
+// not read.
 func Load(path string) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -12428,75 +12776,356 @@ func Load(path string) (out any, err error) {
 	return
 }
 
-// SaveModel is accel_save_model. Writes a model's weights as `folder/model.safetensors` on the main process; other
-// ranks return at once.
+// LoadStateDict is accel_load_state_dict. Reads a model's weights.
+//
+//   - path: A file as for accel_load(); the index of one that is split into several; or a folder with
+//     `model.safetensors`, `pytorch_model.bin` or an index of either.
+//
+// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of
+// something else.
+func LoadStateDict(path string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_load_state_dict(given.text(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// SaveModel is accel_save_model. Writes a model's weights on the main process: `model.safetensors` or
+// `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier
+// and larger model are removed.
 //
 //   - state: A state.
 //   - module: A model, prepared or not.
 //   - folder: Made if missing.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK or IO.
-func (state *State) SaveModel(module *Module, folder string) error {
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
+func (state *State) SaveModel(module *Module, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
 	var failure C.go_failure
-	code := C.go_accel_save_model(state.c(), module.c(), given.text(folder), &failure)
+	code := C.go_accel_save_model(state.c(), module.c(), given.text(folder), cOptions, &failure)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
 	return status(code, failure)
+}
+
+// SetProject is accel_set_project. Sets the project of a state. Nothing has happened on the disk.
+//
+//   - state: A state.
+//   - options: Fields that are unset stay as they are.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT.
+func (state *State) SetProject(options *ProjectOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_set_project(state.c(), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// Project is accel_project. The project of a state.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK.
+func (state *State) Project() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_project(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
 }
 
 // SaveState is accel_save_state. Writes everything that is prepared (models, optimizers, schedulers, loaders,
 // generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at
-// all; an older one of the same name stays until then. All ranks must call.
+// all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must
+// call.
 //
 //   - state: A state.
-//   - folder: Its parent must exist.
+//   - folder: Its parent is made if missing. NULL: that of automatic naming.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK or IO.
-func (state *State) SaveState(folder string) error {
+// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
+// and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous
+// save before this one.
+func (state *State) SaveState(folder string, options *SaveStateOptions) error {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
 	var failure C.go_failure
-	code := C.go_accel_save_state(state.c(), given.text(folder), &failure)
+	code := C.go_accel_save_state(state.c(), given.nullable(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// CheckpointWait is accel_checkpoint_wait. Waits until the asynchronous save of a state is complete. Its error is
+// returned once, here or by the next save or load.
+//
+//   - state: A state.
+//   - timeoutMs: Milliseconds.
+//
+// Returns: ACCEL_OK, also when none was under way; TIMEOUT while it is not complete; the error of the save.
+func (state *State) CheckpointWait(timeoutMs int64) error {
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_wait(state.c(), C.int64_t(timeoutMs), &failure)
 	runtime.KeepAlive(state)
 	return status(code, failure)
+}
+
+// CheckpointProgress is accel_checkpoint_progress. How far the asynchronous save of a state is on this rank.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK.
+func (state *State) CheckpointProgress() (written int64, total int64, err error) {
+	var cWritten C.int64_t
+	var cTotal C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_progress(state.c(), &cWritten, &cTotal, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	written = int64(cWritten)
+	total = int64(cTotal)
+	return
 }
 
 // LoadState is accel_load_state. Loads a training state into the prepared objects, which must be the same. The number
 // of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open
-// accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
+// accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face
+// Accelerate are read, too. All ranks must call.
 //
 //   - state: A state.
-//   - folder: What accel_save_state() wrote.
+//   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
+//   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than
 // were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of
-// ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
-func (state *State) LoadState(folder string) error {
+// ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object
+// refuses its own part: what was taken back before it stays.
+func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
 	var failure C.go_failure
-	code := C.go_accel_load_state(state.c(), given.text(folder), &failure)
+	code := C.go_accel_load_state(state.c(), given.nullable(folder), cOptions, &failure)
 	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
 	return status(code, failure)
 }
 
 // RegisterForCheckpointing is accel_register_for_checkpointing. Adds an object of the application to the training
-// state.
+// state. The main process writes it.
 //
 //   - state: A state.
-//   - name: Of its file; unique.
+//   - name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference,
+//     with the numbers of those without names in the order of their registration.
 //   - save: The functions; user_data and destroy belong to both.
 //   - load: The functions; user_data and destroy belong to both.
 //
-// Returns: ACCEL_OK or ALREADY_EXISTS.
+// Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
 func (state *State) RegisterForCheckpointing(name string, save SaveStateFunc, load LoadStateFunc) error {
 	var given arguments
 	defer given.end()
 	var failure C.go_failure
-	code := C.go_accel_register_for_checkpointing(state.c(), given.text(name), flag(save != nil), flag(load != nil), kept(save, load), &failure)
+	code := C.go_accel_register_for_checkpointing(state.c(), given.nullable(name), flag(save != nil), flag(load != nil), kept(save, load), &failure)
 	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// RegisterRandomState is accel_register_random_state. Adds a generator of random numbers of the application to the
+// training state. Each rank writes its own.
+//
+//   - state: A state.
+//   - name: Its key in `random_states_<rank>.pkl`; unique. Python's own generator is "random_state" there, NumPy's
+//     "numpy_random_seed".
+//   - save: The functions; user_data and destroy belong to both.
+//   - load: The functions; user_data and destroy belong to both.
+//
+// Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+func (state *State) RegisterRandomState(name string, save SaveStateFunc, load LoadStateFunc) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_register_random_state(state.c(), given.text(name), flag(save != nil), flag(load != nil), kept(save, load), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// RegisterSaveStatePreHook is accel_register_save_state_pre_hook. Adds a hook of accel_save_state().
+//
+//   - state: A state.
+//   - hook: The function; hooks run in order of their addition.
+//
+// Returns: ACCEL_OK.
+func (state *State) RegisterSaveStatePreHook(hook CheckpointHookFunc) (id int64, err error) {
+	var cID C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_register_save_state_pre_hook(state.c(), flag(hook != nil), kept(hook), &cID, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	id = int64(cID)
+	return
+}
+
+// RegisterLoadStatePreHook is accel_register_load_state_pre_hook. Adds a hook of accel_load_state().
+//
+//   - state: A state.
+//   - hook: The function; hooks run in order of their addition.
+//
+// Returns: ACCEL_OK.
+func (state *State) RegisterLoadStatePreHook(hook CheckpointHookFunc) (id int64, err error) {
+	var cID C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_register_load_state_pre_hook(state.c(), flag(hook != nil), kept(hook), &cID, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	id = int64(cID)
+	return
+}
+
+// RemoveCheckpointHook is accel_remove_checkpoint_hook. Removes a hook of saves or loads.
+//
+//   - state: A state.
+//   - id: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+//
+// Returns: ACCEL_OK or NOT_FOUND.
+func (state *State) RemoveCheckpointHook(id int64) error {
+	var failure C.go_failure
+	code := C.go_accel_remove_checkpoint_hook(state.c(), C.int64_t(id), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// CheckpointVerify is accel_checkpoint_verify. Compares all files of a checkpoint with the sizes and hashes of its
+// manifest.
+//
+//   - folder: What accel_save_state() wrote.
+//
+// Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged
+// itself.
+func CheckpointVerify(folder string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_verify(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CheckpointList is accel_checkpoint_list. The checkpoints below a folder.
+//
+//   - folder: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
+func CheckpointList(folder string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_list(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CheckpointShow is accel_checkpoint_show. What is in a checkpoint.
+//
+//   - folder: What accel_save_state() or the reference wrote.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+func CheckpointShow(folder string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_show(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CheckpointDiff is accel_checkpoint_diff. How two checkpoints differ, by the bytes of their files, and in
+// safetensors by those of their tensors.
+//
+//   - folder: The checkpoints.
+//   - other: The checkpoints.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+func CheckpointDiff(folder string, other string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_diff(given.text(folder), given.text(other), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// MergeWeights is accel_merge_weights. Writes the weights of a model whose parts several ranks wrote as one file. One
+// process does it: the others wait at accel_wait_for_everyone().
+//
+//   - folder: A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as
+//     torch.distributed.checkpoint wrote it.
+//   - destination: The folder of the result; made if missing.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.
+func MergeWeights(folder string, destination string, options *MergeWeightsOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_merge_weights(given.text(folder), given.text(destination), cOptions, &failure)
+	runtime.KeepAlive(options)
 	return status(code, failure)
 }
 

@@ -3,6 +3,8 @@ package accel
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"testing"
@@ -74,6 +76,30 @@ func rows(t *testing.T, loader *Dataloader) (found []int64) {
 func item(index int64) (any, error) {
 	tensor, err := TensorOf([]int64{index * index})
 	return []any{tensor}, err
+}
+
+func TestCheckpointsHaveHooksAndObjects(t *testing.T) {
+	folder := t.TempDir()
+	state := get[*State](t)(NewState(&StateOptions{CPU: Ptr(true)}))
+	count, drawn := int64(5), int64(7)
+	number := func(at *int64) (SaveStateFunc, LoadStateFunc) {
+		return func() (any, error) { return *at, nil }, func(saved any) error { *at = saved.(int64); return nil }
+	}
+	save, load := number(&count)
+	do(t, state.RegisterForCheckpointing("", save, load))
+	save, load = number(&drawn)
+	do(t, state.RegisterRandomState("program", save, load))
+	hook := get[int64](t)(state.RegisterSaveStatePreHook(func(models any, place string) (any, error) {
+		return nil, os.WriteFile(filepath.Join(place, "extra"), []byte("text"), 0o600)
+	}))
+	do(t, state.SetProject(&ProjectOptions{ProjectDir: folder, AutomaticCheckpointNaming: Ptr(true)}))
+	do(t, state.SaveState("", nil))
+	do(t, state.RemoveCheckpointHook(hook))
+	count, drawn = 0, 0
+	do(t, state.LoadState("", nil))
+	if _, err := os.Stat(filepath.Join(folder, "checkpoints/checkpoint_0/extra")); err != nil || count != 5 || drawn != 7 {
+		t.Errorf("got %v, %v, %v", err, count, drawn)
+	}
 }
 
 func TestFunctionsAreDatasets(t *testing.T) {

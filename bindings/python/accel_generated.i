@@ -265,6 +265,15 @@ static int64_t reduce_batch_size_trampoline(int64_t batch_size, int64_t next_bat
   PyObject *const answer = call_python(user_data, 1, 3, PyLong_FromLongLong(batch_size), PyLong_FromLongLong(next_batch_size), PyUnicode_FromString(reason));
   return end_int64(lock, answer);
 }
+
+static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, const char *folder, accel_value_t *out_models, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 2, value_to_python(models), PyUnicode_FromString(folder));
+  if (answer != NULL) python_to_new_value(answer, out_models);
+  return end_callback(lock, answer);
+}
 %}
 
 %accel_handle(accel_scope, accel_scope_release)
@@ -302,6 +311,7 @@ typedef int32_t accel_merge_end_t;
 typedef int32_t accel_collate_t;
 typedef int32_t accel_padding_side_t;
 typedef int32_t accel_ddp_comm_hook_t;
+typedef int32_t accel_when_busy_t;
 
 typedef struct accel_device {
   int32_t type;
@@ -677,6 +687,45 @@ typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb;
 } accel_parameters_options_t;
+typedef struct accel_save_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization;
+  accel_flag_t save_on_each_node;
+} accel_save_options_t;
+typedef struct accel_save_model_options {
+  size_t struct_size;
+  const char *max_shard_size;
+  accel_flag_t safe_serialization;
+  accel_flag_t save_on_each_node;
+} accel_save_model_options_t;
+typedef struct accel_project_options {
+  size_t struct_size;
+  const char *project_dir;
+  const char *logging_dir;
+  int64_t total_limit;
+  int64_t iteration;
+  accel_flag_t automatic_checkpoint_naming;
+  accel_flag_t save_on_each_node;
+} accel_project_options_t;
+typedef struct accel_save_state_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization;
+  accel_flag_t asynchronous;
+  accel_when_busy_t when_busy;
+  int32_t compression_level;
+  accel_flag_t incremental;
+  accel_flag_t durable;
+} accel_save_state_options_t;
+typedef struct accel_load_state_options {
+  size_t struct_size;
+  accel_flag_t allow_missing;
+  accel_flag_t verify;
+} accel_load_state_options_t;
+typedef struct accel_merge_weights_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization;
+  accel_flag_t remove_checkpoint_dir;
+} accel_merge_weights_options_t;
 
 %extend accel_state_options {
   accel_state_options() {
@@ -950,6 +999,54 @@ typedef struct accel_parameters_options {
   }
   ~accel_parameters_options() {  free($self); }
 }
+%extend accel_save_options {
+  accel_save_options() {
+    accel_save_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_save_options() {  free($self); }
+}
+%extend accel_save_model_options {
+  accel_save_model_options() {
+    accel_save_model_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_save_model_options_t)ACCEL_SAVE_MODEL_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_save_model_options() { free((char *)$self->max_shard_size); free($self); }
+}
+%extend accel_project_options {
+  accel_project_options() {
+    accel_project_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_project_options_t)ACCEL_PROJECT_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_project_options() { free((char *)$self->project_dir); free((char *)$self->logging_dir); free($self); }
+}
+%extend accel_save_state_options {
+  accel_save_state_options() {
+    accel_save_state_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_save_state_options_t)ACCEL_SAVE_STATE_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_save_state_options() {  free($self); }
+}
+%extend accel_load_state_options {
+  accel_load_state_options() {
+    accel_load_state_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_load_state_options_t)ACCEL_LOAD_STATE_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_load_state_options() {  free($self); }
+}
+%extend accel_merge_weights_options {
+  accel_merge_weights_options() {
+    accel_merge_weights_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_merge_weights_options() {  free($self); }
+}
 
 %accel_callback(accel_log_fn, log_trampoline)
 %accel_callback(accel_scope_fn, scope_trampoline)
@@ -1011,6 +1108,7 @@ typedef struct accel_parameters_options {
   $2 = load_state_trampoline;
   $4 = release_python;
 }
+%accel_callback(accel_checkpoint_hook_fn, checkpoint_hook_trampoline)
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
@@ -1155,9 +1253,16 @@ typedef struct accel_parameters_options {
 %accel_waits(accel_save_on_main_process)
 %accel_waits(accel_load_metadata)
 %accel_waits(accel_load)
+%accel_waits(accel_load_state_dict)
 %accel_waits(accel_save_model)
 %accel_waits(accel_save_state)
+%accel_waits(accel_checkpoint_wait)
 %accel_waits(accel_load_state)
+%accel_waits(accel_checkpoint_verify)
+%accel_waits(accel_checkpoint_list)
+%accel_waits(accel_checkpoint_show)
+%accel_waits(accel_checkpoint_diff)
+%accel_waits(accel_merge_weights)
 
 %constant int ACCEL_VERSION_MAJOR = 0;
 %constant int ACCEL_VERSION_MINOR = 1;
@@ -1309,6 +1414,21 @@ typedef struct accel_parameters_options {
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
 %constant int ACCEL_DDP_COMM_HOOK_POWER_SGD = 3;
 %constant int ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = 4;
+%constant char *ACCEL_WEIGHTS_NAME = "pytorch_model.bin";
+%constant char *ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json";
+%constant char *ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors";
+%constant char *ACCEL_SAFE_WEIGHTS_INDEX_NAME = "model.safetensors.index.json";
+%constant char *ACCEL_MODEL_NAME = "pytorch_model";
+%constant char *ACCEL_SAFE_MODEL_NAME = "model";
+%constant char *ACCEL_OPTIMIZER_NAME = "optimizer";
+%constant char *ACCEL_SCHEDULER_NAME = "scheduler";
+%constant char *ACCEL_SAMPLER_NAME = "sampler";
+%constant char *ACCEL_SCALER_NAME = "scaler.pt";
+%constant char *ACCEL_RNG_STATE_NAME = "random_states";
+%constant char *ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint";
+%constant char *ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json";
+%constant int ACCEL_WHEN_BUSY_WAIT = 0;
+%constant int ACCEL_WHEN_BUSY_REFUSE = 1;
 
 %feature("docstring") accel_version "The version of the loaded library, which may be newer than the header.
 
@@ -4313,23 +4433,24 @@ state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_empty_cache(accel_state_t *state);
 
-%feature("docstring") accel_save "Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+%feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 
-tensors: A map name -> tensor.
-metadata: A map of strings; NULL: none.
+value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
+metadata: A map of strings, in safetensors only; NULL: none.
 path: The file; replaced.
+options: NULL: defaults.
 Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.";
-accel_status_t accel_save(const accel_value_t *tensors, const accel_value_t *NULLABLE, const char *path);
+accel_status_t accel_save(const accel_value_t *value, const accel_value_t *NULLABLE, const char *path, const accel_save_options_t *options);
 
 %feature("docstring") accel_save_on_main_process "accel_save() on the main process; the other ranks return at once, before the file is there.
 
 state: A state.
-tensors: As there; only looked at where it is written.
+value: As there; only looked at where it is written.
 metadata: As there; only looked at where it is written.
 path: As there; only looked at where it is written.
-save_on_each_node: 1: on the main process of each host.
+options: NULL: defaults.
 Returns: As there.";
-accel_status_t accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors, const accel_value_t *NULLABLE, const char *path, int32_t save_on_each_node);
+accel_status_t accel_save_on_main_process(accel_state_t *state, const accel_value_t *value, const accel_value_t *NULLABLE, const char *path, const accel_save_options_t *options);
 
 %feature("docstring") accel_load_metadata "The metadata of a safetensors file.
 
@@ -4338,45 +4459,159 @@ out: A map of strings; empty when it has none.
 Returns: As accel_load().";
 accel_status_t accel_load_metadata(const char *path, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_load "Reads a safetensors file after checking its header.
+%feature("docstring") accel_load "Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 path: The file.
-out: A map name -> tensor, with those that accel_save() left out under their names again.
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.";
+out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.";
 accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_save_model "Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+%feature("docstring") accel_load_state_dict "Reads a model's weights.
+
+path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+out: A map name -> tensor.
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.";
+accel_status_t accel_load_state_dict(const char *path, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_save_model "Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed.
 
 state: A state.
 module: A model, prepared or not.
 folder: Made if missing.
-Returns: ACCEL_OK or IO.";
-accel_status_t accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.";
+accel_status_t accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options);
 
-%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
-
-state: A state.
-folder: Its parent must exist.
-Returns: ACCEL_OK or IO.";
-accel_status_t accel_save_state(accel_state_t *state, const char *folder);
-
-%feature("docstring") accel_load_state "Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
+%feature("docstring") accel_set_project "Sets the project of a state. Nothing has happened on the disk.
 
 state: A state.
-folder: What accel_save_state() wrote.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
-accel_status_t accel_load_state(accel_state_t *state, const char *folder);
+options: Fields that are unset stay as they are.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_set_project(accel_state_t *state, const accel_project_options_t *options);
 
-%feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state.
+%feature("docstring") accel_project "The project of a state.
 
 state: A state.
-name: Of its file; unique.
+out: A map with the fields of accel_project_options_t, NONE for what there is not, and \"checkpoint\": the folder that was saved or loaded last.
+Returns: ACCEL_OK.";
+accel_status_t accel_project(const accel_state_t *state, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call.
+
+state: A state.
+folder: Its parent is made if missing. NULL: that of automatic naming.
+options: NULL: defaults.
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.";
+accel_status_t accel_save_state(accel_state_t *state, const char *folder, const accel_save_state_options_t *options);
+
+%feature("docstring") accel_checkpoint_wait "Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next save or load.
+
+state: A state.
+timeout_ms: Milliseconds.
+Returns: ACCEL_OK, also when none was under way; TIMEOUT while it is not complete; the error of the save.";
+accel_status_t accel_checkpoint_wait(accel_state_t *state, int64_t timeout_ms);
+
+%feature("docstring") accel_checkpoint_progress "How far the asynchronous save of a state is on this rank.
+
+state: A state.
+out_written: Bytes of the last save; equal when none is under way.
+out_total: Bytes of the last save; equal when none is under way.
+Returns: ACCEL_OK.";
+accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OUTPUT, int64_t *OUTPUT);
+
+%feature("docstring") accel_load_state "Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
+
+state: A state.
+folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
+options: NULL: defaults.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+accel_status_t accel_load_state(accel_state_t *state, const char *folder, const accel_load_state_options_t *options);
+
+%feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state. The main process writes it.
+
+state: A state.
+name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
 save: The functions; user_data and destroy belong to both.
 load: The functions; user_data and destroy belong to both.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
-Returns: ACCEL_OK or ALREADY_EXISTS.";
+Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.";
 accel_status_t accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_register_random_state "Adds a generator of random numbers of the application to the training state. Each rank writes its own.
+
+state: A state.
+name: Its key in `random_states_<rank>.pkl`; unique. Python's own generator is \"random_state\" there, NumPy's \"numpy_random_seed\".
+save: The functions; user_data and destroy belong to both.
+load: The functions; user_data and destroy belong to both.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.";
+accel_status_t accel_register_random_state(accel_state_t *state, const char *name, accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_register_save_state_pre_hook "Adds a hook of accel_save_state().
+
+state: A state.
+hook: The function; hooks run in order of their addition.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out_id: For accel_remove_checkpoint_hook(). May be NULL.
+Returns: ACCEL_OK.";
+accel_status_t accel_register_save_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t *OUTPUT);
+
+%feature("docstring") accel_register_load_state_pre_hook "Adds a hook of accel_load_state().
+
+state: A state.
+hook: The function; hooks run in order of their addition.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out_id: For accel_remove_checkpoint_hook(). May be NULL.
+Returns: ACCEL_OK.";
+accel_status_t accel_register_load_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t *OUTPUT);
+
+%feature("docstring") accel_remove_checkpoint_hook "Removes a hook of saves or loads.
+
+state: A state.
+id: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+Returns: ACCEL_OK or NOT_FOUND.";
+accel_status_t accel_remove_checkpoint_hook(accel_state_t *state, int64_t id);
+
+%feature("docstring") accel_checkpoint_verify "Compares all files of a checkpoint with the sizes and hashes of its manifest.
+
+folder: What accel_save_state() wrote.
+out: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
+Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.";
+accel_status_t accel_checkpoint_verify(const char *folder, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_checkpoint_list "The checkpoints below a folder.
+
+folder: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+out: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.";
+accel_status_t accel_checkpoint_list(const char *folder, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_checkpoint_show "What is in a checkpoint.
+
+folder: What accel_save_state() or the reference wrote.
+out: A map: \"manifest\", the map in `accel_manifest.json`, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
+accel_status_t accel_checkpoint_show(const char *folder, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_checkpoint_diff "How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+
+folder: The checkpoints.
+other: The checkpoints.
+out: A map: \"only_in_first\", \"only_in_second\", \"different\", \"equal\": lists of names of files; in the first three also `file: tensor` of safetensors that differ.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
+accel_status_t accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_merge_weights "Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at accel_wait_for_everyone().
+
+folder: A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as torch.distributed.checkpoint wrote it.
+destination: The folder of the result; made if missing.
+options: NULL: defaults.
+Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
+accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
 %feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
 

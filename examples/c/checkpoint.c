@@ -124,13 +124,13 @@ int main(int argc, char **argv) {
   for (int step = 1; step <= STEPS; step++) {
     losses[step - 1] = train_step(state, &run);
     if (says) printf("step %d loss: %.4f\n", step, losses[step - 1]);
-    if (step == SAVED_AFTER) CHECK(accel_save_state(state, argv[1]));
+    if (step == SAVED_AFTER) CHECK(accel_save_state(state, argv[1], NULL));
   }
   run_end(state, &run);
   if (says) printf("saved after step: %d\n", SAVED_AFTER);
 
   run = run_begin(state, 1); /* other weights, which are replaced */
-  CHECK(accel_load_state(state, argv[1]));
+  CHECK(accel_load_state(state, argv[1], NULL));
   int equal = 1;
   for (int step = SAVED_AFTER + 1; step <= STEPS; step++) {
     const double loss = train_step(state, &run);

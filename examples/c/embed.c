@@ -23,7 +23,7 @@ static void make_model(accel_state_t *state, const char *folder, const char *con
   accel_module_t *model = NULL;
   CHECK(accel_set_seed(state, 7, 0, 0));
   CHECK(accel_module_from_config(config, &model));
-  CHECK(accel_save_model(state, model, folder));
+  CHECK(accel_save_model(state, model, folder, NULL));
   accel_module_release(model);
   FILE *file = fopen(config_path, "w");
   if (file == NULL || fputs(config, file) < 0 || fclose(file) != 0) {

@@ -532,7 +532,7 @@ static void save_checkpoint(const struct training *training, const char *folder,
   char path[MAX_PATH_LENGTH];
   snprintf(path, sizeof path, "%s/step-%lld", folder, (long long)training->step);
   if (accel_is_main_process(training->state)) make_folders(folder);
-  CHECK(accel_save_state(training->state, path));
+  CHECK(accel_save_state(training->state, path, NULL));
   progress_say(progress, "saved %s", path);
 }
 
@@ -570,7 +570,7 @@ static void resume(struct training *training, const struct options *options) {
     snprintf(path, sizeof path, "%s", options->resume_from);
   else
     find_newest_checkpoint(options->checkpoint_dir, path);
-  CHECK(accel_load_state(training->state, path));
+  CHECK(accel_load_state(training->state, path, NULL));
   if (accel_is_main_process(training->state)) printf("resumed %s\n", path);
 }
 

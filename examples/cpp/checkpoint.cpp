@@ -73,14 +73,14 @@ bool train(const std::string& folder) {
     for (int step = 1; step <= kSteps; step++) {
       losses[step - 1] = run.step();
       if (says) std::printf("step %d loss: %.4f\n", step, losses[step - 1]);
-      if (step == kSavedAfter) state.save_state(folder);
+      if (step == kSavedAfter) state.save_state(folder.c_str());
     }
   }
   state.free_memory();
   if (says) std::printf("saved after step: %d\n", kSavedAfter);
 
   Run run(state, 1);  // other weights, which are replaced
-  state.load_state(folder);
+  state.load_state(folder.c_str());
   bool equal = true;
   for (int step = kSavedAfter + 1; step <= kSteps; step++) {
     const double loss = run.step();

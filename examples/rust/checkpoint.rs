@@ -5,6 +5,7 @@ mod digits;
 
 use accel::*;
 use digits::{DIGITS, SEGMENTS};
+use std::path::Path;
 
 const STEPS: usize = 6;
 const SAVED_AFTER: usize = 3;
@@ -53,7 +54,8 @@ impl<'a> Run<'a> {
 }
 
 fn main() -> Result<()> {
-    let folder = std::env::args().nth(1).unwrap_or_else(|| panic!("usage: checkpoint FOLDER"));
+    let argument = std::env::args().nth(1).unwrap_or_else(|| panic!("usage: checkpoint FOLDER"));
+    let folder = Path::new(&argument);
     let state = StateOptions::new().cpu(true).build()?;
 
     let mut losses = Vec::new();
@@ -62,7 +64,7 @@ fn main() -> Result<()> {
         losses.push(run.step()?);
         state.print(&format!("step {step} loss: {:.4}", losses[step - 1]))?;
         if step == SAVED_AFTER {
-            state.save_state(&folder)?;
+            state.save_state(folder, None)?;
         }
     }
     drop(run);
@@ -70,7 +72,7 @@ fn main() -> Result<()> {
     state.print(&format!("saved after step: {SAVED_AFTER}"))?;
 
     let mut run = Run::begin(&state, 1)?; // other weights, which are replaced
-    state.load_state(&folder)?;
+    state.load_state(folder, None)?;
     let mut equal = true;
     for step in SAVED_AFTER + 1..=STEPS {
         let loss = run.step()?;

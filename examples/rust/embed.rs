@@ -52,7 +52,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let state = StateOptions::new().cpu(true).build()?;
     if state.is_main_process() {
         state.set_seed(7, false, false)?;
-        state.save_model(&Model::from_config(CONFIG)?, folder)?;
+        state.save_model(&Model::from_config(CONFIG)?, folder, None)?;
         std::fs::write(folder.join("config.json"), CONFIG)?;
     }
     state.wait_for_everyone()?;

@@ -7,27 +7,55 @@
  * 13. Checkpoints
  * ================================================================================================================== */
 
-/** Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are
- * written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that
+/* The names of files, those of Hugging Face Accelerate. In a folder with several objects of a kind the second one has _1
+ * before its extension, and so on. */
+#define ACCEL_WEIGHTS_NAME "pytorch_model.bin"
+#define ACCEL_WEIGHTS_INDEX_NAME "pytorch_model.bin.index.json"
+#define ACCEL_SAFE_WEIGHTS_NAME "model.safetensors"
+#define ACCEL_SAFE_WEIGHTS_INDEX_NAME "model.safetensors.index.json"
+#define ACCEL_MODEL_NAME "pytorch_model"
+#define ACCEL_SAFE_MODEL_NAME "model"
+#define ACCEL_OPTIMIZER_NAME "optimizer"
+#define ACCEL_SCHEDULER_NAME "scheduler"
+#define ACCEL_SAMPLER_NAME "sampler"
+#define ACCEL_SCALER_NAME "scaler.pt"
+#define ACCEL_RNG_STATE_NAME "random_states"        /* then _<rank>.pkl */
+#define ACCEL_CUSTOM_STATES_NAME "custom_checkpoint" /* then _<number>.pkl */
+#define ACCEL_CHECKPOINT_MANIFEST_NAME "accel_manifest.json"
+
+/* How values are written. @accelerate save */
+typedef struct accel_save_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization; /* 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value.
+                                    * Default 1 */
+  accel_flag_t save_on_each_node;  /* 1: accel_save_on_main_process() writes on the main process of each host. Default: as
+                                    * the project's */
+} accel_save_options_t;
+
+/** Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once:
+ * the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that
  * calls writes.
- * @param tensors A map name -> tensor.
- * @param metadata A map of strings; NULL: none.
+ * @param value A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
+ * @param metadata A map of strings, in safetensors only; NULL: none.
  * @param path The file; replaced.
+ * @param options NULL: defaults.
  * @return ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_save(const accel_value_t *tensors, const accel_value_t *ACCEL_NULLABLE metadata, const char *path);
+accel_save(const accel_value_t *value, const accel_value_t *ACCEL_NULLABLE metadata, const char *path,
+           const accel_save_options_t *ACCEL_NULLABLE options);
 
 /** accel_save() on the main process; the other ranks return at once, before the file is there.
  * @param state A state.
- * @param tensors,metadata,path As there; only looked at where it is written.
- * @param save_on_each_node 1: on the main process of each host.
+ * @param value,metadata,path As there; only looked at where it is written.
+ * @param options NULL: defaults.
  * @return As there.
  * @threads object, waits
  * @accelerate save */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors,
-                           const accel_value_t *ACCEL_NULLABLE metadata, const char *path, int32_t save_on_each_node);
+accel_save_on_main_process(accel_state_t *state, const accel_value_t *value,
+                           const accel_value_t *ACCEL_NULLABLE metadata, const char *path,
+                           const accel_save_options_t *ACCEL_NULLABLE options);
 
 /** The metadata of a safetensors file.
  * @param path The file.
@@ -37,55 +65,274 @@ accel_save_on_main_process(accel_state_t *state, const accel_value_t *tensors,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_load_metadata(const char *path, accel_value_t *ACCEL_OWNED out);
 
-/** Reads a safetensors file after checking its header.
+/** Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are
+ * read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
  * @param path The file.
- * @param out A map name -> tensor, with those that accel_save() left out under their names again.
- * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
+ * @param out What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names
+ *   again. Tensors are mapped from the file where its layout allows.
+ * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not
+ *   read.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load(const char *path, accel_value_t *ACCEL_OWNED out);
 
-/** Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+/** Reads a model's weights.
+ * @param path A file as for accel_load(); the index of one that is split into several; or a folder with
+ *   `model.safetensors`, `pytorch_model.bin` or an index of either.
+ * @param out A map name -> tensor.
+ * @return As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of
+ *   something else.
+ * @threads any, waits
+ * @accelerate utils.load_state_dict */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_state_dict(const char *path, accel_value_t *ACCEL_OWNED out);
+
+/* How a model's weights are written. @accelerate save_model */
+typedef struct accel_save_model_options {
+  size_t struct_size;
+  const char *max_shard_size;      /* The most bytes of tensors in a file, where no single one is larger: a number, or one
+                                    * with KB, MB, GB or TB (powers of 1000). Default "10GB" */
+  accel_flag_t safe_serialization; /* 1: safetensors; 0: files of torch.save(). Default 1 */
+  accel_flag_t save_on_each_node;  /* 1: on the main process of each host. Default: as the project's */
+} accel_save_model_options_t;
+
+/** Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index
+ * where they are larger than max_shard_size. Files of an earlier and larger model are removed.
  * @param state A state.
  * @param module A model, prepared or not.
  * @param folder Made if missing.
- * @return ACCEL_OK or IO.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
  * @threads object, waits
  * @accelerate save_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder);
+accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder,
+                 const accel_save_model_options_t *ACCEL_NULLABLE options);
+
+/* Where a project keeps its checkpoints, and how they are named. @accelerate utils.ProjectConfiguration */
+typedef struct accel_project_options {
+  size_t struct_size;
+  const char *project_dir;                  /* The folder of the project. Default: none */
+  const char *logging_dir;                  /* That of its logs. Default: as project_dir */
+  int64_t total_limit;                      /* Most checkpoints of automatic naming that are kept; the oldest are removed
+                                             * when a new one is complete. In [1, inf). Default: all are kept */
+  int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
+  accel_flag_t automatic_checkpoint_naming; /* 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir.
+                                             * Default 0 */
+  accel_flag_t save_on_each_node;           /* 1: what the main process writes is written on that of each host, whose disks
+                                             * are not shared. Default 0 */
+} accel_project_options_t;
+
+/** Sets the project of a state. Nothing has happened on the disk.
+ * @param state A state.
+ * @param options Fields that are unset stay as they are.
+ * @return ACCEL_OK; INVALID_ARGUMENT.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_set_project(accel_state_t *state, const accel_project_options_t *options);
+
+/** The project of a state.
+ * @param state A state.
+ * @param out A map with the fields of accel_project_options_t, NONE for what there is not, and "checkpoint": the folder
+ *   that was saved or loaded last.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate project_dir, logging_dir, save_iteration, project_configuration */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_project(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
+
+/* What accel_save_state() does while an asynchronous save is under way. The numbers are pinned. */
+typedef int32_t accel_when_busy_t;
+#define ACCEL_WHEN_BUSY_WAIT 0   /* waits for it */
+#define ACCEL_WHEN_BUSY_REFUSE 1 /* returns INVALID_STATE */
+
+/* How a training state is written. @accelerate save_state */
+typedef struct accel_save_state_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization; /* 1: models are safetensors; 0: files of torch.save(). Default 1 */
+  accel_flag_t asynchronous;       /* 1: returns when the tensors are copied; a thread writes them. Default 0 */
+  accel_when_busy_t when_busy;     /* While an asynchronous save is under way. Default WAIT */
+  int32_t compression_level;       /* Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In
+                                    * [0, 22]. Default 0 */
+  accel_flag_t incremental;        /* 1: files that are those of the checkpoint saved or loaded last become hard links to
+                                    * them. Default 0 */
+  accel_flag_t durable;            /* 1: the checkpoint is on the disk when it appears; 0: it survives the end of the
+                                    * program, and not that of the machine. Default 1 */
+} accel_save_state_options_t;
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
  * training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
- * then. All ranks must call.
+ * then. The iteration of the project is counted on. All ranks must call.
  * @param state A state.
- * @param folder Its parent must exist.
- * @return ACCEL_OK or IO.
+ * @param folder Its parent is made if missing. NULL: that of automatic naming.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
+ *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save
+ *   before this one.
  * @threads collective, waits
  * @accelerate save_state */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_save_state(accel_state_t *state, const char *folder);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_save_state(accel_state_t *state, const char *ACCEL_NULLABLE folder,
+                 const accel_save_state_options_t *ACCEL_NULLABLE options);
+
+/** Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next save or load.
+ * @param state A state.
+ * @param timeout_ms Milliseconds.
+ * @return ACCEL_OK, also when none was under way; TIMEOUT while it is not complete; the error of the save.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_checkpoint_wait(accel_state_t *state, int64_t timeout_ms);
+
+/** How far the asynchronous save of a state is on this rank.
+ * @param state A state.
+ * @param out_written,out_total Bytes of the last save; equal when none is under way.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_progress(const accel_state_t *state, int64_t *out_written, int64_t *out_total);
+
+/* How a training state is read. @accelerate load_state */
+typedef struct accel_load_state_options {
+  size_t struct_size;
+  accel_flag_t allow_missing; /* 1: what the checkpoint lacks stays as it is, and the log says so: generators of random
+                               * numbers, positions of loaders, registered objects. Default 0 */
+  accel_flag_t verify;        /* 1: files are compared with the hashes of the manifest. Default 1 */
+} accel_load_state_options_t;
 
 /** Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue
  * with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks
- * have new random streams. All ranks must call.
+ * have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
  * @param state A state.
- * @param folder What accel_save_state() wrote.
+ * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
+ * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were
- *   saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed
- *   then, except when an object refuses its own part: what was taken back
- *   before it stays.
+ *   saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks;
+ *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
+ *   part: what was taken back before it stays.
  * @threads collective, waits
  * @accelerate load_state */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load_state(accel_state_t *state, const char *folder);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_state(accel_state_t *state, const char *ACCEL_NULLABLE folder,
+                 const accel_load_state_options_t *ACCEL_NULLABLE options);
 
-/** Adds an object of the application to the training state.
+/** Adds an object of the application to the training state. The main process writes it.
  * @param state A state.
- * @param name Of its file; unique.
+ * @param name Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the
+ *   numbers of those without names in the order of their registration.
  * @param save,load The functions; user_data and destroy belong to both.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
- * @return ACCEL_OK or ALREADY_EXISTS.
+ * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
  * @threads object
  * @accelerate register_for_checkpointing */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_register_for_checkpointing(accel_state_t *state, const char *name, accel_save_state_fn save,
+accel_register_for_checkpointing(accel_state_t *state, const char *ACCEL_NULLABLE name, accel_save_state_fn save,
                                  accel_load_state_fn load,
                                  void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Adds a generator of random numbers of the application to the training state. Each rank writes its own.
+ * @param state A state.
+ * @param name Its key in `random_states_<rank>.pkl`; unique. Python's own generator is "random_state" there, NumPy's
+ *   "numpy_random_seed".
+ * @param save,load The functions; user_data and destroy belong to both.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_register_random_state(accel_state_t *state, const char *name, accel_save_state_fn save, accel_load_state_fn load,
+                            void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
+
+/** Runs before a training state is saved or loaded, on all ranks. It may write or read files of its own in the folder.
+ * @param models A list with an item for each prepared model, in the order of their preparation. Before a save: its
+ *   state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+ * @param folder The one that is written, which gets its name when it is complete; or the one that is read.
+ * @param out_models Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to keep it.
+ * @param user_data Handed to the callback.
+ * @return ACCEL_OK or an error.
+ * @threads caller */
+typedef accel_status_t (*accel_checkpoint_hook_fn)(const accel_value_t *models, const char *folder,
+                                                   accel_value_t *ACCEL_OWNED out_models, void *user_data);
+
+/** Adds a hook of accel_save_state().
+ * @param state A state.
+ * @param hook The function; hooks run in order of their addition.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out_id For accel_remove_checkpoint_hook(). May be NULL.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate register_save_state_pre_hook */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_register_save_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_fn hook, void *ACCEL_NULLABLE user_data,
+                                   accel_destroy_fn ACCEL_NULLABLE destroy, int64_t *ACCEL_NULLABLE out_id);
+
+/** Adds a hook of accel_load_state().
+ * @param state A state.
+ * @param hook The function; hooks run in order of their addition.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out_id For accel_remove_checkpoint_hook(). May be NULL.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate register_load_state_pre_hook */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_register_load_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_fn hook, void *ACCEL_NULLABLE user_data,
+                                   accel_destroy_fn ACCEL_NULLABLE destroy, int64_t *ACCEL_NULLABLE out_id);
+
+/** Removes a hook of saves or loads.
+ * @param state A state.
+ * @param id What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+ * @return ACCEL_OK or NOT_FOUND.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_checkpoint_hook(accel_state_t *state, int64_t id);
+
+/** Compares all files of a checkpoint with the sizes and hashes of its manifest.
+ * @param folder What accel_save_state() wrote.
+ * @param out A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the
+ *   checkpoint is whole.
+ * @return ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_verify(const char *folder, accel_value_t *ACCEL_OWNED out);
+
+/** The checkpoints below a folder.
+ * @param folder Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+ * @param out A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT,
+ *   "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+ * @return ACCEL_OK; NOT_FOUND for a folder that is not there.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
+
+/** What is in a checkpoint.
+ * @param folder What accel_save_state() or the reference wrote.
+ * @param out A map: "manifest", the map in `accel_manifest.json`, or NONE; "files", a list of maps with "name" and "bytes", and
+ *   of safetensors "tensors": a list of maps with "name", "dtype" and "shape".
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_show(const char *folder, accel_value_t *ACCEL_OWNED out);
+
+/** How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+ * @param folder,other The checkpoints.
+ * @param out A map: "only_in_first", "only_in_second", "different", "equal": lists of names of files; in the first three
+ *   also `file: tensor` of safetensors that differ.
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *ACCEL_OWNED out);
+
+/* How the parts of a model become one. @accelerate utils.merge_fsdp_weights */
+typedef struct accel_merge_weights_options {
+  size_t struct_size;
+  accel_flag_t safe_serialization;    /* 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1 */
+  accel_flag_t remove_checkpoint_dir; /* 1: the parts are removed when the whole is written. Default 0 */
+} accel_merge_weights_options_t;
+
+/** Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at
+ * accel_wait_for_everyone().
+ * @param folder A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as
+ *   torch.distributed.checkpoint wrote it.
+ * @param destination The folder of the result; made if missing.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.
+ * @threads any, waits
+ * @accelerate utils.merge_fsdp_weights */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_merge_weights(const char *folder, const char *destination,
+                    const accel_merge_weights_options_t *ACCEL_NULLABLE options);

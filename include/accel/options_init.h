@@ -375,3 +375,63 @@ ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t
   const accel_parameters_options_t unset = ACCEL_PARAMETERS_OPTIONS_INIT;
   if (options != NULL) *options = unset;
 }
+
+#define ACCEL_SAVE_OPTIONS_INIT \
+  {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_save_options_init(accel_save_options_t *options) {
+  const accel_save_options_t unset = ACCEL_SAVE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_SAVE_MODEL_OPTIONS_INIT \
+  {sizeof(accel_save_model_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_save_model_options_init(accel_save_model_options_t *options) {
+  const accel_save_model_options_t unset = ACCEL_SAVE_MODEL_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_PROJECT_OPTIONS_INIT \
+  {sizeof(accel_project_options_t), NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_project_options_init(accel_project_options_t *options) {
+  const accel_project_options_t unset = ACCEL_PROJECT_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_SAVE_STATE_OPTIONS_INIT \
+  {sizeof(accel_save_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_save_state_options_init(accel_save_state_options_t *options) {
+  const accel_save_state_options_t unset = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_LOAD_STATE_OPTIONS_INIT \
+  {sizeof(accel_load_state_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_load_state_options_init(accel_load_state_options_t *options) {
+  const accel_load_state_options_t unset = ACCEL_LOAD_STATE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_MERGE_WEIGHTS_OPTIONS_INIT \
+  {sizeof(accel_merge_weights_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_merge_weights_options_init(accel_merge_weights_options_t *options) {
+  const accel_merge_weights_options_t unset = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}

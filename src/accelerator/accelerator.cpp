@@ -202,14 +202,6 @@ state::LoaderProgress Accelerator::batch_in_hand() const {
   return progress != nullptr ? *progress : state::LoaderProgress();
 }
 
-void Accelerator::register_for_checkpointing(RegisteredObject object) {
-  checkpoint::check_custom_name(object.name);
-  for (const RegisteredObject& other : objects_)
-    require(other.name != object.name, Status::kAlreadyExists, "an object called '", object.name,
-            "' is registered already");
-  objects_.push_back(std::move(object));
-}
-
 void Accelerator::set_seed(int64_t seed, bool device_specific) {
   require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
   const int64_t own = seed + (device_specific ? state_.random_stream() : 0);
@@ -239,11 +231,13 @@ void Accelerator::free_memory() {
 }
 
 void Accelerator::release_cached_memory() {
+  if (background_ != nullptr) background_->release_memory();
   kernels::empty_cache();
   tensor::empty_cache(state_.device().type());
 }
 
 void Accelerator::end_training() {
+  finish_background_save(/*refuse=*/false);
   state_.communicator()->barrier();
   state_.communicator()->shutdown();
 }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,9 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/background_save.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "checkpoint/formats/model_files.hpp"
+#include "checkpoint/load_training_state.hpp"
+#include "checkpoint/project.hpp"
+#include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "data/loader.hpp"
 #include "data/prepared_dataloader.hpp"
@@ -31,10 +37,14 @@ namespace accel::accelerator {
 
 // An object of the application that is saved in checkpoints.
 struct RegisteredObject {
-  std::string name;
+  std::string name;  // empty: it is numbered
   std::function<c10::IValue()> save;
   std::function<void(const c10::IValue&)> load;
 };
+
+// Runs before a checkpoint of `folder` is written or read: the models' states, or before a load their numbers, and None
+// for those that will not be saved or loaded. The hook may add files to the folder that is written.
+using CheckpointHook = std::function<void(std::vector<c10::IValue>& models, const std::string& folder)>;
 
 // One object to prepare, or a prepared one: exactly one pointer is set.
 struct PreparedObject {
@@ -44,6 +54,11 @@ struct PreparedObject {
   std::shared_ptr<data::Loader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
   std::optional<bool> device_placement;
+};
+
+struct SaveTiming {
+  bool asynchronous = false;      // returns when the tensors are copied
+  bool refuse_when_busy = false;  // while an asynchronous save is under way; otherwise waits for it
 };
 
 class Accelerator {
@@ -102,9 +117,29 @@ class Accelerator {
   state::LoaderProgress batch_in_hand() const;
 
   void register_for_checkpointing(RegisteredObject object);
-  void save_state(const std::string& folder);
-  void load_state(const std::string& folder);
-  void save_model(const nn::Module& module, const std::string& folder);
+  // A generator of the application; every rank saves its own.
+  void register_random_state(RegisteredObject generator);
+  // They return a number for remove_checkpoint_hook().
+  int64_t add_save_hook(CheckpointHook hook);
+  int64_t add_load_hook(CheckpointHook hook);
+  void remove_checkpoint_hook(int64_t id);
+  void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
+  // Returns the checkpoint's iteration, unless it is one of the reference.
+  std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
+  // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
+                       const SaveTiming& timing = {});
+  void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
+  checkpoint::Project& project() { return project_; }
+  // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next
+  // save or load does.
+  bool wait_for_checkpoint(std::chrono::milliseconds timeout);
+  BackgroundSave::Progress checkpoint_progress() const;
+  // The folder that was saved or loaded last; empty: none.
+  const std::string& last_checkpoint() const { return last_checkpoint_; }
+  // On the calling rank.
+  void save_model(const nn::Module& module, const std::string& folder,
+                  const checkpoint::ModelFileOptions& options = {});
 
   // The active mechanisms, one per line.
   std::string describe() const;
@@ -137,11 +172,15 @@ class Accelerator {
   };
   // An object that is saved in checkpoints.
   struct SavedObject {
+    checkpoint::StateEntry entry() const;
+
     checkpoint::StateKind kind;  // determines whether it is replicated or per rank
     std::string name;            // as in checkpoint::StateEntry
     std::shared_ptr<tensor::Stateful> object;
     bool may_be_missing = false;  // in a checkpoint
+    bool is_equal_on_all_ranks = false;
   };
+  using CheckpointHooks = std::vector<std::pair<int64_t, CheckpointHook>>;
   // The models of the current micro-batch, or all outside of one.
   struct Current {
     std::vector<nn::ModulePtr> models;
@@ -159,6 +198,12 @@ class Accelerator {
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
+  void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+                             const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
+  void finish_background_save(bool refuse);
+  checkpoint::TrainingState collect_state(const std::string& folder) const;
+  void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
+  int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 
   state::State state_;
@@ -175,6 +220,13 @@ class Accelerator {
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
   std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
   std::vector<RegisteredObject> objects_;
+  std::vector<RegisteredObject> generators_;
+  CheckpointHooks save_hooks_;
+  CheckpointHooks load_hooks_;
+  int64_t next_hook_ = 0;
+  checkpoint::Project project_;
+  std::string last_checkpoint_;
+  std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

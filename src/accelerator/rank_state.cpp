@@ -72,16 +72,33 @@ std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
 
 }  // namespace
 
-c10::IValue GeneratorState::state_dict() const { return state::generator_state(state::default_generator(device_)); }
+std::string GeneratorState::key(c10::Device device) {
+  if (device.is_cpu()) return "torch_manual_seed";
+  return "torch_" + c10::DeviceTypeName(device.type(), /*lower_case=*/true) + "_manual_seed";
+}
+
+// The reference has a list of all devices of a process; ours has one.
+c10::IValue GeneratorState::state_dict() const {
+  const at::Tensor state = state::generator_state(state::default_generator(device_));
+  return device_.is_cpu() ? c10::IValue(state) : c10::IValue(tree::new_list({state}));
+}
 
 void GeneratorState::load_state_dict(const c10::IValue& state) {
-  if (state.isNone()) {
+  c10::IValue own = state;
+  if (tree::is_sequence(state) && !tree::sequence_items(state).empty()) {
+    const auto items = tree::sequence_items(state);
+    const auto index = static_cast<size_t>(device_.has_index() ? device_.index() : 0);
+    own = items.size() == 1 ? items[0] : items[std::min(index, items.size() - 1)];
+  }
+  if (own.isNone()) {
     log(LogLevel::kWarning, "the checkpoint has no random state of ", device_,
         ": it was saved on another kind of device; the generator continues as it is");
     return;
   }
+  require(own.isTensor(), Status::kCorrupt, "the saved random state of ", device_, " is of kind ", tree::kind_name(own),
+          "; expected a tensor");
   at::Generator generator = state::default_generator(device_);
-  state::set_generator_state(generator, state.toTensor());
+  state::set_generator_state(generator, own.toTensor());
 }
 
 void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) {
@@ -89,6 +106,19 @@ void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states
   if (static_cast<size_t>(rank) < states.size() || states[0].isNone()) return;
   at::Generator generator = state::default_generator(device_);
   generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
+}
+
+c10::IValue StepState::state_dict() const { return windows_.empty() ? int64_t{0} : windows_.front()->micro_batch; }
+
+// Behind a step: gradients of an open window are not in a checkpoint of the reference.
+void StepState::load_state_dict(const c10::IValue& state) {
+  if (state.isNone()) return;
+  require(state.isInt(), Status::kCorrupt, "the saved step is of kind ", tree::kind_name(state),
+          "; expected an integer");
+  for (const auto& window : windows_) {
+    *window = {};
+    window->micro_batch = state.toInt();
+  }
 }
 
 c10::IValue AccumulationState::state_dict() const {

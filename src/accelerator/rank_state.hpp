@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,12 +30,25 @@ class RankState : public tensor::Stateful {
 class GeneratorState final : public RankState {
  public:
   explicit GeneratorState(c10::Device device) : device_(device) {}
+  // The reference's: "torch_manual_seed" of the CPU, "torch_<kind>_manual_seed" of others.
+  static std::string key(c10::Device device);
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
   void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override;
 
  private:
   c10::Device device_;
+};
+
+// The micro-batch, which is all that the reference saves of accumulation windows.
+class StepState final : public RankState {
+ public:
+  explicit StepState(state::AccumulationWindows windows) : windows_(std::move(windows)) {}
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+
+ private:
+  state::AccumulationWindows windows_;
 };
 
 // The progress of the accumulation windows.

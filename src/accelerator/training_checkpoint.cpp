@@ -1,16 +1,19 @@
 // Saving and loading of everything that is prepared.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
+#include "accelerator/ranks.hpp"
+#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "base/log.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
@@ -20,20 +23,6 @@ namespace accel::accelerator {
 namespace {
 
 using checkpoint::StateKind;
-
-checkpoint::Ranks ranks_of(comm::Communicator& communicator) {
-  checkpoint::Ranks ranks;
-  ranks.rank = communicator.rank();
-  ranks.size = communicator.size();
-  if (ranks.size == 1) return ranks;
-  ranks.all_gather = [&communicator](const std::string& text) {
-    const c10::IValue gathered = comm::gather_object(communicator, text);  // a range-for would not keep it alive
-    std::vector<std::string> texts;
-    for (const c10::IValue& item : gathered.toListRef()) texts.push_back(item.toStringRef());
-    return texts;
-  };
-  return ranks;
-}
 
 class ModelState final : public tensor::Stateful {
  public:
@@ -45,7 +34,7 @@ class ModelState final : public tensor::Stateful {
   nn::ModulePtr model_;
 };
 
-class RegisteredState final : public tensor::Stateful {
+class RegisteredState : public tensor::Stateful {
  public:
   explicit RegisteredState(RegisteredObject object) : object_(std::move(object)) {}
   c10::IValue state_dict() const override { return object_.save(); }
@@ -53,6 +42,17 @@ class RegisteredState final : public tensor::Stateful {
 
  private:
   RegisteredObject object_;
+};
+
+// Additional ranks keep their own stream: how to derive one is known to the application only.
+class ApplicationGenerator final : public RegisteredState {
+ public:
+  using RegisteredState::RegisteredState;
+  void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override {
+    if (static_cast<size_t>(rank) < states.size()) return load_state_dict(states[static_cast<size_t>(rank)]);
+    log(LogLevel::kWarning, "the checkpoint has no random state of rank ", rank,
+        " for a generator of the application, which continues as it is");
+  }
 };
 
 // Restores the position of a loader unless it was prepared without that.
@@ -68,7 +68,59 @@ class LoaderState final : public tensor::Stateful {
   std::shared_ptr<data::PreparedDataLoader> loader_;
 };
 
+// The names of the parameters without gradients, and of those that are tied to them.
+std::unordered_set<std::string> frozen_tensors(const nn::Module& model, const c10::IValue& state) {
+  std::unordered_set<const void*> frozen;
+  for (const at::Tensor& parameter : model.parameters())
+    if (!parameter.requires_grad()) frozen.insert(parameter.const_data_ptr());
+  std::unordered_set<std::string> names;
+  for (const auto& member : state.toGenericDict())
+    if (member.value().isTensor() && frozen.count(member.value().toTensor().const_data_ptr()) > 0)
+      names.insert(member.key().toStringRef());
+  return names;
+}
+
+void require_unknown(const std::vector<RegisteredObject>& objects, const std::string& name) {
+  for (const RegisteredObject& other : objects)
+    require(other.name != name, Status::kAlreadyExists, "an object called '", name, "' is registered already");
+}
+
 }  // namespace
+
+void Accelerator::register_for_checkpointing(RegisteredObject object) {
+  if (!object.name.empty()) {
+    checkpoint::check_custom_name(object.name);
+    require_unknown(objects_, object.name);
+  }
+  objects_.push_back(std::move(object));
+}
+
+void Accelerator::register_random_state(RegisteredObject generator) {
+  for (const SavedObject& saved : saved_objects())
+    require(saved.kind != StateKind::kRandom || saved.name != generator.name, Status::kAlreadyExists,
+            "a generator called '", generator.name, "' is registered already");
+  require(!generator.name.empty(), Status::kInvalidArgument, "the name of a generator is empty; expected a text");
+  generators_.push_back(std::move(generator));
+}
+
+int64_t Accelerator::add_hook(CheckpointHooks& hooks, CheckpointHook hook) {
+  hooks.emplace_back(next_hook_, std::move(hook));
+  return next_hook_++;
+}
+
+int64_t Accelerator::add_save_hook(CheckpointHook hook) { return add_hook(save_hooks_, std::move(hook)); }
+
+int64_t Accelerator::add_load_hook(CheckpointHook hook) { return add_hook(load_hooks_, std::move(hook)); }
+
+void Accelerator::remove_checkpoint_hook(int64_t id) {
+  for (CheckpointHooks* const hooks : {&save_hooks_, &load_hooks_}) {
+    const auto found = std::find_if(hooks->begin(), hooks->end(), [id](const auto& hook) { return hook.first == id; });
+    if (found == hooks->end()) continue;
+    hooks->erase(found);
+    return;
+  }
+  fail(Status::kNotFound, "no hook of checkpoints has the number ", id, "; it may have been removed");
+}
 
 state::AccumulationWindows Accelerator::windows() const {
   state::AccumulationWindows windows = state_.gradient_state()->own();
@@ -76,39 +128,59 @@ state::AccumulationWindows Accelerator::windows() const {
   return windows;
 }
 
+checkpoint::StateEntry Accelerator::SavedObject::entry() const {
+  checkpoint::StateEntry entry{kind, name, {}, {}};
+  entry.may_be_missing = may_be_missing;
+  entry.is_equal_on_all_ranks = is_equal_on_all_ranks;
+  entry.takes_pieces = object->takes_pieces();
+  return entry;
+}
+
 // In the order of loading: optimizers first, because they may refuse.
 std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
+  const auto runs = local_sgds();
+  const bool weights_differ =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run->has_local_steps(); });
   std::vector<SavedObject> objects;
-  for (const auto& optimizer : optimizers_) objects.push_back({StateKind::kOptimizer, "", optimizer});
-  for (const auto& model : models()) objects.push_back({StateKind::kModel, "", std::make_shared<ModelState>(model)});
-  for (const auto& scheduler : schedulers_) objects.push_back({StateKind::kScheduler, "", scheduler});
-  for (const auto& loader : loaders_)
-    objects.push_back({StateKind::kDataloader, "", std::make_shared<LoaderState>(loader)});
-  for (const RegisteredObject& object : objects_)
-    objects.push_back({StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object)});
-  const auto add = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
-    objects.push_back({StateKind::kRankState, name, std::move(object)});
+  const auto add = [&](StateKind kind, const std::string& name, std::shared_ptr<tensor::Stateful> object) {
+    objects.push_back({kind, name, std::move(object)});
+    return &objects.back();
   };
-  add("cpu", std::make_shared<GeneratorState>(c10::Device(c10::kCPU)));
-  if (!state_.device().is_cpu() && state::has_default_generator(state_.device())) {
-    // By the kind of the device: a checkpoint of another kind has none of this one.
-    add(c10::DeviceTypeName(state_.device().type(), /*lower_case=*/true),
-        std::make_shared<GeneratorState>(state_.device()));
-    objects.back().may_be_missing = true;
-  }
-  if (grad_scaler_ != nullptr) add("scaler", grad_scaler_);
+  for (const auto& optimizer : optimizers_)
+    add(StateKind::kOptimizer, "", optimizer)->is_equal_on_all_ranks = !weights_differ;
+  for (const auto& model : models())
+    add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
+        !weights_differ && model->named_buffers().empty();
+  for (const auto& scheduler : schedulers_) add(StateKind::kScheduler, "", scheduler);
+  if (grad_scaler_ != nullptr) add(StateKind::kScaler, "", grad_scaler_);
+  for (const RegisteredObject& object : objects_)
+    add(StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object));
+
+  add(StateKind::kRandom, "step", std::make_shared<StepState>(windows()))->may_be_missing = true;
+  const c10::Device cpu(c10::kCPU);
+  add(StateKind::kRandom, GeneratorState::key(cpu), std::make_shared<GeneratorState>(cpu));
+  if (!state_.device().is_cpu() && state::has_default_generator(state_.device()))
+    // A checkpoint of another kind of device has none of this one.
+    add(StateKind::kRandom, GeneratorState::key(state_.device()), std::make_shared<GeneratorState>(state_.device()))
+        ->may_be_missing = true;
+  for (const RegisteredObject& generator : generators_)
+    add(StateKind::kRandom, generator.name, std::make_shared<ApplicationGenerator>(generator))->may_be_missing = true;
+
+  for (const auto& loader : loaders_) add(StateKind::kDataloader, "", std::make_shared<LoaderState>(loader));
   std::vector<parallel::ParallelModelPtr> parallel;
   for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
-  add("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
-  add("accumulation", std::make_shared<AccumulationState>(windows()));
-  add("local_sgd",
-      std::make_shared<LocalSgdState>(
-          local_sgds(), std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
-          state_.is_main_process()));
-  add("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
+  const auto add_own = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
+    add(StateKind::kRankState, name, std::move(object));
+  };
+  add_own("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
+  add_own("accumulation", std::make_shared<AccumulationState>(windows()));
+  add_own("local_sgd", std::make_shared<LocalSgdState>(
+                           runs, std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
+                           state_.is_main_process()));
+  add_own("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& window : windows()) open = open || !window->complete;
-  add("gradients", std::make_shared<GradientSums>(models(), open));
+  add_own("gradients", std::make_shared<GradientSums>(models(), open));
   return objects;
 }
 
@@ -135,49 +207,85 @@ void Accelerator::require_copies() const {
           "each rank's own state_dict");
 }
 
-void Accelerator::save_state(const std::string& folder) {
+checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) const {
+  checkpoint::TrainingState state;
+  std::vector<size_t> places;  // of the models
+  for (const SavedObject& saved : saved_objects()) {
+    state.push_back(saved.entry());
+    state.back().state = saved.object->state_dict();
+    if (saved.kind != StateKind::kModel) continue;
+    state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
+    places.push_back(state.size() - 1);
+  }
+  if (save_hooks_.empty()) return state;
+  std::vector<c10::IValue> models;
+  for (const size_t place : places) models.push_back(state[place].state);
+  for (const auto& [id, hook] : save_hooks_) hook(models, folder);
+  require(models.size() == places.size(), Status::kInvalidArgument, "a hook returned ", models.size(),
+          " models; expected ", places.size(), ", with NONE for those that are not saved");
+  for (size_t i = 0; i < places.size(); i++) {
+    checkpoint::StateEntry& entry = state[places[i]];
+    entry.state = models[i];
+    entry.is_left_out = models[i].isNone();
+  }
+  return state;
+}
+
+void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOptions& options) {
   require_copies();
-  const auto collect = [this] {
-    checkpoint::TrainingState state;
-    for (const SavedObject& saved : saved_objects())
-      state.push_back({saved.kind, saved.name, saved.object->state_dict(), {}});
-    return state;
-  };
-  checkpoint::save_training_state(folder, collect, ranks_of(*state_.communicator()));
+  checkpoint::save_training_state(
+      folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
+      ranks_of(state_, options.save_on_each_node));
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
-void Accelerator::load_state(const std::string& folder) {
+std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
   require_copies();
+  const BusErrorGuard guard;  // objects copy from mapped files
+  const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   const std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
-  for (const SavedObject& object : objects) {
-    const bool has_shapes = object.kind == StateKind::kModel;
-    like.push_back({object.kind,
-                    object.name,
-                    has_shapes ? object.object->state_dict() : c10::IValue(),
-                    {},
-                    object.may_be_missing});
-  }
-  const checkpoint::TrainingState state =
-      checkpoint::load_training_state(folder, like, ranks_of(*state_.communicator()));
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    for (const SavedObject& object : objects) {
+      like.push_back(object.entry());
+      if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
+    }
+    leave_out_models_of_hooks(like, folder);
+    return {};
+  });
+  checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
-    if (!state[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(state[i].of_ranks);
+    if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
   for (size_t i = 0; i < objects.size(); i++) {
-    if (state[i].of_ranks.empty())
-      objects[i].object->load_state_dict(state[i].state);
-    else
-      objects[i].object->load_states_of_ranks(state[i].of_ranks, state_.process_index());
+    checkpoint::StateEntry& entry = loaded.entries[i];
+    if (!entry.of_ranks.empty())
+      objects[i].object->load_states_of_ranks(entry.of_ranks, state_.process_index());
+    else if (entry.is_loaded)
+      objects[i].object->load_state_dict(entry.state);
+    entry = {};  // its memory, before the next one is read
   }
+  guard.check();
+  return loaded.iteration;
 }
 
-void Accelerator::save_model(const nn::Module& module, const std::string& folder) {
+void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const {
+  if (load_hooks_.empty()) return;
+  std::vector<c10::IValue> models;
+  for (const checkpoint::StateEntry& entry : like)
+    if (entry.kind == StateKind::kModel) models.emplace_back(static_cast<int64_t>(models.size()));
+  const size_t expected = models.size();
+  for (const auto& [id, hook] : load_hooks_) hook(models, folder);
+  require(models.size() == expected, Status::kInvalidArgument, "a hook returned ", models.size(), " models; expected ",
+          expected, ", with NONE for those that are not loaded");
+  size_t next = 0;
+  for (checkpoint::StateEntry& entry : like)
+    if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
+}
+
+void Accelerator::save_model(const nn::Module& module, const std::string& folder,
+                             const checkpoint::ModelFileOptions& options) {
   require_copies();
-  if (!state_.is_main_process()) return;
-  const bool made = mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST;
-  require(made, Status::kIo, "folder ", folder, " cannot be made: ", std::strerror(errno));
-  const auto contents = checkpoint::drop_tied(module.state_dict(), {{"format", "pt"}});
-  checkpoint::save_safetensors(folder + "/model.safetensors", contents.tensors, contents.metadata);
+  checkpoint::save_model(folder, module.state_dict(), options);
 }
 
 }  // namespace accel::accelerator

@@ -1,6 +1,7 @@
 #include "base/list_folder.hpp"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <memory>
@@ -9,6 +10,11 @@
 #include "base/system_error.hpp"
 
 namespace accel {
+
+bool is_folder(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
 
 std::vector<std::string> list_folder(const std::string& path) {
   const auto close = [](DIR* folder) { ::closedir(folder); };

@@ -6,6 +6,8 @@
 
 namespace accel {
 
+bool is_folder(const std::string& path);
+
 // The names in a folder, without "." and "..". kIo if it cannot be read.
 std::vector<std::string> list_folder(const std::string& path);
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "base/bus_error_guard.hpp"
 #include "base/system_error.hpp"
 
 namespace accel {
@@ -12,10 +13,13 @@ MappedFile::MappedFile(const RegularFile& file) : path_(file.path()) {
   if (data == MAP_FAILED) fail_system(Status::kIo, "map", path_);
   data_ = static_cast<char*>(data);
   size_ = file.size();
+  register_mapping(data_, size_, path_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  unregister_mapping(data_);
+  ::munmap(data_, size_);
 }
 
 }  // namespace accel

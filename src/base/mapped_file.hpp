@@ -12,8 +12,8 @@ namespace accel {
 
 class MappedFile {
  public:
-  // The file must not be truncated while it is mapped, because reading beyond its end is a SIGBUS. Writers here never
-  // truncate.
+  // The file must not become shorter while it is mapped, because reading beyond its end is a SIGBUS, unless a
+  // BusErrorGuard makes an error of it. Writers here never truncate: they replace.
   explicit MappedFile(const std::string& path) : MappedFile(RegularFile(path)) {}
   explicit MappedFile(const RegularFile& file);
   MappedFile(const MappedFile&) = delete;

@@ -169,36 +169,4 @@ ACCEL_FUNCTION accel_status_t accel_free_memory(accel_state_t* state) {
   return guarded(__func__, [&] { accelerator_of(state)->free_memory(); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder) {
-  return guarded(__func__, [&] {
-    const auto model = accelerator::unwrap_model(check(module, "module").module);
-    accelerator_of(state)->save_model(*model, check_pointer(folder, "folder"));
-  });
-}
-
-ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char* folder) {
-  return guarded(__func__, [&] { accelerator_of(state)->save_state(check_pointer(folder, "folder")); });
-}
-
-ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char* folder) {
-  return guarded(__func__, [&] { accelerator_of(state)->load_state(check_pointer(folder, "folder")); });
-}
-
-ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* state, const char* name,
-                                                               accel_save_state_fn save, accel_load_state_fn load,
-                                                               void* user_data, accel_destroy_fn destroy) {
-  return guarded(__func__, [&] {
-    const Callback<accel_save_state_fn> save_callback(save, user_data, destroy);  // owns user_data from here on
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    check_pointer(name, "name");
-    require(save != nullptr && load != nullptr, Status::kInvalidArgument,
-            "save or load is NULL; expected two functions");
-    accelerator::RegisteredObject object;
-    object.name = name;
-    object.save = save_function(save_callback);
-    object.load = load_function(save_callback.with(load));
-    accelerator.register_for_checkpointing(std::move(object));
-  });
-}
-
 }  // namespace accel::capi

@@ -1,14 +1,19 @@
-// Section 13 of accel.h: files of tensors.
+// Section 13 of accel.h: files of tensors, and of models.
+#include <memory>
 #include <string>
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/model_files.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
 
 namespace accel::capi {
 namespace {
@@ -26,29 +31,37 @@ checkpoint::Metadata read_metadata(const accel_value_t* given) {
   return metadata;
 }
 
-void save_tensors(const accel_value_t& tensors, const accel_value_t* metadata, const char* path) {
-  const auto contents = checkpoint::drop_tied(read_named_tensors(tensors, "tensors"), read_metadata(metadata));
-  checkpoint::save_safetensors(path, contents.tensors, contents.metadata);
+void save_value(const accel_value_t& value, const accel_value_t* metadata, const char* path,
+                const SaveSettings& settings) {
+  checkpoint::save_value(path, to_ivalue(value, "value"), settings.safe_serialization, read_metadata(metadata));
+}
+
+// Which processes write: the main process of the job, or those of the hosts.
+bool writes(accelerator::Accelerator& accelerator, const Setting<std::optional<bool>>& save_on_each_node) {
+  const state::State& state = accelerator.state();
+  const bool each_node = save_on_each_node.value.value_or(accelerator.project().settings().save_on_each_node);
+  return each_node ? state.is_local_main_process() : state.is_main_process();
 }
 
 }  // namespace
 
-ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* tensors, const accel_value_t* metadata,
-                                         const char* path) {
-  return guarded(__func__,
-                 [&] { save_tensors(*check_pointer(tensors, "tensors"), metadata, check_pointer(path, "path")); });
+ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* value, const accel_value_t* metadata, const char* path,
+                                         const accel_save_options_t* options) {
+  return guarded(__func__, [&] {
+    save_value(*check_pointer(value, "value"), metadata, check_pointer(path, "path"),
+               read_settings(options, "options"));
+  });
 }
 
-ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, const accel_value_t* tensors,
+ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, const accel_value_t* value,
                                                          const accel_value_t* metadata, const char* path,
-                                                         int32_t save_on_each_node) {
+                                                         const accel_save_options_t* options) {
   return guarded(__func__, [&] {
-    const state::State& engine = accelerator_of(state)->state();
-    check_pointer(tensors, "tensors");
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    check_pointer(value, "value");
     check_pointer(path, "path");
-    const bool each_node = read_flag(save_on_each_node, "save_on_each_node");
-    const bool writes = each_node ? engine.is_local_main_process() : engine.is_main_process();
-    if (writes) save_tensors(*tensors, metadata, path);
+    const SaveSettings settings = read_settings(options, "options");
+    if (writes(accelerator, settings.save_on_each_node)) save_value(*value, metadata, path, settings);
   });
 }
 
@@ -62,10 +75,25 @@ ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_
 }
 
 ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    checkpoint::SafetensorsContents contents = checkpoint::load_safetensors(check_pointer(path, "path"));
-    checkpoint::restore_tied(contents);
-    return from_ivalue(map_of(contents.tensors));
+  return guarded(__func__, out, [&] { return from_ivalue(checkpoint::load_value(check_pointer(path, "path"))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path")))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,
+                                               const accel_save_model_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    const auto model = accelerator::unwrap_model(check(module, "module").module);
+    check_pointer(folder, "folder");
+    const SaveModelSettings settings = read_settings(options, "options");
+    checkpoint::ModelFileOptions files;
+    files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
+    files.safe_serialization = settings.safe_serialization;
+    if (writes(accelerator, settings.save_on_each_node)) accelerator.save_model(*model, folder, files);
   });
 }
 

@@ -20,10 +20,6 @@
 namespace accel::capi {
 namespace {
 
-std::optional<std::string> optional_text(const char* text) {
-  return text != nullptr ? std::optional<std::string>(text) : std::nullopt;
-}
-
 data::CsvType read_type(const std::string& column, const c10::IValue& type) {
   require(type.isString(), Status::kTypeMismatch, "options.types['", column,
           "'] is no string; expected \"text\" or the name of a dtype");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "accel.h"
 #include "base/error.hpp"
@@ -74,6 +75,10 @@ inline std::optional<bool> optional_flag(int32_t value, const char* name) {
   if (!is_given(value)) return std::nullopt;
   require(value == 0 || value == 1, Status::kInvalidArgument, name, " is ", value, "; expected 0, 1 or ACCEL_UNSET");
   return value == 1;
+}
+
+inline std::optional<std::string> optional_text(const char* text) {
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
 template <typename Number>

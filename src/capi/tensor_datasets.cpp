@@ -10,7 +10,7 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "data/datasets/arrow_dataset.hpp"
 #include "data/datasets/documents.hpp"
 #include "data/datasets/numbers_file.hpp"

@@ -9,6 +9,7 @@
 #include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
+#include "capi/version.hpp"
 #include "comm/plugin.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
@@ -18,8 +19,6 @@ namespace {
 
 constexpr std::array<const char*, 2> kPlugins = {"ucx", "nccl"};
 constexpr std::string_view kTorchScript = "torchscript";
-
-std::string version() { return text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH); }
 
 bool is_available(std::string_view feature) {
   for (const char* plugin : kPlugins)
@@ -51,7 +50,7 @@ ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
     for (const char* name : kPlugins)
       if (auto path = comm::plugin_path(name)) plugins.emplace_back(name, std::move(*path));
     Json::Members info;
-    info.emplace_back("version", version());
+    info.emplace_back("version", library_version());
     info.emplace_back("libtorch", TORCH_VERSION);
     info.emplace_back("compiler", __VERSION__);
     info.emplace_back("plugins", std::move(plugins));

@@ -1,9 +1,9 @@
 #include "checkpoint/manifest.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cinttypes>
 #include <cstdio>
 
 #include "base/error.hpp"
@@ -13,24 +13,11 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kFormat = "accel training state";
-constexpr int64_t kVersion = 1;
-constexpr const char* kHash = "xxh3";
+constexpr const char* kFormat = "accel checkpoint";
+constexpr int64_t kManifestVersion = 2;  // 1 was state.json, of other files
+constexpr const char* kHash = "xxh3_64";
+constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
-
-std::string print_hash(uint64_t hash) {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016" PRIx64, hash);
-  return text.data();
-}
-
-uint64_t parse_hash(const std::string& text, const std::string& source) {
-  uint64_t hash = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
-  require(text.size() == 16 && result.ec == std::errc() && result.ptr == text.data() + text.size(), Status::kCorrupt,
-          "'", source, "' is damaged: '", text, "' is no hash");
-  return hash;
-}
 
 Json encode_files(const std::vector<FileRecord>& files) {
   Json::Items items;
@@ -38,15 +25,21 @@ Json encode_files(const std::vector<FileRecord>& files) {
     Json::Members members;
     members.emplace_back("name", file.name);
     members.emplace_back("size", Json::number(static_cast<int64_t>(file.size)));
-    members.emplace_back(kHash, print_hash(file.xxh3));
+    members.emplace_back(kHash, print_hash(file.hash));
     items.emplace_back(std::move(members));
   }
   return Json(std::move(items));
 }
 
-// Only names in the folder itself, so that a manifest cannot refer to other files.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+// Only files below the folder: a manifest cannot refer to others.
+bool is_inside(std::string_view path) {
+  while (true) {
+    const size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
 }
 
 std::vector<FileRecord> decode_files(const Json* list, const std::string& source) {
@@ -56,7 +49,7 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
   for (const Json& node : *list->items()) {
     FileRecord file{json_text(node, "name", ""), 0, parse_hash(json_text(node, kHash, ""), source)};
     const int64_t size = json_integer(node, "size", -1);
-    require(is_plain_name(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
+    require(is_inside(file.name) && size >= 0, Status::kCorrupt, "'", source, "' is damaged: the file '", file.name,
             "' of ", size, " bytes cannot be");
     file.size = static_cast<uint64_t>(size);
     files.push_back(std::move(file));
@@ -64,7 +57,7 @@ std::vector<FileRecord> decode_files(const Json* list, const std::string& source
   return files;
 }
 
-// The part of the document that its hash covers.
+// The part of the document that its own hash covers.
 Json without_hash(const Json& document) {
   Json::Members members;
   for (const auto& member : *document.members())
@@ -85,6 +78,20 @@ auto or_corrupt(const std::string& source, Body&& body) {
 
 }  // namespace
 
+std::string print_hash(uint64_t hash) {
+  char digits[kHashDigits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
+uint64_t parse_hash(const std::string& digits, const std::string& source) {
+  uint64_t hash = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
+          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
+  return hash;
+}
+
 const FileRecord* Manifest::find(std::string_view name) const {
   const auto found =
       std::find_if(files.begin(), files.end(), [&](const FileRecord& file) { return file.name == name; });
@@ -103,8 +110,12 @@ std::vector<FileRecord> parse_file_records(std::string_view text, const std::str
 std::string print_manifest(const Manifest& manifest) {
   Json::Members members;
   members.emplace_back("format", kFormat);
-  members.emplace_back("version", Json::number(kVersion));
+  members.emplace_back("version", Json::number(kManifestVersion));
+  members.emplace_back("library", manifest.library);
+  members.emplace_back("libtorch", manifest.libtorch);
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
+  members.emplace_back("mesh", manifest.mesh);
+  members.emplace_back("iteration", Json::number(manifest.iteration));
   members.emplace_back("files", encode_files(manifest.files));
   const std::string listed = print_json(Json(members));
   members.emplace_back(kHash, print_hash(hash_of(listed.data(), listed.size())));
@@ -118,13 +129,17 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     require(format == kFormat, Status::kCorrupt, "'", source, "' has the format '", format, "'; expected '", kFormat,
             "'");
     const int64_t version = json_integer(json, "version", -1);
-    require(version == kVersion, Status::kCorrupt, "'", source, "' has version ", version,
-            "; this library reads version ", kVersion);
+    require(version == kManifestVersion, Status::kCorrupt, "'", source, "' has version ", version,
+            "; this library reads version ", kManifestVersion);
     const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
     const std::string listed = print_json(without_hash(json));
     require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
             "' is damaged: its hash is wrong");
     Manifest manifest;
+    manifest.library = json_text(json, "library", "");
+    manifest.libtorch = json_text(json, "libtorch", "");
+    manifest.mesh = json_text(json, "mesh", "");
+    manifest.iteration = json_integer(json, "iteration", 0);
     const int64_t world_size = json_integer(json, "world_size", 0);
     require(world_size >= 1 && world_size <= kLargestWorld, Status::kCorrupt, "'", source, "' has world size ",
             world_size, "; expected at least 1");
@@ -134,18 +149,21 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
   });
 }
 
+bool has_manifest(const std::string& folder) { return ::access((folder + "/" + kManifestName).c_str(), F_OK) == 0; }
+
 Manifest load_manifest(const std::string& folder) {
   const MappedFile file(folder + "/" + kManifestName);
   return parse_manifest(file.text(), file.path());
 }
 
-std::shared_ptr<const MappedFile> open_verified(const std::string& folder, const FileRecord& record) {
+std::shared_ptr<const MappedFile> open_listed(const std::string& folder, const FileRecord& record, bool verify) {
   auto file = std::make_shared<const MappedFile>(folder + "/" + record.name);
   require(file->size() == record.size, Status::kCorrupt, "'", file->path(), "' has ", file->size(), " bytes; ",
           kManifestName, " says ", record.size);
+  if (!verify) return file;
   const uint64_t hash = hash_of(file->data(), file->size());
-  require(hash == record.xxh3, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
-          "; ", kManifestName, " says ", print_hash(record.xxh3));
+  require(hash == record.hash, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
+          "; ", kManifestName, " says ", print_hash(record.hash));
   return file;
 }
 

@@ -59,7 +59,8 @@ std::vector<std::string> read_reports(const std::vector<std::string>& reports, c
     require(valid, Status::kInternal, "the report of rank ", rank, " cannot be read");
     const std::string text(report.substr(line + 1));
     require(status == 0, static_cast<Status>(status), "rank ", rank, ": ", text);
-    texts.push_back(text);
+    const int writer = static_cast<int>(rank) - ranks.first_of_folder;
+    if (writer >= 0 && writer < ranks.num_writers()) texts.push_back(text);
   }
   return texts;
 }

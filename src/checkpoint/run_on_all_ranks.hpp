@@ -13,10 +13,11 @@ namespace accel::checkpoint {
 std::string success_report(const std::string& text);
 std::string failure_report(const std::exception_ptr& failure) noexcept;
 
-// The texts of all ranks; throws the error of the first rank that failed.
+// The texts of the ranks that share a folder; throws the error of the first rank of all that failed.
 std::vector<std::string> read_reports(const std::vector<std::string>& reports, const Ranks& ranks);
 
-// `step` returns a text for the other ranks. If it throws on any rank, all ranks throw.
+// `step` returns a text for the other ranks of its folder, whose texts are returned. If it throws on any rank, all
+// ranks throw.
 template <typename Step>
 std::vector<std::string> run_on_all_ranks(const Ranks& ranks, Step&& step) {
   if (ranks.size == 1) return {step()};

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu_allocator.hpp"
 #include "kernels/parallel.hpp"
+#include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -82,6 +83,12 @@ class Parts {
   std::unordered_map<const c10::StorageImpl*, size_t> index_;
 };
 
+// Null for what is neither a tensor nor a piece of one.
+const at::Tensor* tensor_of(const c10::IValue& leaf) {
+  if (const tensor::TensorPiece* const piece = tensor::piece_of(leaf)) return &piece->data;
+  return leaf.isTensor() ? &leaf.toTensor() : nullptr;
+}
+
 void keep_tensor(void* tensor) { delete static_cast<at::Tensor*>(tensor); }
 
 // A part of `memory`, which it keeps alive.
@@ -146,7 +153,10 @@ void Snapshot::wait() const {
 
 Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
   Parts parts;
-  for (const c10::IValue& value : values) tree::for_each_tensor(value, [&](const at::Tensor& t) { parts.add(t); });
+  for (const c10::IValue& value : values)
+    tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
+      if (const at::Tensor* const tensor = tensor_of(leaf)) parts.add(*tensor);
+    });
 
   const auto on_host = [](const Part& part) { return part.source.device().is_cpu(); };
   copy_on_host(place(parts.all(), on_host, [this](size_t bytes) {
@@ -182,8 +192,13 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
   }
 
   for (const c10::IValue& value : values)
-    snapshot.values.push_back(
-        tree::map_tensors(value, [&](const at::Tensor& tensor) { return parts.copy_of(tensor); }));
+    snapshot.values.push_back(tree::map_leaves(value, [&](const c10::IValue& leaf) {
+      const at::Tensor* const tensor = tensor_of(leaf);
+      if (tensor == nullptr) return leaf;
+      const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
+      return piece == nullptr ? c10::IValue(parts.copy_of(*tensor))
+                              : tensor::piece_value(parts.copy_of(*tensor), piece->global_shape, piece->offset);
+    }));
   return snapshot;
 }
 

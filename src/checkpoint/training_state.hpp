@@ -1,36 +1,45 @@
-// Training state: the checkpoint of a training run of several ranks, in one folder:
-//
-//   model.safetensors, model_1...          rank 0     random_states_<rank>.safetensors   every rank, by name
-//   optimizer.safetensors, optimizer_1...  rank 0     dataloader_<rank>.json             every rank, a list
-//   scheduler.json, scheduler_1...         rank 0     custom_<name>.json                 rank 0
-//   state.json                             the list of the others: there is no training state without it
-//
-// Values are .json files if they have no tensors, otherwise .safetensors files.
+// Training state: everything that a training run of several ranks needs to continue, as named trees of values.
 #pragma once
 
 #include <ATen/core/ivalue.h>
 
 #include <functional>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
-#include "checkpoint/files/file_system.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 namespace accel::checkpoint {
 
-// The first four are replicated: rank 0 writes them. The others are per rank.
-enum class StateKind { kModel, kOptimizer, kScheduler, kCustom, kDataloader, kRankState };
+// Of the first group, one rank writes the state of all; of the others every rank writes its own.
+enum class StateKind {
+  kModel,
+  kOptimizer,
+  kScheduler,
+  kScaler,
+  kCustom,  // an object of the application
+
+  kRandom,  // a random generator
+  kDataloader,
+  kRankState  // what else differs between ranks
+};
 bool is_per_rank(StateKind kind);
 
 // The state of one object.
 struct StateEntry {
   StateKind kind;
-  std::string name;  // of kCustom and kRankState; others are identified by their order
+  std::string name;  // of kRandom and kRankState, and of kCustom unless it is numbered; others are numbered
   c10::IValue state;
   // Of per-rank states, if another number of ranks loads them: the states of all saving ranks, instead of `state`.
   std::vector<c10::IValue> of_ranks;
-  bool may_be_missing = false;  // of kRankState: its state is None if the checkpoint has none
+  std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
+  bool is_loaded = false;                       // when loading: the checkpoint has it
+  bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
+  bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
+  bool may_be_missing = false;  // when loading: the checkpoint may lack it
+  bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
 };
 using TrainingState = std::vector<StateEntry>;
 
@@ -38,31 +47,24 @@ using TrainingState = std::vector<StateEntry>;
 c10::IValue model_state(const NamedTensors& tensors);
 NamedTensors model_tensors(const c10::IValue& state);
 
-// Communication of the ranks: one all_gather of texts, in rank order, which serves as barrier, broadcast and vote. It
-// throws if a rank is lost.
+// Communication of the ranks of a job: one all_gather of texts, in rank order, which serves as barrier, broadcast and
+// vote. It throws if a rank is lost.
 struct Ranks {
   int rank = 0;
   int size = 1;
   std::function<std::vector<std::string>(const std::string&)> all_gather = [](const std::string& text) {
     return std::vector<std::string>{text};
   };
+
+  // The ranks that share a folder: all, or those of one host if each host has its own disk.
+  int first_of_folder = 0;
+  int size_of_folder = 0;  // 0: all
+
+  int num_writers() const { return size_of_folder == 0 ? size : size_of_folder; }
+  int writer() const { return rank - first_of_folder; }  // this rank's number among them
 };
 
 // Letters, digits, '_', '-' and '.' (not first): the name is part of a file name.
 void check_custom_name(const std::string& name);
-
-// Collective. Replaces the folder, whose parent must exist and be shared by the ranks, by a complete one; on failure
-// nothing changes, and every rank throws the error of the first rank that failed. A folder that is not a training state
-// is not replaced.
-void save_training_state(const std::string& folder, const TrainingState& state, const Ranks& ranks,
-                         FileSystem& files = system_files());
-// The same for a state that is collected by a function. If it throws on one rank, all ranks fail.
-void save_training_state(const std::string& folder, const std::function<TrainingState()>& collect, const Ranks& ranks,
-                         FileSystem& files = system_files());
-
-// Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names
-// match `like`, the current entries, of whose states only the names and shapes in models are used. Either all ranks
-// return these entries with the saved states, or all throw, and nothing has changed.
-TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks);
 
 }  // namespace accel::checkpoint

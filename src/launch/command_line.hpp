@@ -8,7 +8,12 @@
 
 namespace accel::launch {
 
-enum class Command { kShow, kLaunch, kReportEnvironment };
+enum class Command {
+  kShow,
+  kLaunch,
+  kReportEnvironment,
+  kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
+};
 
 struct CommandLine {
   Command command = Command::kShow;

@@ -1,11 +1,16 @@
 // The program `accel`: it starts and watches the processes of a job. It loads neither LibTorch nor libaccel, so that it
 // costs a millisecond.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/system_error.hpp"
 #include "launch/command_line.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/job.hpp"
@@ -29,8 +34,18 @@ int exit_status(const Error& error) {
   }
 }
 
-int run(const std::vector<std::string>& arguments) {
+// Becomes the program beside this one that loads libaccel.
+[[noreturn]] void use_checkpoints(char** arguments) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = (self.parent_path() / "accel-checkpoint").string();
+  ::execv(program.c_str(), arguments);
+  fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
+}
+
+int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
+  if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
   if (line.command == Command::kLaunch) return Job(line.launch).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
@@ -41,7 +56,7 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int count, char** arguments) {
   try {
-    return accel::launch::run({arguments + 1, arguments + count});
+    return accel::launch::run({arguments + 1, arguments + count}, arguments);
   } catch (const accel::Error& error) {
     std::fprintf(stderr, "accel: %s\n", error.what());
     return accel::launch::exit_status(error);

@@ -190,7 +190,7 @@ StateValue new_state_value(const UpdateRule& rule, size_t entry, const Parameter
 
 c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
                              const std::vector<ParameterState>& states) {
-  Map written = tree::new_map();
+  std::vector<std::pair<c10::IValue, c10::IValue>> written;  // with integer keys, as torch has
   auto written_groups = tree::new_list();
   size_t index = 0;
   for (const ParameterGroup& group : groups) {
@@ -208,14 +208,15 @@ c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<Parameter
     for (const auto& [key, value] : group.scheduled) map.insert(key, value);
     auto indices = tree::new_list();
     for (const at::Tensor& parameter : group.parameters) {
-      if (const auto state = write_state(rule, states[index], parameter)) written.insert(std::to_string(index), *state);
+      if (const auto state = write_state(rule, states[index], parameter))
+        written.emplace_back(static_cast<int64_t>(index), *state);
       indices.push_back(static_cast<int64_t>(index++));
     }
     map.insert("params", indices);
     written_groups.push_back(map);
   }
   Map result = tree::new_map();
-  result.insert("state", written);
+  result.insert("state", tree::new_map(std::move(written)));
   result.insert("param_groups", written_groups);
   return result;
 }

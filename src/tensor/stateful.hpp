@@ -13,6 +13,8 @@ class Stateful {
   virtual c10::IValue state_dict() const = 0;
   // Loads the whole state, or throws without changing anything.
   virtual void load_state_dict(const c10::IValue& state) = 0;
+  // Whether tensors of the state may be pieces, and of a loaded one tensor::SavedTensor; see tensor_piece.hpp.
+  virtual bool takes_pieces() const { return false; }
 
   // For per-rank states, if the number of ranks has changed: `states` are those of the saving ranks. By default loads
   // the first.

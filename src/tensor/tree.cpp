@@ -19,7 +19,6 @@
 namespace accel::tree {
 namespace {
 
-using LeafFunction = std::function<c10::IValue(const c10::IValue&)>;
 using SkipKey = std::function<bool(const std::string&)>;
 
 void check_depth(int depth) {
@@ -302,6 +301,10 @@ int64_t find_batch_size(const c10::IValue& value) {
 }
 
 bool equal(const c10::IValue& a, const c10::IValue& b) { return equal_at(a, b, 0); }
+
+c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function) {
+  return map_leaves(value, function, nullptr);
+}
 
 c10::List<c10::IValue> new_list() { return c10::List<c10::IValue>(c10::AnyType::get()); }
 

@@ -17,13 +17,16 @@ namespace accel::tree {
 // Values may come from outside: all functions refuse deeper ones, which would exhaust the stack.
 constexpr int kDeepest = 200;
 
+using LeafFunction = std::function<c10::IValue(const c10::IValue&)>;
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 // Each leaf in order: lists by index, maps by insertion.
 void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
 void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
 
-// The same tree with a function applied to each tensor; other leaves stay.
+// The same tree with a function applied to each leaf.
+c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function);
+// The same for tensors; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
 // The same, but a leaf that is not a tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
@@ -64,6 +67,10 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
 c10::impl::GenericDict new_map();
 // Keys are strings or integers, a type that TorchScript requires.
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
+// The path of a member: "state.0.exp_avg".
+inline std::string path_below(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
 // "tensor", "list", "int", ... for messages.
 std::string kind_name(const c10::IValue& value);
 

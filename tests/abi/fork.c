@@ -64,7 +64,7 @@ static int use_everything(void) {
       REFUSED(accel_all_reduce(ranks[0].state, tensor, ACCEL_REDUCE_SUM)) &&
       REFUSED(accel_wait_for_everyone(ranks[1].state)) && REFUSED(accel_module_linear(2, 2, 1, &layer)) &&
       REFUSED(accel_module_call(model, &list, 1, &out)) && REFUSED(accel_optimizer_step(optimizer)) &&
-      REFUSED(accel_value_push(&list, &out)) && REFUSED(accel_save(&list, NULL, "unused")) &&
+      REFUSED(accel_value_push(&list, &out)) && REFUSED(accel_save(&list, NULL, "unused", NULL)) &&
       REFUSED(accel_build_info(&text)) && REFUSED(accel_error_take(&error)) && REFUSED(accel_scope_end(scope)) &&
       REFUSED_VALUE(accel_process_index(ranks[0].state), -1) && REFUSED_VALUE(accel_backend(ranks[0].state), NULL) &&
       REFUSED_VALUE(accel_tensor_retain(tensor), NULL);

@@ -61,6 +61,12 @@ static inline const int64_t *elements(const accel_tensor_t *tensor, size_t expec
   return (const int64_t *)data;
 }
 
+/* What an optimizer's state dict has of a parameter. */
+static inline const accel_value_t *state_of_parameter(const accel_value_t *state_dict, int64_t index) {
+  const accel_value_t key = accel_arg_int(index);
+  return accel_value_find(accel_value_get(state_dict, "state"), &key);
+}
+
 /* A teardown: the test gave back everything that it was given. */
 static inline int assert_nothing_left(void **state) {
   (void)state;

@@ -139,9 +139,9 @@ static void saved_with_the_training_state(void **unused) {
   begin(&s, 1);
   s.steps.steps = 7;
   s.schedule.steps = 9;
-  assert_ok(accel_save_state(s.state, state));
+  assert_ok(accel_save_state(s.state, state, NULL));
   s.steps.steps = s.schedule.steps = 0;
-  assert_ok(accel_load_state(s.state, state));
+  assert_ok(accel_load_state(s.state, state, NULL));
   assert_int_equal(s.steps.steps, 7);
   assert_int_equal(s.schedule.steps, 9);
   end(&s);

@@ -60,8 +60,8 @@ static void test_save_and_load(void **state) {
   put_tensor(&tensors, "empty", numbers, 0);
   const accel_value_t format = accel_arg_string("pt");
   assert_ok(accel_value_set(&metadata, "format", &format));
-  assert_ok(accel_save(&tensors, &metadata, path_of("t.safetensors")));
-  assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"))); /* replaces it */
+  assert_ok(accel_save(&tensors, &metadata, path_of("t.safetensors"), NULL));
+  assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"), NULL)); /* replaces it */
   assert_ok(accel_load(path_of("t.safetensors"), &loaded));
   assert_int_equal(loaded.kind, ACCEL_VALUE_MAP);
   assert_int_equal(accel_value_count(&loaded), 3);
@@ -99,7 +99,9 @@ static void test_ties_and_metadata(void **unused) {
   const accel_value_t format = accel_arg_string("pt");
   assert_ok(accel_value_set(&metadata, "format", &format));
   for (int32_t each_node = 0; each_node < 2; each_node++) {
-    assert_ok(accel_save_on_main_process(state, &tensors, &metadata, path_of("t.safetensors"), each_node));
+    accel_save_options_t save = ACCEL_SAVE_OPTIONS_INIT;
+    save.save_on_each_node = each_node;
+    assert_ok(accel_save_on_main_process(state, &tensors, &metadata, path_of("t.safetensors"), &save));
     assert_ok(accel_load_metadata(path_of("t.safetensors"), &loaded));
     assert_int_equal(accel_value_count(&loaded), 2);
     assert_string_equal(accel_value_get(&loaded, "format")->as.string, "pt");
@@ -118,10 +120,12 @@ static void test_ties_and_metadata(void **unused) {
     assert_int_equal(unlink(path_of("t.safetensors")), 0);
   }
   assert_ok(accel_value_set(&metadata, "second", &format));
-  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_ERROR_INVALID_ARGUMENT,
+  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors"), NULL), ACCEL_ERROR_INVALID_ARGUMENT,
                "metadata has 'second'");
-  assert_fails(accel_save_on_main_process(state, &tensors, NULL, path_of("t.safetensors"), 2),
-               ACCEL_ERROR_INVALID_ARGUMENT, "save_on_each_node is 2");
+  accel_save_options_t wrong = ACCEL_SAVE_OPTIONS_INIT;
+  wrong.save_on_each_node = 2;
+  assert_fails(accel_save_on_main_process(state, &tensors, NULL, path_of("t.safetensors"), &wrong),
+               ACCEL_ERROR_INVALID_ARGUMENT, "options.save_on_each_node is 2");
   assert_fails(accel_load_metadata(path_of("t.safetensors"), &loaded), ACCEL_ERROR_NOT_FOUND, "t.safetensors");
   accel_value_dispose(&metadata);
   accel_value_dispose(&tensors);
@@ -135,17 +139,17 @@ static void test_save_refuses(void **state) {
   const accel_value_t integer = accel_arg_int(7);
   assert_ok(accel_value_map(&tensors));
   assert_ok(accel_value_map(&metadata));
-  assert_fails(accel_save(NULL, NULL, path_of("t.safetensors")), ACCEL_ERROR_INVALID_ARGUMENT, "tensors is NULL");
-  assert_fails(accel_save(&tensors, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
-  assert_fails(accel_save(&tensors, NULL, ""), ACCEL_ERROR_INVALID_ARGUMENT, "empty");
-  assert_fails(accel_save(&integer, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "expected a map");
+  assert_fails(accel_save(NULL, NULL, path_of("t.safetensors"), NULL), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_save(&tensors, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
+  assert_fails(accel_save(&tensors, NULL, "", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "empty");
+  assert_fails(accel_save(&integer, NULL, path_of("t.safetensors"), NULL), ACCEL_ERROR_TYPE_MISMATCH, "expected a map");
   put_tensor(&tensors, "a", &number, 1);
-  assert_fails(accel_save(&tensors, &integer, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "metadata");
+  assert_fails(accel_save(&tensors, &integer, path_of("t.safetensors"), NULL), ACCEL_ERROR_TYPE_MISMATCH, "metadata");
   assert_ok(accel_value_set(&metadata, "steps", &integer));
-  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "steps");
-  assert_fails(accel_save(&tensors, NULL, path_of("missing/t.safetensors")), ACCEL_ERROR_IO, "missing");
+  assert_fails(accel_save(&tensors, &metadata, path_of("t.safetensors"), NULL), ACCEL_ERROR_TYPE_MISMATCH, "steps");
+  assert_fails(accel_save(&tensors, NULL, path_of("missing/t.safetensors"), NULL), ACCEL_ERROR_IO, "missing");
   assert_ok(accel_value_set(&tensors, "number", &integer));
-  assert_fails(accel_save(&tensors, NULL, path_of("t.safetensors")), ACCEL_ERROR_TYPE_MISMATCH, "number");
+  assert_fails(accel_save(&tensors, NULL, path_of("t.safetensors"), NULL), ACCEL_ERROR_TYPE_MISMATCH, "number");
   accel_value_dispose(&metadata);
   accel_value_dispose(&tensors);
 }

@@ -40,7 +40,7 @@ static void rows_with_names(void **state) {
   expect_item(dataset, 2, "{\"x\":3}");
   accel_dataset_release(dataset);
 
-  assert_ok(accel_save(&columns, NULL, file_path("a.safetensors")));
+  assert_ok(accel_save(&columns, NULL, file_path("a.safetensors"), NULL));
   assert_ok(accel_dataset_safetensors(path, &dataset));
   assert_int_equal(unlink(path), 0); /* it stays mapped */
   expect_item(dataset, 0, "{\"x\":1}");

@@ -218,7 +218,7 @@ static void state_dict_resumes(void **state) {
   assert_ok(accel_optimizer_step(optimizer));
   assert_ok(accel_optimizer_step(other));
   assert_ok(accel_optimizer_state_dict(optimizer, &dict));
-  const accel_value_t *const first = accel_value_get(accel_value_get(&dict, "state"), "0");
+  const accel_value_t *const first = state_of_parameter(&dict, 0);
   assert_non_null(first);
   assert_non_null(accel_value_get(first, "step"));
   assert_non_null(accel_value_get(first, "exp_avg"));

@@ -187,7 +187,7 @@ static void master_weights_keep_small_steps(void **state) {
   back_propagate(weight);
   for (int i = 0; i < 16; i++) assert_ok(accel_optimizer_step(optimizer));
   assert_ok(accel_optimizer_state_dict(optimizer, &dict));
-  const accel_value_t *const own = accel_value_get(accel_value_get(&dict, "state"), "0");
+  const accel_value_t *const own = state_of_parameter(&dict, 0);
   const accel_value_t *const master = accel_value_get(own, "master_param");
   assert_non_null(master);
   assert_near(first_element(master->as.tensor), 1 - 16.0 / 4096);
@@ -249,7 +249,7 @@ static void program_updates(void **state) {
   assert_near(first_element(weight), 1 - 0.5 - 1);
   assert_int_equal(own.latest_step, 2);
   assert_ok(accel_optimizer_state_dict(optimizer, &dict));
-  const accel_value_t *const kept = accel_value_get(accel_value_get(&dict, "state"), "0");
+  const accel_value_t *const kept = state_of_parameter(&dict, 0);
   assert_near(first_element(accel_value_get(kept, "velocity")->as.tensor), 2);
   accel_value_dispose(&dict);
   own.fails = 1;

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 
@@ -120,10 +121,30 @@ TEST_F(CppCallback, ObjectsOfTheProgramInACheckpoint) {
   int steps = 3;
   state.register_for_checkpointing(
       "counter", [&] { return Value(steps); }, [&](const Value& saved) { steps = static_cast<int>(saved.integer()); });
-  state.save_state(folder);
+  state.save_state(folder.c_str());
   steps = 9;
-  state.load_state(folder);
+  state.load_state(folder.c_str());
   EXPECT_EQ(steps, 3);
+  // A generator of the program, and a hook, which throws once.
+  int drawn = 1;
+  state.register_random_state(
+      "program", [&] { return Value(drawn); }, [&](const Value& saved) { drawn = static_cast<int>(saved.integer()); });
+  bool fails = true;
+  const std::int64_t hook =
+      state.register_save_state_pre_hook([&](const Value& models, const std::string& place) -> Value {
+        EXPECT_EQ(models.size(), 0);
+        if (fails) throw Unknown{4};
+        std::ofstream(place + "/extra") << "text";
+        return {};
+      });
+  EXPECT_THROW(state.save_state(folder.c_str()), Unknown);
+  fails = false;
+  state.save_state(folder.c_str());
+  EXPECT_TRUE(std::filesystem::exists(folder + "/extra"));
+  state.remove_checkpoint_hook(hook);
+  drawn = 2;
+  state.load_state(folder.c_str());
+  EXPECT_EQ(drawn, 1);
   std::filesystem::remove_all(folder);
 }
 

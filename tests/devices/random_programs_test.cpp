@@ -185,6 +185,7 @@ TEST_F(RandomPrograms, ComputeWhatTheHostComputes) {
   }
 }
 
+#ifndef __SANITIZE_THREAD__  // which reports the missing order, as it should
 // That the streams are late enough to be seen: the same programs without events are wrong.
 TEST_F(RandomPrograms, WithoutEventsAreWrong) {
   configure([](auto& settings) {
@@ -207,6 +208,7 @@ TEST_F(RandomPrograms, WithoutEventsAreWrong) {
   }
   EXPECT_GT(wrong, 0);
 }
+#endif
 
 }  // namespace random_programs_test
 }  // namespace accel::comm

@@ -178,7 +178,7 @@ void run_leave_epoch(accel_state_t* state, const char* folder) {
   accel_dataloader_t* loader = shuffled_numbers(state);
   for (int i = 0; i < 3; i++) EXPECT(count_batch(state, loader, seen));
   snprintf(path, sizeof path, "%s/state", folder);
-  CHECK(accel_save_state(state, path));
+  CHECK(accel_save_state(state, path, NULL));
   if (accel_process_index(state) == 0) {
     FILE* const file = open_seen(folder, "wb");
     EXPECT(fwrite(seen, sizeof seen, 1, file) == 1);
@@ -196,7 +196,7 @@ void run_resume_epoch(accel_state_t* state, const char* folder) {
   EXPECT(fclose(file) == 0);
   accel_dataloader_t* loader = shuffled_numbers(state);
   snprintf(path, sizeof path, "%s/state", folder);
-  CHECK(accel_load_state(state, path));
+  CHECK(accel_load_state(state, path, NULL));
   while (count_batch(state, loader, seen)) {
   }
   expect_each_once(seen, NUMBERS);

@@ -116,7 +116,7 @@ static void check_gradients(accel_state_t* state) {
   CHECK(accel_scheduler_step(scheduler));
   CHECK(accel_optimizer_lr(optimizer, 0, &rate));
   EXPECT(rate == 0.25);
-  EXPECT(accel_save_state(state, "/nowhere") == ACCEL_ERROR_UNSUPPORTED); /* the ranks have parts of a model */
+  EXPECT(accel_save_state(state, "/nowhere", NULL) == ACCEL_ERROR_UNSUPPORTED); /* the ranks have parts of a model */
   accel_scheduler_release(scheduler);
   accel_scheduler_release(step);
   accel_optimizer_release(optimizer);

@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "checkpoint/load_training_state.hpp"
+#include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "expect_error.hpp"
 #include "tensor/tree.hpp"
@@ -148,6 +150,16 @@ inline c10::IValue map_of(const std::vector<std::pair<std::string, c10::IValue>>
   return map;
 }
 
+inline void save_training_state(const std::string& folder, const TrainingState& state, const Ranks& ranks,
+                                FileSystem& files = system_files(), const SaveOptions& options = {}) {
+  checkpoint::save_training_state(
+      folder, [&](const std::string&) { return state; }, options, ranks, files);
+}
+
+inline TrainingState load_training_state(const std::string& folder, const TrainingState& like, const Ranks& ranks) {
+  return checkpoint::load_training_state(folder, like, {}, ranks).entries;
+}
+
 inline TrainingState example(int rank, double number) {
   const at::Tensor tied = at::full({3, 2}, number);
   return {
@@ -155,13 +167,14 @@ inline TrainingState example(int rank, double number) {
       {StateKind::kModel, "", model_state({{"c", at::full({1}, number)}}), {}},
       {StateKind::kOptimizer,
        "",
-       map_of({{"state", map_of({{"0", map_of({{"step", at::scalar_tensor(number)}})}})}}),
+       map_of({{"state", tree::new_map({{int64_t{0}, map_of({{"step", at::scalar_tensor(number)}})}})}}),
        {}},
       {StateKind::kScheduler, "", map_of({{"last_epoch", static_cast<int64_t>(number)}, {"lr", number / 3}}), {}},
       {StateKind::kCustom, "mine", map_of({{"x", number}}), {}},
+      {StateKind::kRandom, "torch_manual_seed", at::full({4}, rank * 10 + number), {}},
       {StateKind::kDataloader, "", map_of({{"rank", rank}}), {}},
       {StateKind::kDataloader, "", map_of({{"epoch", number}}), {}},
-      {StateKind::kRankState, "cpu", at::full({4}, rank * 10 + number), {}},
+      {StateKind::kRankState, "gradients", at::full({4}, rank * 10 + number), {}},
   };
 }
 

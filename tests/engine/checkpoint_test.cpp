@@ -1,5 +1,9 @@
 // Nested values and training states of several ranks.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <sys/stat.h>
+
 #include <cmath>
 #include <condition_variable>
 #include <limits>
@@ -8,10 +12,13 @@
 
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/files/crc32.hpp"
-#include "checkpoint/value_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/piece_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype_value.hpp"
+#include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -103,12 +110,13 @@ TEST(CheckpointCrc32, IsThatOfZip) {
   EXPECT_EQ(sum_in_pieces<Crc32>(data, 1000), crc32_of(data.data(), data.size()));
 }
 
-c10::IValue round_trip(const Folder& folder, const c10::IValue& value, ValueContainer container) {
-  const std::string path = folder / (std::string("value.") + value_extension(value, container));
+c10::IValue round_trip(const Folder& folder, const c10::IValue& value) {
+  const std::string path = folder / "value.bin";
   fs::remove(path);
   OutputFile output(path, quick_files());
   write_value(output, value);
   output.finish();
+  EXPECT_TRUE(holds_value(path, value));
   return read_value(std::make_shared<const MappedFile>(path));
 }
 
@@ -117,8 +125,7 @@ TEST(CheckpointValue, RandomTreesComeBack) {
   std::mt19937 random(4);
   for (int round = 0; round < 400; round++) {
     const c10::IValue tree = random_tree(random, 4);
-    EXPECT_TRUE(same(tree, round_trip(folder, tree, ValueContainer::kByContent))) << tree;
-    EXPECT_TRUE(same(tree, round_trip(folder, tree, ValueContainer::kSafetensors))) << tree;
+    EXPECT_TRUE(same(tree, round_trip(folder, tree))) << tree;
   }
 }
 
@@ -126,48 +133,19 @@ TEST(CheckpointValue, NumbersKeepTheirKindAndEveryBit) {
   const Folder folder;
   for (const double number : {0.0, -0.0, 1.0, 1.5, 1e300, -2e-308, 5e-324, 0.1, 9007199254740993.0,
                               std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()})
-    EXPECT_TRUE(same(c10::IValue(number), round_trip(folder, number, ValueContainer::kByContent))) << number;
-  EXPECT_TRUE(std::isnan(round_trip(folder, std::nan(""), ValueContainer::kByContent).toDouble()));
+    EXPECT_TRUE(same(c10::IValue(number), round_trip(folder, number))) << number;
+  EXPECT_TRUE(std::isnan(round_trip(folder, std::nan("")).toDouble()));
   for (const int64_t number : {int64_t{0}, int64_t{-1}, int64_t{1} << 53, (int64_t{1} << 53) + 1,
                                std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()})
-    EXPECT_EQ(round_trip(folder, number, ValueContainer::kByContent).toInt(), number);
-}
-
-TEST(CheckpointValue, WhatFilesCannotHoldIsRefused) {
-  const Folder folder;
-  expect_error(Status::kInvalidArgument, "NUL",
-               [&] { round_trip(folder, std::string("a\0b", 3), ValueContainer::kByContent); });
-  expect_error(Status::kInvalidArgument, "UTF-8",
-               [&] { round_trip(folder, std::string("\x80"), ValueContainer::kByContent); });
-  c10::IValue deep;
-  for (int i = 0; i < 600; i++) {
-    c10::impl::GenericList list(c10::AnyType::get());
-    list.push_back(deep);
-    deep = list;
-  }
-  expect_error(Status::kInvalidArgument, "deep", [&] { round_trip(folder, deep, ValueContainer::kByContent); });
-}
-
-TEST(CheckpointValue, DamagedJsonIsNamed) {
-  const Folder folder;
-  const auto load = [&](const std::string& json) {
-    write_text(folder / "v.json", json);
-    return read_value(std::make_shared<const MappedFile>(folder / "v.json"));
-  };
-  for (const char* json :
-       {"", "{", "[1,]", R"({"$tensor":"x"})", R"({"$odd":"x"})", R"({"$int":"1x"})", R"({"$double":1})",
-        R"({"$device":"no"})", R"({"$tuple":1})", R"({"$bytes":["a"]})", R"({"$items":[[1]]})",
-        R"({"$items":[[1.5,2]]})", R"({"$items":[[1,2],[1,3]]})", R"({"a":1,"a":2})", "\"\\u0000\"", "1 2"})
-    expect_error(Status::kCorrupt, "v.json", [&] { load(json); });
-  EXPECT_EQ(load(R"({"a":1})").toGenericDict().at("a").toInt(), 1);
+    EXPECT_EQ(round_trip(folder, number).toInt(), number);
 }
 
 TEST(CheckpointTrainingState, ComesBackAndReplacesAnOlderOne) {
   const Folder folder;
   save_training_state(folder / "s", example(0, 1), Ranks());
   EXPECT_EQ(number_of(folder / "s"), 1);
-  for (const char* name : {"model.safetensors", "model_1.safetensors", "optimizer.safetensors", "scheduler.json",
-                           "custom_mine.json", "dataloader_0.json", "random_states_0.safetensors", "state.json"})
+  for (const char* name : {"model.safetensors", "model_1.safetensors", "optimizer.bin", "scheduler.bin",
+                           "custom_mine.bin", "random_states_0.pkl", "accel_rank_0.bin", "accel_manifest.json"})
     EXPECT_TRUE(fs::exists(folder / (std::string("s/") + name))) << name;
   save_training_state(folder / "s/", example(0, 2), Ranks());  // with a slash at the end
   EXPECT_EQ(number_of(folder / "s"), 2);
@@ -191,8 +169,12 @@ TEST(CheckpointTrainingState, FoldersOfOthersAreNotReplaced) {
   write_text(folder / "s/notes.txt", "x");
   expect_error(Status::kAlreadyExists, "notes.txt", save);
   fs::remove(folder / "s/notes.txt");
-  fs::remove(folder / "s/state.json");
-  expect_error(Status::kAlreadyExists, "state.json", save);
+  fs::remove(folder / "s/accel_manifest.json");
+  save();  // as a checkpoint of the reference, which has none
+  fs::create_directories(folder / "s/added");
+  write_text(folder / "s/added/by.hand", "x");
+  expect_error(Status::kAlreadyExists, "added", save);
+  fs::remove_all(folder / "s/added");
   TrainingState named = example(0, 1);
   entry_of(named, StateKind::kCustom).name = "../x";
   expect_error(Status::kInvalidArgument, "../x", [&] { save_training_state(folder / "t", named, Ranks()); });
@@ -209,7 +191,7 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
     change(like);
     return like;
   };
-  expect_error(Status::kNotFound, "state.json", [&] { load_training_state(folder / "none", example(0, 0), Ranks()); });
+  expect_error(Status::kNotFound, "none", [&] { load_training_state(folder / "none", example(0, 0), Ranks()); });
   expect_error(Status::kShapeMismatch, "[2]",
                [&] { load(with([&](auto& like) { first_model(like).insert_or_assign("b", at::zeros({3})); })); });
   expect_error(Status::kNotFound, "'extra'",
@@ -222,12 +204,12 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
                [&] { load(with([](auto& like) { remove_entry(like, StateKind::kOptimizer); })); });
   expect_error(Status::kInvalidState, "data loaders",
                [&] { load(with([](auto& like) { remove_entry(like, StateKind::kDataloader, 1); })); });
-  expect_error(Status::kInvalidState, "'mine'",
+  expect_error(Status::kInvalidState, "'custom_mine.bin'",
                [&] { load(with([](auto& like) { remove_entry(like, StateKind::kCustom); })); });
   expect_error(Status::kNotFound, "custom_other", [&] {
     load(with([](auto& like) { like.push_back({StateKind::kCustom, "other", 1, {}}); }));
   });
-  expect_error(Status::kCorrupt, "lack 'device'", [&] {
+  expect_error(Status::kNotFound, "'device' of rank 0", [&] {
     load(with([](auto& like) { like.push_back({StateKind::kRankState, "device", {}, {}}); }));
   });
   Ranks two;
@@ -306,20 +288,260 @@ TEST(CheckpointTrainingState, FailureOfOneRankIsTheFailureOfAll) {
   on_ranks(3, [&](const Ranks& ranks) {
     save_training_state(folder / "s", example(ranks.rank, 1), ranks);
     TrainingState bad = example(ranks.rank, 2);
-    if (ranks.rank == 1) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kComplexDouble);
+    if (ranks.rank == 1) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kMeta);
     expect_error(Status::kTypeMismatch, "rank 1: ", [&] { save_training_state(folder / "s", bad, ranks); });
     expect_error(Status::kUser, "rank 2: ", [&] {
-      const auto collect = [&] {
+      const auto collect = [&](const std::string&) {
         if (ranks.rank == 2) fail(Status::kUser, "no state today");
         return example(ranks.rank, 2);
       };
-      save_training_state(folder / "s", collect, ranks);
+      checkpoint::save_training_state(folder / "s", collect, {}, ranks);
     });
     if (ranks.rank == 2) entry_of(bad, StateKind::kModel, 1).state = model_state({{"c", at::zeros({7})}});
     expect_error(Status::kShapeMismatch, "rank 2: ", [&] { load_training_state(folder / "s", bad, ranks); });
     EXPECT_TRUE(same(load_training_state(folder / "s", example(ranks.rank, 0), ranks), example(ranks.rank, 1)));
   });
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(CheckpointTrainingState, RanksShareTheWorkAndNothingIsWrittenTwice) {
+  const Folder folder;
+  const auto state = [](int rank) {
+    TrainingState state = example(rank, 3);
+    for (StateEntry& entry : state) entry.is_equal_on_all_ranks = !is_per_rank(entry.kind);
+    return state;
+  };
+  struct Files final : QuickFiles {
+    int created = 0;
+    int create_file(const char* path) override {
+      created++;
+      return FileSystem::create_file(path);
+    }
+  };
+  std::vector<Files> files(2);
+  on_ranks(2, [&](const Ranks& ranks) {
+    save_training_state(folder / "s", state(ranks.rank), ranks, files[static_cast<size_t>(ranks.rank)]);
+    EXPECT_TRUE(same(load_training_state(folder / "s", example(ranks.rank, 0), ranks), example(ranks.rank, 3)));
+  });
+  EXPECT_EQ(files[0].created + files[1].created, 5 + 2 * 2 + 1);
+  EXPECT_GT(files[1].created, 2);
+}
+
+TEST(CheckpointTrainingState, EachHostMayHaveItsOwnFolder) {
+  const Folder folder;
+  on_ranks(4, [&](const Ranks& given) {
+    Ranks ranks = given;
+    ranks.size_of_folder = 2;
+    ranks.first_of_folder = ranks.rank / 2 * 2;
+    const std::string path = folder / text("host_", ranks.rank / 2);
+    save_training_state(path, example(ranks.rank, 2), ranks, quick_files());
+    EXPECT_TRUE(same(load_training_state(path, example(ranks.rank, 0), ranks), example(ranks.rank, 2)));
+    EXPECT_EQ(load_manifest(path).world_size, 4);
+    EXPECT_TRUE(fs::exists(path + "/model.safetensors"));
+    EXPECT_NE(fs::exists(path + "/random_states_0.pkl"), fs::exists(path + "/random_states_2.pkl"));
+    TrainingState bad = example(ranks.rank, 3);
+    if (ranks.rank == 3) entry_of(bad, StateKind::kRankState).state = at::zeros({1}, at::kMeta);
+    expect_error(Status::kTypeMismatch, "rank 3: ", [&] { save_training_state(path, bad, ranks, quick_files()); });
+  });
+  EXPECT_EQ(folder.entries(), 2U);
+}
+
+TEST(CheckpointTrainingState, AddedFilesBelongToIt) {
+  const Folder folder;
+  const auto save = [&] {
+    checkpoint::save_training_state(
+        folder / "s",
+        [&](const std::string& temporary) {
+          fs::create_directories(temporary + "/adapter");
+          write_text(temporary + "/adapter/weights.txt", "abc");
+          return example(0, 1);
+        },
+        {}, Ranks());
+  };
+  save();
+  EXPECT_EQ(read_text(folder / "s/adapter/weights.txt"), "abc");
+  const Manifest manifest = load_manifest(folder / "s");
+  ASSERT_NE(manifest.find("adapter/weights.txt"), nullptr);
+  EXPECT_EQ(manifest.find("adapter/weights.txt")->hash, hash_of("abc", 3));
+  save();  // such a folder can be replaced
+  EXPECT_EQ(folder.entries(), 1U);
+}
+
+ino_t inode_of(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_ino;
+}
+
+TEST(CheckpointTrainingState, WhatHasNotChangedIsSharedWithTheFormerOne) {
+  const Folder folder;
+  const auto state = [](double frozen, double other) {
+    TrainingState state = example(0, other);
+    StateEntry& model = entry_of(state, StateKind::kModel);
+    model.state = model_state({{"base", at::full({300}, frozen)}, {"head", at::full({2}, other)}});
+    model.frozen = {"base"};
+    return state;
+  };
+  SaveOptions options;
+  options.incremental = true;
+  save_training_state(folder / "a", state(1, 1), Ranks(), quick_files(), options);
+  options.previous = folder / "a";
+  struct Files final : QuickFiles {
+    std::vector<std::string> shared;
+    int share_file(const char* existing, const char* path) override {
+      shared.push_back(fs::path(path).filename());
+      return FileSystem::share_file(existing, path);
+    }
+  };
+  Files files;
+  save_training_state(folder / "b", state(1, 2), Ranks(), files, options);
+  EXPECT_EQ(files.shared, std::vector<std::string>{"model-00001-of-00002.safetensors"});
+  const std::string shard = "/model-00001-of-00002.safetensors", other = "/model-00002-of-00002.safetensors";
+  const std::string a = folder / "a", b = folder / "b";
+  EXPECT_EQ(read_text(a + shard), read_text(b + shard));
+  EXPECT_EQ(load_manifest(b).find(shard.substr(1))->hash, load_manifest(a).find(shard.substr(1))->hash);
+  EXPECT_NE(inode_of(a + other), inode_of(b + other));
+  for (const auto& [path, number] : {std::pair(a, 1.0), std::pair(b, 2.0)})
+    EXPECT_TRUE(same(load_training_state(path, state(0, 0), Ranks()), state(1, number))) << path;
+  // The former one goes; what it shared stays.
+  fs::remove_all(a);
+  EXPECT_TRUE(same(load_training_state(b, state(0, 0), Ranks()), state(1, 2)));
+  options.previous = b;
+  save_training_state(folder / "c", state(3, 3), Ranks(), quick_files(), options);
+  EXPECT_TRUE(same(load_training_state(folder / "c", state(0, 0), Ranks()), state(3, 3)));
+  EXPECT_TRUE(same(load_training_state(b, state(0, 0), Ranks()), state(1, 2)));
+}
+
+TEST(CheckpointTrainingState, TheIterationAndTheRanksAreInTheManifest) {
+  const Folder folder;
+  SaveOptions options;
+  options.iteration = 7;
+  options.library = "1.2.3";
+  options.mesh = "replicate 1";
+  save_training_state(folder / "s", example(0, 1), Ranks(), quick_files(), options);
+  const Manifest manifest = load_manifest(folder / "s");
+  EXPECT_EQ(manifest.iteration, 7);
+  EXPECT_EQ(manifest.library, "1.2.3");
+  EXPECT_EQ(manifest.mesh, "replicate 1");
+  EXPECT_EQ(manifest.world_size, 1);
+  EXPECT_EQ(checkpoint::load_training_state(folder / "s", example(0, 0), {}, Ranks()).iteration, 7);
+}
+
+TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
+  const Folder folder;
+  TrainingState saved = example(0, 1);
+  remove_entry(saved, StateKind::kCustom);
+  remove_entry(saved, StateKind::kRandom);
+  remove_entry(saved, StateKind::kDataloader, 1);
+  save_training_state(folder / "s", saved, Ranks());
+  TrainingState like = example(0, 0);
+  remove_entry(like, StateKind::kRandom);
+  expect_error(Status::kNotFound, "'custom_mine'", [&] { load_training_state(folder / "s", like, Ranks()); });
+  remove_entry(like, StateKind::kCustom);
+  expect_error(Status::kInvalidState, "data loaders", [&] { load_training_state(folder / "s", like, Ranks()); });
+  remove_entry(like, StateKind::kDataloader, 1);
+  like.push_back({StateKind::kRandom, "torch_manual_seed", {}, {}});
+  expect_error(Status::kNotFound, "'torch_manual_seed' of rank 0",
+               [&] { load_training_state(folder / "s", like, Ranks()); });
+  LoadOptions options;
+  options.allow_missing = true;
+  TrainingState loaded = checkpoint::load_training_state(folder / "s", example(0, 0), options, Ranks()).entries;
+  EXPECT_FALSE(entry_of(loaded, StateKind::kCustom).is_loaded);
+  EXPECT_FALSE(entry_of(loaded, StateKind::kRandom).is_loaded);
+  EXPECT_TRUE(entry_of(loaded, StateKind::kDataloader, 0).is_loaded);
+  EXPECT_FALSE(entry_of(loaded, StateKind::kDataloader, 1).is_loaded);
+  EXPECT_TRUE(entry_of(loaded, StateKind::kModel).is_loaded);
+}
+
+// A model and an optimizer whose rows are sharded over the ranks, unevenly.
+struct Shards {
+  static constexpr int64_t kRows = 7;
+  static at::Tensor whole(double factor) { return at::arange(kRows * 3, at::kFloat).view({kRows, 3}) * factor; }
+
+  static std::pair<int64_t, int64_t> rows(int rank, int size) {
+    const int64_t each = (kRows + size - 1) / size;
+    const int64_t begin = std::min(kRows, rank * each);
+    return {begin, std::min(kRows, begin + each) - begin};
+  }
+
+  static c10::IValue piece(double factor, const Ranks& ranks) {
+    const auto [begin, count] = rows(ranks.rank, ranks.size);
+    return tensor::piece_value(whole(factor).narrow(0, begin, count), {kRows, 3}, {begin, 0});
+  }
+
+  static TrainingState state(const Ranks& ranks, bool sharded) {
+    const auto tensor = [&](double factor) { return sharded ? piece(factor, ranks) : c10::IValue(whole(factor)); };
+    TrainingState state = {
+        {StateKind::kModel, "", map_of({{"a", tensor(1)}, {"b", at::full({2}, 4)}}), {}},
+        {StateKind::kOptimizer,
+         "",
+         map_of(
+             {{"state", tree::new_map({{int64_t{0}, map_of({{"exp_avg", tensor(2)}, {"step", at::full({}, 9)}})}})}}),
+         {}},
+    };
+    for (StateEntry& entry : state) entry.takes_pieces = sharded;
+    return state;
+  }
+
+  static void expect_loaded(const TrainingState& loaded, const Ranks& ranks, bool sharded) {
+    const auto model = loaded[0].state.toGenericDict();
+    const auto entry = loaded[1].state.toGenericDict().at("state").toGenericDict().at(int64_t{0}).toGenericDict();
+    const auto [begin, count] = rows(ranks.rank, ranks.size);
+    const tensor::Box box = sharded ? tensor::Box{{begin, 0}, {count, 3}} : tensor::Box{{0, 0}, {kRows, 3}};
+    for (const auto& [value, factor] : {std::pair(model.at("a"), 1.0), std::pair(entry.at("exp_avg"), 2.0)}) {
+      EXPECT_TRUE(same(tensor::read_box(value, box, "x"), whole(factor).narrow(0, box.offset[0], box.sizes[0])));
+      EXPECT_EQ(tensor::shape_of_saved(value, "x"), std::vector<int64_t>({kRows, 3}));
+    }
+    EXPECT_TRUE(same(model.at("b").toTensor(), at::full({2}, 4)));
+    EXPECT_TRUE(same(entry.at("step").toTensor(), at::full({}, 9)));
+  }
+};
+
+TEST(CheckpointPieces, AnyNumberOfRanksReadsWhatItNeeds) {
+  for (const int savers : {1, 2, 3, 4})
+    for (const bool saves_pieces : {true, false}) {
+      const Folder folder;
+      on_ranks(savers, [&](const Ranks& ranks) {
+        save_training_state(folder / "s", Shards::state(ranks, saves_pieces), ranks, quick_files());
+      });
+      for (const int loaders : {1, 2, 4, 5})
+        for (const bool loads_pieces : {true, false})
+          on_ranks(loaders, [&](const Ranks& ranks) {
+            const TrainingState like = Shards::state(ranks, loads_pieces);
+            Shards::expect_loaded(load_training_state(folder / "s", like, ranks), ranks, loads_pieces);
+          });
+    }
+}
+
+TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
+  const Folder folder;
+  on_ranks(2, [&](const Ranks& ranks) {
+    save_training_state(folder / "s", Shards::state(ranks, true), ranks, quick_files());
+  });
+  const auto load = [&] { return load_training_state(folder / "s", Shards::state({}, false), Ranks()); };
+  const std::string second = folder / "s/model_rank_00001.safetensors";
+  const std::string first = folder / "s/model_rank_00000.safetensors";
+  const std::string saved = read_text(second);
+  fs::remove(second);
+  expect_error(Status::kNotFound, "model_rank_00001", load);
+  fs::copy_file(first, second);
+  expect_error(Status::kCorrupt, "model_rank_00001", load);
+  std::string flipped = saved;
+  flipped[flipped.size() - 3] = static_cast<char>(flipped[flipped.size() - 3] ^ 1);
+  write_text(second, flipped);
+  expect_error(Status::kCorrupt, "piece of 'a'", load);
+  write_text(second, saved);
+  EXPECT_NO_THROW(load());
+
+  const auto table_of = [&](const std::vector<std::string>& files) {
+    auto table = std::make_unique<PieceTable>(true);
+    for (const std::string& file : files) table->add(std::make_shared<const MappedFile>(file));
+    return table;
+  };
+  expect_error(Status::kCorrupt, "overlaps", [&] { table_of({first, first}); });
+  const auto half = table_of({first})->join(tree::new_map(), true);
+  expect_error(Status::kCorrupt, "lacks 9 elements of 'a'", [&] { read_pieces(half); });
+  expect_error(Status::kShapeMismatch, "not inside", [] { tensor::piece_value(at::zeros({2}), {3}, {2}); });
 }
 
 }  // namespace checkpoint_test

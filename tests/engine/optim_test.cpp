@@ -113,8 +113,8 @@ TEST(OptimOptimizer, ParametersWithoutGradientStay) {
   EXPECT_EQ(values_of(unused)[0], 1);
   EXPECT_NE(values_of(used)[0], 1);
   const auto state = optimizer.state_dict().toGenericDict().at("state").toGenericDict();
-  EXPECT_FALSE(state.contains("0"));
-  EXPECT_TRUE(state.contains("1"));
+  EXPECT_FALSE(state.contains(int64_t{0}));
+  EXPECT_TRUE(state.contains(int64_t{1}));
 }
 
 TEST(OptimOptimizer, GradientOfAnotherLayoutIsReadByPosition) {
@@ -245,7 +245,7 @@ TEST(OptimStateDict, HasTheKeysOfTorch) {
   ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), decayed());
   const auto parameter = after_four_steps(optimizer);
   const auto dict = optimizer.state_dict().toGenericDict();
-  const auto state = dict.at("state").toGenericDict().at("0").toGenericDict();
+  const auto state = dict.at("state").toGenericDict().at(int64_t{0}).toGenericDict();
   EXPECT_EQ(state.at("step").toTensor().item<float>(), 4);
   EXPECT_EQ(state.at("step").toTensor().dim(), 0);
   EXPECT_EQ(state.at("exp_avg").toTensor().sizes(), parameter.sizes());
@@ -307,7 +307,7 @@ TEST(OptimStateDict, WrongOnesChangeNothing) {
     return c10::IValue(dict);
   };
   const auto group_of = [](Map& dict) { return dict.at("param_groups").toListRef()[0].toGenericDict(); };
-  const auto state_of = [](Map& dict) { return dict.at("state").toGenericDict().at("0").toGenericDict(); };
+  const auto state_of = [](Map& dict) { return dict.at("state").toGenericDict().at(int64_t{0}).toGenericDict(); };
   const auto drop = [](const Map& map, const char* key) { EXPECT_EQ(map.erase(key), 1); };
   const auto refused = [&](Status status, const std::string& part, const std::function<void(Map&)>& change) {
     expect_error(status, part, [&] { optimizer.load_state_dict(broken(change)); });
@@ -323,7 +323,7 @@ TEST(OptimStateDict, WrongOnesChangeNothing) {
           [&](Map& dict) { group_of(dict).insert_or_assign("params", tree::new_list()); });
   refused(Status::kInvalidArgument, "\"state\"", [&](Map& dict) { drop(dict, "state"); });
   refused(Status::kInvalidArgument, "parameter \"1\"",
-          [](Map& dict) { dict.at("state").toGenericDict().insert("1", tree::new_map()); });
+          [](Map& dict) { dict.at("state").toGenericDict().insert(int64_t{1}, tree::new_map()); });
   refused(Status::kInvalidArgument, "\"step\"", [&](Map& dict) { drop(state_of(dict), "step"); });
   refused(Status::kInvalidArgument, "\"exp_avg\"", [&](Map& dict) { drop(state_of(dict), "exp_avg"); });
   refused(Status::kShapeMismatch, "\"exp_avg_sq\" of parameter 0 has shape [5]",

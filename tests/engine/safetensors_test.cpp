@@ -1,5 +1,5 @@
 // Files of tensors: they come back as they were, and damaged ones are refused.
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -106,6 +106,25 @@ TEST(Safetensors, MisalignedTensorsAreCopied) {
   const at::Tensor tensor = load_safetensors(folder / "t").tensors[1].second;
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 4, 0U);
   EXPECT_EQ(tensor.sum().item<double>(), 2);
+}
+
+TEST(Safetensors, NumbersOf4BitsAreStoredInPairs) {
+  const Folder folder;
+  const at::Tensor pairs = at::arange(8, at::kByte).view({2, 4}).view(at::kFloat4_e2m1fn_x2);
+  save_safetensors(folder / "t", {{"a", pairs}}, {});
+  const std::string header = R"({"a":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]}})";
+  EXPECT_EQ(read_text(folder / "t").substr(8, header.size()), header);
+  const at::Tensor loaded = load_safetensors(folder / "t").tensors[0].second;
+  EXPECT_EQ(loaded.scalar_type(), at::kFloat4_e2m1fn_x2);
+  EXPECT_EQ(loaded.sizes(), pairs.sizes());
+  EXPECT_TRUE(at::equal(loaded.view(at::kByte), pairs.view(at::kByte)));
+  for (const auto& [dtype, shape, part] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"F4", "[2,3]", "multiple of 2"}, {"F4", "[]", "multiple of 2"}, {"F6_E2M3", "[4]", "6 bits"}}) {
+    const std::string wrong = R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[0,3]}})";
+    write_text(folder / "wrong", file_of(wrong, "abc"));
+    expect_error(dtype == "F4" ? Status::kCorrupt : Status::kUnsupported, part,
+                 [&] { load_safetensors(folder / "wrong"); });
+  }
 }
 
 TEST(Safetensors, WhatCannotBeWrittenIsRefused) {

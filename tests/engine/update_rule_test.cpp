@@ -47,7 +47,7 @@ void step(Optimizer& optimizer, const at::Tensor& parameter, int64_t seed) {
 }
 
 c10::impl::GenericDict first_state(const Optimizer& optimizer) {
-  return optimizer.state_dict().toGenericDict().at("state").toGenericDict().at("0").toGenericDict();
+  return optimizer.state_dict().toGenericDict().at("state").toGenericDict().at(int64_t{0}).toGenericDict();
 }
 
 struct Kind {

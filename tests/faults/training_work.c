@@ -210,7 +210,7 @@ static void work_save(const work_t* work, outcome_t* outcome) {
   if (status >= 0) status = train_step(&t); /* so that the optimizer has a state */
   if (status >= 0) status = fill(&t, work->number >= 0 ? 2 : 1);
   arm(work);
-  if (status >= 0) status = accel_save_state(t.state, path);
+  if (status >= 0) status = accel_save_state(t.state, path, NULL);
   note(outcome, status);
   end_training(&t);
 }
@@ -222,7 +222,7 @@ static void work_load(const work_t* work, outcome_t* outcome) {
   accel_status_t status = begin_training(work, 0, &t);
   if (status >= 0) status = fill(&t, 7);
   arm(work);
-  if (status >= 0) status = accel_load_state(t.state, path);
+  if (status >= 0) status = accel_load_state(t.state, path, NULL);
   note(outcome, status);
   if (status >= 0) outcome->contents = contents_of(&t);
   end_training(&t);

@@ -123,11 +123,11 @@ void expect_group(const c10::IValue& found, const c10::IValue& expected) {
 }
 
 void expect_state_dict(const c10::IValue& found, const c10::IValue& expected, double tolerance) {
-  const auto states = member(expected, "state").toGenericDict();
+  const auto states = member(expected, "state").toGenericDict(), found_states = member(found, "state").toGenericDict();
   for (const auto& entry : states) {
     SCOPED_TRACE("state of parameter " + entry.key().toStringRef());
-    const auto own = optional_member(member(found, "state"), entry.key().toStringRef());
-    expect_state(own.value_or(c10::IValue(tree::new_map())), entry.value(), tolerance);
+    const auto own = found_states.find(int64_t{std::stoi(entry.key().toStringRef())});
+    expect_state(own == found_states.end() ? tree::new_map() : own->value(), entry.value(), tolerance);
   }
   const auto own_groups = member(found, "param_groups");
   const auto groups = member(expected, "param_groups");

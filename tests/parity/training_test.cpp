@@ -18,7 +18,7 @@
 #include <map>
 
 #include "accelerator_ranks.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "config/precision_name.hpp"
 #include "fixture.hpp"
 #include "optim/clip.hpp"

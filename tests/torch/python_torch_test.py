@@ -5,7 +5,7 @@ usage: python_torch_test.py LIBACCEL LIBTORCH_VERSION
 
 Runs the Python of $ACCEL_TORCH_PYTHON, that of `tools/setup.sh --torch`, or this one, and is skipped (77) when it has no torch. With the torch that libaccel
 was built for, tensors go both ways and autograd works on both sides, whoever is loaded first. With another one, the second
-to be loaded fails with a message.
+to be loaded fails with a message. Files of torch are read and written, too, where there is NumPy.
 """
 
 import os
@@ -15,6 +15,8 @@ import sys
 SKIPPED = 77
 PREPARED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "deps", "torch_python", "bin", "python")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_torch_worker.py")
+
+FILES_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_files_worker.py")
 
 
 def run(python, *arguments):
@@ -49,6 +51,10 @@ def main():
         end = (result.stdout + result.stderr).strip().splitlines()[-1:] or ["no output"]
         print(f"torch {version}, libaccel for {built_for}, {first} first: {problem or end[0]}")
         failed = failed or problem is not None
+    if version == built_for and run(python, "-c", "import numpy").returncode == 0:
+        result = run(python, FILES_WORKER, library)
+        print(f"files: {(result.stdout + result.stderr).strip().splitlines()[-1]}")
+        failed = failed or result.returncode != 0
     return 1 if failed else 0
 
 

@@ -4,6 +4,7 @@ A thread's error must be taken before Go changes threads, so each function that 
 error.
 """
 
+import json
 import pathlib
 import re
 import string
@@ -60,10 +61,11 @@ def constants(api):
             yield comment(exported(alias["name"]) + ":", {"summary": doc, "description": "", "parameters": [], "returns": {"doc": ""}}) + \
                 f"type {exported(alias['name'])} {NUMBERS[alias['type']]}\n"
     for constant in api["constants"]:
-        kind = exported(constant["type"]) if constant["type"].startswith("accel_") else NUMBERS[constant["type"]]
+        is_text = constant["type"] == "text"
+        kind = "string" if is_text else exported(constant["type"]) if constant["type"].startswith("accel_") else NUMBERS[constant["type"]]
         name = exported(constant["name"])
         text = f"// {name}: {constant['doc']}\n" if constant["doc"] else ""
-        yield f"{text}const {name} {kind} = {constant['value']}\n"
+        yield f"{text}const {name} {kind} = {json.dumps(constant['value'])}\n"
 
 
 def objects(api, known, forms):

@@ -1,5 +1,6 @@
 """The low layer of Julia: bindings/julia/src/LibAccel.jl, functions of the same names that throw on errors."""
 
+import json
 import pathlib
 
 import ctype
@@ -58,6 +59,8 @@ def wrapper(function, callbacks):
 
 
 def literal(constant):
+    if constant["type"] == "text":
+        return json.dumps(constant["value"])
     if constant["type"] == "double":
         return "-floatmax(Float64)" if constant["name"] == "ACCEL_UNSET_DOUBLE" else repr(constant["value"])
     kind = "Int64" if constant["type"] == "int64_t" else "Int32"

@@ -1,5 +1,6 @@
 """The foreign function interface of Rust: bindings/rust/accel-sys/src/generated.rs and the test of its layouts."""
 
+import json
 import pathlib
 import re
 
@@ -61,9 +62,11 @@ def result(kind, callbacks):
 
 def constants(api):
     for constant in api["constants"]:
-        kind = NAMES.get(constant["type"], constant["type"])
+        kind = "&str" if constant["type"] == "text" else NAMES.get(constant["type"], constant["type"])
         value = constant["value"]
-        if kind == "f64":
+        if constant["type"] == "text":
+            value = json.dumps(value)
+        elif kind == "f64":
             value = "-f64::MAX" if constant["name"] == "ACCEL_UNSET_DOUBLE" else repr(value)
         value = {-2**31: "i32::MIN", -2**63: "i64::MIN"}.get(value, value)
         yield documentation(constant["doc"]) + f"pub const {constant['name']}: {kind} = {value};\n"

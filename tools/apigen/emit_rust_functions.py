@@ -23,6 +23,9 @@ NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;"
             "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
             "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
 PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
+NULLABLE_PATH = ("impl Into<Option<&'a Path>>", "let {0} = {0}.into().map(c_path).transpose()?;",
+                 "{0}.as_ref().map_or(ptr::null(), |path| path.as_ptr())")
+PATHS = ("path", "folder", "other", "destination")
 WRITTEN = ("&mut Tensor", "memory::writes({0})?;", "{0}.as_raw()")
 # What becomes of a tensor that is not const: a collective writes it, a module owns it from then on, and rows are shared.
 TENSORS = {"State": WRITTEN, "Model": ("Tensor", "", "{0}.as_raw()")}
@@ -72,8 +75,8 @@ class Function:
         self.read += [name] if re.search(r"&('a )?(Tensor|Value)|Arg<", rust) and parameter["type"]["const"] and role != "handles" else []
 
     def rule(self, parameter, role):
-        if role == "text" and parameter["name"] in ("path", "folder") and not (self.receiver and self.owner == "Model"):
-            return PATH
+        if role == "text" and parameter["name"] in PATHS and not (self.receiver and self.owner == "Model"):
+            return NULLABLE_PATH if parameter["nullable"] else PATH
         if parameter["nullable"] and role in NULLABLE:
             return NULLABLE[role]
         is_changed = role == "handle" and parameter["type"]["base"] == "accel_tensor_t" and not parameter["type"]["const"]

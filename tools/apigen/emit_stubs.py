@@ -63,7 +63,7 @@ def emit(api, root):
             fields = "".join(f"    {field['name']}: {types.plain(field['type']['base'], field['type']['pointers'])}\n"
                              for field in struct["fields"])
             classes += f"\nclass {struct['name']}:\n{fields}"
-    constants = "".join(f"{constant['name']}: {'float' if constant['type'] == 'double' else 'int'}\n" for constant in api["constants"])
+    constants = "".join(f"{constant['name']}: {'float' if constant['type'] == 'double' else 'str' if constant['type'] == 'text' else 'int'}\n" for constant in api["constants"])
     functions = "".join(declaration(function, types) for function in api["functions"]
                         if not emit_swig.skipped(function) and function["name"] not in emit_swig.HAND_WRITTEN)
     functions += "def accel_tensor_from_blob(buffer: Any, dtype: int) -> Any: ...\n"

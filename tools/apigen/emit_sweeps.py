@@ -29,7 +29,7 @@ def layout(api):
             text += (f"SAME(place_of_{name}_{field['name']}, offsetof({name}, {field['name']}) == {field['offset']} && "
                      f"sizeof((({name} *)0)->{field['name']}) == {field['size']});\n")
     for constant in api["constants"]:
-        if constant["type"] != "double" and constant["value"] not in (-2**31, -2**63):
+        if constant["type"] not in ("double", "text") and constant["value"] not in (-2**31, -2**63):
             text += f"SAME(value_of_{constant['name']}, {constant['name']} == {constant['value']});\n"
     options = [struct for struct in api["structs"] if struct["init_function"]]
     for struct in options:
@@ -54,7 +54,9 @@ def layout_probe(api):
         for field in struct["fields"]:
             lines += f'  printf("field {field["name"]} %zu\\n", offsetof({struct["name"]}, {field["name"]}));\n'
     for constant in api["constants"]:
-        lines += f'  printf("constant {constant["name"]} %.17g\\n", (double){constant["name"]});\n'
+        form, value = ("text", "%s") if constant["type"] == "text" else ("constant", "%.17g")
+        cast = "" if constant["type"] == "text" else "(double)"
+        lines += f'  printf("{form} {constant["name"]} {value}\\n", {cast}{constant["name"]});\n'
     return NOTE + f'#include <stdio.h>\n\n#include "accel.h"\n\nint main(void) {{\n{lines}  return 0;\n}}\n'
 
 

@@ -80,6 +80,9 @@ def features(api):
 
 def constants(api):
     for constant in api["constants"]:
+        if constant["type"] == "text":
+            yield f'%constant char *{constant["name"]} = "{constant["value"]}";\n'
+            continue
         kind = {"double": "double", "int64_t": "long long"}.get(constant["type"], "int")
         value = {-2**31: "-2147483647 - 1", -2**63: "-9223372036854775807LL - 1"}.get(constant["value"], constant["value"])
         yield f"%constant {kind} {constant['name']} = {value};\n"

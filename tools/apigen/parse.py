@@ -20,6 +20,7 @@ ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HE
 OWNERSHIP = ("owned", "borrowed", "takes")
 NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are described as what they stand for
 NUMBER = re.compile(r"^\(?(-?\d[\w.+-]*)( - 1)?\)?$")
+TEXT = re.compile(r'^"([\w.]+)"$')
 NO_PLAIN_NUMBER = re.compile(r"\(\w+_t\)|\b(?:U?INT\d+|DBL|FLT)_M(?:IN|AX)\b")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
 PART = re.compile(r'#include "(accel/\w+\.h)"')
@@ -137,19 +138,23 @@ def constants(header):
         definition = header.source(cursor)
         if "(" in definition.split()[0] or not cursor.spelling.startswith("ACCEL_"):
             continue
-        value = NUMBER.match(definition.partition(" ")[2].strip())
+        body = definition.partition(" ")[2].strip()
+        value, text = NUMBER.match(body), TEXT.match(body)
         if not value and "{" not in definition and NO_PLAIN_NUMBER.search(definition):
             raise HeaderError(f"{header.places[cursor.location.line - 1]}: {cursor.spelling} has a cast or a macro of another header, which "
                               "generators of other languages drop; for example #define ACCEL_X (-5)")
-        if not value:
+        if not value and not text:
+            continue
+        line = cursor.location.line
+        behind = "/*" in header.lines[line - 1]
+        constant = {"name": cursor.spelling, "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}
+        if text:
+            yield {**constant, "value": text.group(1), "type": "text"}
             continue
         is_float = re.search(r"[.e]", value.group(1))
         number = float(value.group(1)) if is_float else int(value.group(1)) - (1 if value.group(2) else 0)
-        line = cursor.location.line
         kind = "double" if is_float else "int64_t" if number == -2**63 else header.type_above(line) or "int32_t"
-        behind = "/*" in header.lines[line - 1]
-        yield {"name": cursor.spelling, "value": number, "type": kind,
-               "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}
+        yield {**constant, "value": number, "type": kind}
 
 
 def initial_values(header):

@@ -148,6 +148,7 @@ const accel_merge_end_t = Int32
 const accel_collate_t = Int32
 const accel_padding_side_t = Int32
 const accel_ddp_comm_hook_t = Int32
+const accel_when_busy_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
 const ACCEL_VERSION_MINOR = Int32(1)
@@ -299,6 +300,21 @@ const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
 const ACCEL_DDP_COMM_HOOK_POWER_SGD = Int32(3)
 const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = Int32(4)
+const ACCEL_WEIGHTS_NAME = "pytorch_model.bin"
+const ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json"
+const ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors"
+const ACCEL_SAFE_WEIGHTS_INDEX_NAME = "model.safetensors.index.json"
+const ACCEL_MODEL_NAME = "pytorch_model"
+const ACCEL_SAFE_MODEL_NAME = "model"
+const ACCEL_OPTIMIZER_NAME = "optimizer"
+const ACCEL_SCHEDULER_NAME = "scheduler"
+const ACCEL_SAMPLER_NAME = "sampler"
+const ACCEL_SCALER_NAME = "scaler.pt"
+const ACCEL_RNG_STATE_NAME = "random_states"
+const ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint"
+const ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json"
+const ACCEL_WHEN_BUSY_WAIT = Int32(0)
+const ACCEL_WHEN_BUSY_REFUSE = Int32(1)
 
 # Opaque: only pointers to them exist.
 mutable struct ArrowArray end
@@ -1236,6 +1252,114 @@ function accel_parameters_options_t(;
     bucket_cap_mb = ACCEL_UNSET_DOUBLE,
 )
     return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb)
+end
+
+"""How values are written."""
+struct accel_save_options_t
+    struct_size::Csize_t
+    safe_serialization::accel_flag_t
+    save_on_each_node::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_save_options_t(;
+    safe_serialization = ACCEL_UNSET,
+    save_on_each_node = ACCEL_UNSET,
+)
+    return accel_save_options_t(sizeof(accel_save_options_t), safe_serialization, save_on_each_node)
+end
+
+"""How a model's weights are written."""
+struct accel_save_model_options_t
+    struct_size::Csize_t
+    max_shard_size::Ptr{Cchar}
+    safe_serialization::accel_flag_t
+    save_on_each_node::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_save_model_options_t(;
+    max_shard_size = C_NULL,
+    safe_serialization = ACCEL_UNSET,
+    save_on_each_node = ACCEL_UNSET,
+)
+    return accel_save_model_options_t(sizeof(accel_save_model_options_t), max_shard_size, safe_serialization, save_on_each_node)
+end
+
+"""Where a project keeps its checkpoints, and how they are named."""
+struct accel_project_options_t
+    struct_size::Csize_t
+    project_dir::Ptr{Cchar}
+    logging_dir::Ptr{Cchar}
+    total_limit::Int64
+    iteration::Int64
+    automatic_checkpoint_naming::accel_flag_t
+    save_on_each_node::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_project_options_t(;
+    project_dir = C_NULL,
+    logging_dir = C_NULL,
+    total_limit = ACCEL_UNSET_INT64,
+    iteration = ACCEL_UNSET_INT64,
+    automatic_checkpoint_naming = ACCEL_UNSET,
+    save_on_each_node = ACCEL_UNSET,
+)
+    return accel_project_options_t(sizeof(accel_project_options_t), project_dir, logging_dir, total_limit, iteration, automatic_checkpoint_naming, save_on_each_node)
+end
+
+"""How a training state is written."""
+struct accel_save_state_options_t
+    struct_size::Csize_t
+    safe_serialization::accel_flag_t
+    asynchronous::accel_flag_t
+    when_busy::accel_when_busy_t
+    compression_level::Int32
+    incremental::accel_flag_t
+    durable::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_save_state_options_t(;
+    safe_serialization = ACCEL_UNSET,
+    asynchronous = ACCEL_UNSET,
+    when_busy = ACCEL_UNSET,
+    compression_level = ACCEL_UNSET,
+    incremental = ACCEL_UNSET,
+    durable = ACCEL_UNSET,
+)
+    return accel_save_state_options_t(sizeof(accel_save_state_options_t), safe_serialization, asynchronous, when_busy, compression_level, incremental, durable)
+end
+
+"""How a training state is read."""
+struct accel_load_state_options_t
+    struct_size::Csize_t
+    allow_missing::accel_flag_t
+    verify::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_load_state_options_t(;
+    allow_missing = ACCEL_UNSET,
+    verify = ACCEL_UNSET,
+)
+    return accel_load_state_options_t(sizeof(accel_load_state_options_t), allow_missing, verify)
+end
+
+"""How the parts of a model become one."""
+struct accel_merge_weights_options_t
+    struct_size::Csize_t
+    safe_serialization::accel_flag_t
+    remove_checkpoint_dir::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_merge_weights_options_t(;
+    safe_serialization = ACCEL_UNSET,
+    remove_checkpoint_dir = ACCEL_UNSET,
+)
+    return accel_merge_weights_options_t(sizeof(accel_merge_weights_options_t), safe_serialization, remove_checkpoint_dir)
 end
 
 """
@@ -7931,38 +8055,39 @@ accel_empty_cache(state) =
     check(ccall((:accel_empty_cache, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_empty_cache")
 
 """
-    accel_save(tensors, metadata, path)
+    accel_save(value, metadata, path, options)
 
-Writes tensors to a safetensors file: complete under its name, or not at all. Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 
-- `tensors`: A map name -> tensor.
-- `metadata`: `nothing`/`C_NULL` is allowed. A map of strings; NULL: none.
+- `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
+- `metadata`: `nothing`/`C_NULL` is allowed. A map of strings, in safetensors only; NULL: none.
 - `path`: The file; replaced.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
 Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
 
 Threads: any, waits.
 """
-accel_save(tensors, metadata, path) =
-    check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}), tensors, metadata, path)), "accel_save")
+accel_save(value, metadata, path, options) =
+    check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_save_options_t}), value, metadata, path, options)), "accel_save")
 
 """
-    accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node)
+    accel_save_on_main_process(state, value, metadata, path, options)
 
 accel_save() on the main process; the other ranks return at once, before the file is there.
 
 - `state`: A state.
-- `tensors`: As there; only looked at where it is written.
+- `value`: As there; only looked at where it is written.
 - `metadata`: `nothing`/`C_NULL` is allowed. As there; only looked at where it is written.
 - `path`: As there; only looked at where it is written.
-- `save_on_each_node`: 1: on the main process of each host.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
 Returns: As there.
 
 Threads: object, waits.
 """
-accel_save_on_main_process(state, tensors, metadata, path, save_on_each_node) =
-    check(@waiting(ccall((:accel_save_on_main_process, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Int32), state, tensors, metadata, path, save_on_each_node)), "accel_save_on_main_process")
+accel_save_on_main_process(state, value, metadata, path, options) =
+    check(@waiting(ccall((:accel_save_on_main_process, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_save_options_t}), state, value, metadata, path, options)), "accel_save_on_main_process")
 
 """
     accel_load_metadata(path, out)
@@ -7982,12 +8107,12 @@ accel_load_metadata(path, out) =
 """
     accel_load(path, out)
 
-Reads a safetensors file after checking its header.
+Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
-- `out`: A map name -> tensor, with those that accel_save() left out under their names again.
+- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
 
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
 
 Threads: any, waits.
 """
@@ -7995,69 +8120,295 @@ accel_load(path, out) =
     check(@waiting(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
-    accel_save_model(state, module, folder)
+    accel_load_state_dict(path, out)
 
-Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+Reads a model's weights.
+
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+- `out`: A map name -> tensor.
+
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+
+Threads: any, waits.
+"""
+accel_load_state_dict(path, out) =
+    check(@waiting(ccall((:accel_load_state_dict, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load_state_dict")
+
+"""
+    accel_save_model(state, module, folder, options)
+
+Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed.
 
 - `state`: A state.
 - `module`: A model, prepared or not.
 - `folder`: Made if missing.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK or IO.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
 
 Threads: object, waits.
 """
-accel_save_model(state, var"module", folder) =
-    check(@waiting(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}), state, var"module", folder)), "accel_save_model")
+accel_save_model(state, var"module", folder, options) =
+    check(@waiting(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_save_model_options_t}), state, var"module", folder, options)), "accel_save_model")
 
 """
-    accel_save_state(state, folder)
+    accel_set_project(state, options)
 
-Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+Sets the project of a state. Nothing has happened on the disk.
 
 - `state`: A state.
-- `folder`: Its parent must exist.
+- `options`: Fields that are unset stay as they are.
 
-Returns: ACCEL_OK or IO.
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_set_project(state, options) =
+    check(ccall((:accel_set_project, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_project_options_t}), state, options), "accel_set_project")
+
+"""
+    accel_project(state, out)
+
+The project of a state.
+
+- `state`: A state.
+- `out`: A map with the fields of accel_project_options_t, NONE for what there is not, and \"checkpoint\": the folder that was saved or loaded last.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_project(state, out) =
+    check(ccall((:accel_project, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_project")
+
+"""
+    accel_save_state(state, folder, options)
+
+Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call.
+
+- `state`: A state.
+- `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: that of automatic naming.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
 
 Threads: collective, waits.
 """
-accel_save_state(state, folder) =
-    check(@waiting(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_save_state")
+accel_save_state(state, folder, options) =
+    check(@waiting(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_save_state_options_t}), state, folder, options)), "accel_save_state")
 
 """
-    accel_load_state(state, folder)
+    accel_checkpoint_wait(state, timeout_ms)
 
-Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
+Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next save or load.
 
 - `state`: A state.
-- `folder`: What accel_save_state() wrote.
+- `timeout_ms`: Milliseconds.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK, also when none was under way; TIMEOUT while it is not complete; the error of the save.
 
 Threads: collective, waits.
 """
-accel_load_state(state, folder) =
-    check(@waiting(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, folder)), "accel_load_state")
+accel_checkpoint_wait(state, timeout_ms) =
+    check(@waiting(ccall((:accel_checkpoint_wait, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, timeout_ms)), "accel_checkpoint_wait")
+
+"""
+    accel_checkpoint_progress(state, out_written, out_total)
+
+How far the asynchronous save of a state is on this rank.
+
+- `state`: A state.
+- `out_written`: Bytes of the last save; equal when none is under way.
+- `out_total`: Bytes of the last save; equal when none is under way.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_checkpoint_progress(state, out_written, out_total) =
+    check(ccall((:accel_checkpoint_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Ptr{Int64}), state, out_written, out_total), "accel_checkpoint_progress")
+
+"""
+    accel_load_state(state, folder, options)
+
+Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
+
+- `state`: A state.
+- `folder`: `nothing`/`C_NULL` is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+
+Threads: collective, waits.
+"""
+accel_load_state(state, folder, options) =
+    check(@waiting(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_load_state_options_t}), state, folder, options)), "accel_load_state")
 
 """
     accel_register_for_checkpointing(state, name, save, load, user_data, destroy)
 
-Adds an object of the application to the training state.
+Adds an object of the application to the training state. The main process writes it.
 
 - `state`: A state.
-- `name`: Of its file; unique.
+- `name`: `nothing`/`C_NULL` is allowed. Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
 - `save`: The functions; user_data and destroy belong to both.
 - `load`: The functions; user_data and destroy belong to both.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 
-Returns: ACCEL_OK or ALREADY_EXISTS.
+Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
 
 Threads: object.
 """
 accel_register_for_checkpointing(state, name, save, load, user_data, destroy) =
     check(ccall((:accel_register_for_checkpointing, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_for_checkpointing")
+
+"""
+    accel_register_random_state(state, name, save, load, user_data, destroy)
+
+Adds a generator of random numbers of the application to the training state. Each rank writes its own.
+
+- `state`: A state.
+- `name`: Its key in `random_states_<rank>.pkl`; unique. Python's own generator is \"random_state\" there, NumPy's \"numpy_random_seed\".
+- `save`: The functions; user_data and destroy belong to both.
+- `load`: The functions; user_data and destroy belong to both.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+
+Threads: object.
+"""
+accel_register_random_state(state, name, save, load, user_data, destroy) =
+    check(ccall((:accel_register_random_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_random_state")
+
+"""
+    accel_register_save_state_pre_hook(state, hook, user_data, destroy, out_id)
+
+Adds a hook of accel_save_state().
+
+- `state`: A state.
+- `hook`: The function; hooks run in order of their addition.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out_id`: `nothing`/`C_NULL` is allowed. For accel_remove_checkpoint_hook(). May be NULL.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_register_save_state_pre_hook(state, hook, user_data, destroy, out_id) =
+    check(ccall((:accel_register_save_state_pre_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_save_state_pre_hook")
+
+"""
+    accel_register_load_state_pre_hook(state, hook, user_data, destroy, out_id)
+
+Adds a hook of accel_load_state().
+
+- `state`: A state.
+- `hook`: The function; hooks run in order of their addition.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out_id`: `nothing`/`C_NULL` is allowed. For accel_remove_checkpoint_hook(). May be NULL.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_register_load_state_pre_hook(state, hook, user_data, destroy, out_id) =
+    check(ccall((:accel_register_load_state_pre_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_load_state_pre_hook")
+
+"""
+    accel_remove_checkpoint_hook(state, id)
+
+Removes a hook of saves or loads.
+
+- `state`: A state.
+- `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+
+Returns: ACCEL_OK or NOT_FOUND.
+
+Threads: object.
+"""
+accel_remove_checkpoint_hook(state, id) =
+    check(ccall((:accel_remove_checkpoint_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, id), "accel_remove_checkpoint_hook")
+
+"""
+    accel_checkpoint_verify(folder, out)
+
+Compares all files of a checkpoint with the sizes and hashes of its manifest.
+
+- `folder`: What accel_save_state() wrote.
+- `out`: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
+
+Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
+
+Threads: any, waits.
+"""
+accel_checkpoint_verify(folder, out) =
+    check(@waiting(ccall((:accel_checkpoint_verify, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_verify")
+
+"""
+    accel_checkpoint_list(folder, out)
+
+The checkpoints below a folder.
+
+- `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+- `out`: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+
+Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
+
+Threads: any, waits.
+"""
+accel_checkpoint_list(folder, out) =
+    check(@waiting(ccall((:accel_checkpoint_list, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_list")
+
+"""
+    accel_checkpoint_show(folder, out)
+
+What is in a checkpoint.
+
+- `folder`: What accel_save_state() or the reference wrote.
+- `out`: A map: \"manifest\", the map in `accel_manifest.json`, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+
+Threads: any, waits.
+"""
+accel_checkpoint_show(folder, out) =
+    check(@waiting(ccall((:accel_checkpoint_show, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_show")
+
+"""
+    accel_checkpoint_diff(folder, other, out)
+
+How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+
+- `folder`: The checkpoints.
+- `other`: The checkpoints.
+- `out`: A map: \"only_in_first\", \"only_in_second\", \"different\", \"equal\": lists of names of files; in the first three also `file: tensor` of safetensors that differ.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+
+Threads: any, waits.
+"""
+accel_checkpoint_diff(folder, other, out) =
+    check(@waiting(ccall((:accel_checkpoint_diff, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_value_t}), folder, other, out)), "accel_checkpoint_diff")
+
+"""
+    accel_merge_weights(folder, destination, options)
+
+Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at accel_wait_for_everyone().
+
+- `folder`: A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as torch.distributed.checkpoint wrote it.
+- `destination`: The folder of the result; made if missing.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.
+
+Threads: any, waits.
+"""
+accel_merge_weights(folder, destination, options) =
+    check(@waiting(ccall((:accel_merge_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_merge_weights_options_t}), folder, destination, options)), "accel_merge_weights")
 
 """
     accel_step_report(state, reset, out)
@@ -8982,10 +9333,24 @@ const FUNCTIONS = (
     :accel_save_on_main_process,
     :accel_load_metadata,
     :accel_load,
+    :accel_load_state_dict,
     :accel_save_model,
+    :accel_set_project,
+    :accel_project,
     :accel_save_state,
+    :accel_checkpoint_wait,
+    :accel_checkpoint_progress,
     :accel_load_state,
     :accel_register_for_checkpointing,
+    :accel_register_random_state,
+    :accel_register_save_state_pre_hook,
+    :accel_register_load_state_pre_hook,
+    :accel_remove_checkpoint_hook,
+    :accel_checkpoint_verify,
+    :accel_checkpoint_list,
+    :accel_checkpoint_show,
+    :accel_checkpoint_diff,
+    :accel_merge_weights,
     :accel_step_report,
     :accel_memory_report,
     :accel_options_name,

@@ -73,6 +73,12 @@ save_state_callback() = @cfunction(run_save_state, Int32, (Ptr{CValue}, Ptr{Cvoi
 run_load_state(state, block) = answered(() -> last(kept(block))(borrowed(unsafe_load(state))))
 load_state_callback() = @cfunction(run_load_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
 
+run_checkpoint_hook(models, folder, out, block) = answered() do
+    replaced = kept(block)(borrowed(unsafe_load(models)), unsafe_string(folder))
+    replaced === nothing || give(out, replaced)
+end
+checkpoint_hook_callback() = @cfunction(run_checkpoint_hook, Int32, (Ptr{CValue}, Ptr{Cchar}, Ptr{CValue}, Ptr{Cvoid}))
+
 run_batch_size(batch_size, block) = answered(() -> kept(block)(Int(batch_size)))
 batch_size_callback() = @cfunction(run_batch_size, Int32, (Int64, Ptr{Cvoid}))
 

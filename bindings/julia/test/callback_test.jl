@@ -77,7 +77,7 @@ end
     backward(sum(model(Tensor(Float32[1]))))
     @test step!(optimizer)
     @test Array(model["weight"]) ≈ [1.9] && Array(model["bias"]) ≈ [0.9]
-    @test occursin("velocity", join(keys(state_dict(optimizer)["state"]["0"]), " "))
+    @test occursin("velocity", join(keys(state_dict(optimizer)["state"][0]), " "))
     failing = Optimizer((arguments...) -> throw(OwnException(2)), model; lr = 1)
     @test_throws OwnException step!(failing)
 end

@@ -192,7 +192,34 @@ end
             @test counter[] == 7
             train_once()
             @test Array(network["weight"]) == after
+            # Hooks, a generator of the program, and a project that names its checkpoints.
+            seen, random = [], Ref([1, 2])
+            register_random_state!(state, "program", () -> Tuple(random[]), saved -> random[] = collect(saved))
+            hook = register_save_state_pre_hook!(state) do models, place
+                push!(seen, collect(keys(models[1])))
+                write(joinpath(place, "extra"), "text")
+                nothing
+            end
+            register_load_state_pre_hook!((models, place) -> Any[nothing], state)
+            project!(state; project_dir = joinpath(folder, "run"), automatic_checkpoint_naming = true, total_limit = 1)
+            save_state(state, nothing)
+            save_state(state, nothing; durable = false)
+            checkpoint = project(state)["checkpoint"]
+            @test endswith(checkpoint, "checkpoint_1") && readdir(dirname(checkpoint)) == ["checkpoint_1"]
+            @test Set(seen[1]) == Set(["weight", "bias"]) && isfile(joinpath(checkpoint, "extra"))
+            random[] = [9]
+            fill!(Array(network["bias"]), 0)
+            load_state!(state, nothing)                        # its hook leaves the model as it is
+            @test random[] == [1, 2] && project(state)["iteration"] == 2
+            remove_checkpoint_hook(state, hook)
+            @test isempty(verify_checkpoint(checkpoint)["problems"]) && length(list_checkpoints(joinpath(folder, "run"))) == 1
+            @test any(file["name"] == "extra" for file in show_checkpoint(checkpoint)["files"])
+            @test isempty(compare_checkpoints(checkpoint, checkpoint)["different"])
+            @test checkpoint_progress(state) == (0, 0) || allequal(checkpoint_progress(state))
+            save(joinpath(folder, "tree.bin"), (1, "two", [3.0]); safe_serialization = false)
+            @test load(joinpath(folder, "tree.bin")) == (1, "two", [3.0])
             save_model(state, model, folder)
+            @test Set(keys(load_state_dict(folder))) == Set(["weight", "bias"])
             @test collect(keys(load(joinpath(folder, "model.safetensors")))) == ["weight", "bias"] ||
                   Set(keys(load(joinpath(folder, "model.safetensors")))) == Set(["weight", "bias"])
             @test kind(unwrap_model(state, model)) == "Linear"

@@ -1,6 +1,7 @@
 """The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
 
 import dataclasses
+import logging
 import os
 from operator import attrgetter
 from typing import Any
@@ -10,9 +11,9 @@ from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
+from .fsdp import FullyShardedDataParallelPlugin
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
-                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, whole_number)
-from .hooks import Hooks
+                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
 from .parallelism_config import Mesh, ParallelismConfig
 from .random import rng_types_of_engine
@@ -61,10 +62,11 @@ class Accelerator(View):
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
+        fsdp_plugin = plugins.pop("fsdp_plugin", None)
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
-        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin), parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -86,6 +88,8 @@ class Accelerator(View):
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)
+        if fsdp_plugin is not None and self.use_distributed:
+            raise NotImplementedError(missing.text("fsdp_plugin"))
         self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
@@ -101,7 +105,7 @@ class Accelerator(View):
         self._schedulers: list = []
         self._dataloaders: list = []
         self._custom_objects: list = []
-        self._save_hooks, self._load_hooks = Hooks(), Hooks()
+        self._load_kwargs: dict = {}  # of the load that is under way
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
         self.trackers: list = []
 
@@ -398,79 +402,82 @@ class Accelerator(View):
     # Checkpoints
 
     def save(self, obj, f, safe_serialization=True):
-        """Writes a dict of tensors as safetensors, on the main process."""
+        """Writes a dict of tensors as safetensors, on the main process; with safe_serialization=False any value, as torch.save() does."""
         checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
 
-    def save_model(self, model, save_directory, max_shard_size=None, safe_serialization=True):
-        """Writes a model's weights as `model.safetensors` on the main process: one file, whatever `max_shard_size` says. With
-        safe_serialization=False a model of torch is written as `pytorch_model.bin` by torch.save()."""
-        if is_torch_model(model) and not safe_serialization:
-            os.makedirs(save_directory, exist_ok=True)
-            path = os.path.join(save_directory, "pytorch_model.bin")
-            checkpoint.save(self.get_state_dict(model), path, self.project_configuration.save_on_each_node, safe_serialization=False)
+    def save_model(self, model: Any, save_directory: Any, max_shard_size: "int | str" = "10GB", safe_serialization: bool = True) -> None:
+        """Writes a model's weights on the main process: as `model.safetensors`, or with safe_serialization=False as `pytorch_model.bin`; or as
+        several files with an index, where they are larger than `max_shard_size`."""
+        if os.path.isfile(save_directory):
+            logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
-        checkpoint.check_serialization(safe_serialization)
         handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else handle_of(model)
-        capi.accel_save_model(self._current(), handle, str(save_directory))
+        options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
+                                                           "save_on_each_node": self.project_configuration.save_on_each_node})
+        capi.accel_save_model(self._current(), handle, str(save_directory), options)
 
     def get_state_dict(self, model, unwrap=True):
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
 
-    def save_state(self, output_dir: Any = None, safe_serialization: bool = True) -> Any:
-        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder."""
-        if any(is_torch_model(model) for model in self._models):
-            checkpoint.note_serialization(safe_serialization)
-        else:
-            checkpoint.check_serialization(safe_serialization)
-        project = self.project_configuration
-        if project.automatic_checkpoint_naming:
-            output_dir = checkpoint.next_folder(project)
-        elif output_dir is None:
+    def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Of the engine, beyond the
+        reference: asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable."""
+        project, state = self._set_project()
+        if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
-        elif self.is_main_process:
-            os.makedirs(os.path.dirname(os.path.abspath(output_dir)), exist_ok=True)
-        self.wait_for_everyone()
-        capi.accel_save_state(self._current(), str(output_dir))
-        if self._save_hooks:
-            self._save_hooks(list(self._models), [model.state_dict() for model in self._models], str(output_dir))
-            self.wait_for_everyone()
-        if project.automatic_checkpoint_naming:
-            checkpoint.remove_oldest(project)
-        project.iteration += 1
-        return output_dir
+        options = fill(capi.accel_save_state_options_t(), {"safe_serialization": safe_serialization, **settings})
+        capi.accel_save_state(state, None if project.automatic_checkpoint_naming else str(output_dir), options)
+        saved = capi.accel_project(state)
+        project.iteration = saved["iteration"]
+        return saved["checkpoint"] if project.automatic_checkpoint_naming else output_dir
 
-    def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None) -> None:
-        """Loads a state; without a folder the newest of automatic naming, which then continues with the number after the newest.
-        There is nothing to say in `load_kwargs`."""
-        if load_kwargs:
-            raise TypeError(f"load_state() has no setting {next(iter(load_kwargs))!r}")
-        if input_dir is None:
-            if not self.project_configuration.automatic_checkpoint_naming:
-                raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
-            folders = checkpoint.list_folders(self.project_configuration.checkpoint_dir())
-            if not folders:
-                raise ValueError(f"there is no checkpoint in {self.project_configuration.checkpoint_dir()}")
-            input_dir = folders[-1]
-        capi.accel_load_state(self._current(), str(input_dir))
+    def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
+                   **settings: Any) -> None:
+        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. Of `load_kwargs`,
+        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond the reference:
+        allow_missing, verify."""
+        checkpoint.check_map_location(map_location)
+        for name in load_kwargs or {}:
+            if name != "weights_only":
+                raise TypeError(f"load_kwargs has no setting {name!r}; expected weights_only")
+        project, state = self._set_project()
+        if input_dir is None and not project.automatic_checkpoint_naming:
+            raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
+        self._load_kwargs.clear()
+        self._load_kwargs.update(load_kwargs or {})
+        options = fill(capi.accel_load_state_options_t(), settings)
+        capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)
         for loader in self._dataloaders:
             loader.resume()
-        if self.project_configuration.automatic_checkpoint_naming:
-            self.project_configuration.iteration = checkpoint.next_iteration(self.project_configuration)
-        self._load_hooks(list(self._models), str(input_dir))
+        project.iteration = checkpoint.iteration(state)
 
-    def register_save_state_pre_hook(self, hook):
-        """hook(models, weights, output_dir) in each save_state(), on all ranks. It may add files to the folder, which is complete by then:
-        what it takes out of the lists is written all the same. The result has remove()."""
-        return self._save_hooks.add(hook)
+    def _set_project(self):
+        state = self._current()
+        checkpoint.set_project(state, self.project_configuration)
+        checkpoint.register_generators(state)
+        return self.project_configuration, state
 
-    def register_load_state_pre_hook(self, hook):
-        """hook(models, input_dir) in each load_state(), on all ranks, when the engine has loaded: what the hook puts into a model stays.
-        The result has remove()."""
-        return self._load_hooks.add(hook)
+    def wait_for_checkpoint(self, timeout: float = 600.0) -> None:
+        """Waits until an asynchronous save is complete; what went wrong in it is raised here, or by the next save or load."""
+        capi.accel_checkpoint_wait(self._current(), int(timeout * 1000))
 
-    def register_for_checkpointing(self, *objects):
+    def checkpoint_progress(self) -> "tuple[int, int]":
+        """(bytes written, bytes in all) of the last asynchronous save; equal when none is under way."""
+        return capi.accel_checkpoint_progress(self._current())
+
+    def register_save_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
+        """hook(models, weights, output_dir) before each save_state() writes, on all ranks. It may add files to the folder, and take weights out
+        of the list, which then are not written. The result has remove()."""
+        return checkpoint.add_hook(capi.accel_register_save_state_pre_hook, self._current(), checkpoint.run_save_hook, hook, self._models)
+
+    def register_load_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
+        """hook(models, input_dir) before each load_state() reads, on all ranks. A model that it takes out of the list is left to it. The
+        result has remove()."""
+        return checkpoint.add_hook(capi.accel_register_load_state_pre_hook, self._current(), checkpoint.run_load_hook, hook, self._models)
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
         """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
-        checkpoint.register(self._current(), objects, len(self._custom_objects))
+        checkpoint.register(self._current(), objects, self._load_kwargs)
         self._custom_objects += objects
 
     def skip_first_batches(self, dataloader, num_batches=0):

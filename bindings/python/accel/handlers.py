@@ -193,6 +193,3 @@ class ProjectConfiguration(KwargsHandler):
 
     def __post_init__(self):
         self.set_directories(self.project_dir)
-
-    def checkpoint_dir(self):
-        return os.path.join(self.project_dir, "checkpoints")

@@ -2,10 +2,10 @@
 
 _PARTS = {
     "fully sharded data parallelism": """
-        FullyShardedDataParallelPlugin disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading ensure_weights_retied
+        disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading ensure_weights_retied
         fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
         fsdp2_switch_optimizer_parameters fsdp_plugin get_fsdp2_grad_scaler get_parameters_from_modules load_fsdp_model load_fsdp_optimizer
-        merge_fsdp_weights save_fsdp_model save_fsdp_optimizer compile_regions_fsdp2""",
+        save_fsdp_model save_fsdp_optimizer compile_regions_fsdp2""",
     "DeepSpeed": """
         DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedPlugin DeepSpeedSchedulerWrapper DeepSpeedSequenceParallelConfig DummyOptim
         DummyScheduler GatheredParameters HfDeepSpeedConfig compile_regions_deepspeed deepspeed_plugin deepspeed_plugins deepspeed_required
@@ -63,14 +63,12 @@ _INSTEAD = {
     "get_mixed_precision_context_manager": "use Accelerator.autocast()",
     "get_module_class_from_name": "use type(module).__name__ of the modules of a model",
     "load_accelerator_state": "use Accelerator.load_state()",
-    "load_custom_state": "use Accelerator.register_for_checkpointing() and load_state()",
     "move_to_device": "use send_to_device()",
     "patch_optimizer_step": "a prepared optimizer knows whether it stepped: step_was_skipped",
     "prepare_extend_env_parallelism_config": "the program `accel launch` starts ranks",
     "prepare_multi_gpu_env": "the program `accel launch` starts ranks",
     "prepare_simple_launcher_cmd_env": "the program `accel launch` starts ranks",
     "save_accelerator_state": "use Accelerator.save_state()",
-    "save_custom_state": "use Accelerator.register_for_checkpointing() and save_state()",
     "should_reduce_batch_size": "find_executable_batch_size() knows the errors of full memories",
     "test_launch": "`accel launch` starts programs; start an example with it",
     "torch_version": "use torch.__version__, or is_torch_version()",
@@ -79,7 +77,6 @@ _INSTEAD = {
 _COMMAND = "commands are those of the program `accel` (accel --help), which is not written in Python"
 # Modules all of whose names are missing.
 MODULES = {
-    "commands": "",
     "commands.accelerate_cli": "main",
     "commands.config": "get_config_parser main",
     "commands.config.cluster": "get_cluster_input",
@@ -101,7 +98,6 @@ MODULES = {
     "commands.menu.input": "KeyHandler mark mark_multiple register",
     "commands.menu.keymap": "ARROW_KEY_FLAG KEYMAP WIN_CH_BUFFER WIN_KEYMAP get_character get_raw_chars",
     "commands.menu.selection_menu": "BulletMenu in_colab",
-    "commands.merge": "description main merge_command merge_command_parser",
     "commands.test": "main test_command test_command_parser",
     "commands.to_fsdp2": """ARGUMENT_KEY_MAPPING ARGUMENT_VALUE_MAPPING ConversionStatus convert_config_to_fsdp2 load_config to_fsdp2_command
         to_fsdp2_command_parser""",

@@ -13,7 +13,7 @@ from . import availability, missing
 
 _HOMES = {
     "accelerator": "Accelerator",
-    "checkpoint": "clean_state_dict_for_safetensors load save",
+    "checkpoint": "clean_state_dict_for_safetensors load load_custom_state save save_custom_state",
     "collectives": """all_reduce broadcast broadcast_object_list copy_tensor_to_devices DistributedOperationException gather
         gather_for_metrics gather_object gather_uneven pad_across_processes recv reduce send""",
     "compilation": """compile_regions DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
@@ -23,6 +23,7 @@ _HOMES = {
         RNGType SageMakerDistributedType""",
     "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
         parse_choice_from_env parse_flag_from_env patch_environment purge_accelerate_environment str_to_bool""",
+    "fsdp": "FullyShardedDataParallelPlugin merge_fsdp_weights",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
     "launchers": "debug_launcher notebook_launcher",

@@ -18,7 +18,7 @@ from .torch_types import is_torch_tensor, torch_module
 from .values import again, contents_of, fits, has_plain_keys, to_engine
 
 _PICKLE = "python/pickle"
-_CLASS, _CONTENTS, _TORCH = "__accel_class__", "__accel_contents__", "__accel_torch__"
+_CLASS, _CONTENTS, _TORCH, _ENGINE = "__accel_class__", "__accel_contents__", "__accel_torch__", "__accel_tensor__"
 _KNOWN = {
     "builtins": {"bytearray", "complex", "dict", "float", "frozenset", "int", "list", "range", "set", "slice", "str", "tuple", "bool", "bytes"},
     "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
@@ -84,6 +84,35 @@ def packed(value):
     if hasattr(value, "__dlpack__") and kind.__module__ != "numpy":
         return as_tensor(value)  # pickles of other libraries' tensors need their code
     return TypedBytes(pickle.dumps(value), _PICKLE)
+
+
+def packed_state(value):
+    """The same for a file that other programs read: torch's tensors are plain there, and the engine's are marked where torch is imported.
+    State dicts of torch, which are ordered, are dicts."""
+    kind = type(value)
+    if kind is list:
+        return [packed_state(item) for item in value]
+    if kind is tuple:
+        return tuple([packed_state(item) for item in value])
+    if (kind is dict or kind is collections.OrderedDict and any(map(is_torch_tensor, value.values()))) and has_plain_keys(value):
+        return {key: packed_state(item) for key, item in value.items()}
+    if is_torch_tensor(value):
+        return to_engine(value.detach())
+    return {_ENGINE: value} if isinstance(value, Tensor) and torch_module() is not None else packed(value)
+
+
+def unpacked_state(value, trusted):
+    """The object that was packed."""
+    kind = type(value)
+    if kind is Tensor:
+        return _tensor_of_torch(value)
+    if kind is list:
+        return [unpacked_state(item, trusted) for item in value]
+    if kind is tuple:
+        return tuple([unpacked_state(item, trusted) for item in value])
+    if kind is dict:
+        return value[_ENGINE] if _ENGINE in value else {key: unpacked_state(item, trusted) for key, item in value.items()}
+    return unpacked(value, trusted)
 
 
 def packed_item(value):

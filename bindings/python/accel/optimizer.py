@@ -55,8 +55,8 @@ class States(Mapping):
     def __init__(self, optimizer):
         kept = capi.accel_optimizer_state_dict(optimizer.handle)["state"]
         parameters = [parameter for group in optimizer._params for parameter in group]
-        self._entries = {parameter.data_ptr(): (parameter, kept[str(number)]) for number, parameter in enumerate(parameters)
-                         if str(number) in kept}
+        self._entries = {parameter.data_ptr(): (parameter, kept[number]) for number, parameter in enumerate(parameters)
+                         if number in kept}
 
     def __getitem__(self, parameter):
         entry = self._entries.get(parameter.data_ptr())

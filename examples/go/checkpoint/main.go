@@ -104,14 +104,14 @@ func main() {
 		losses[step-1] = first.step(state)
 		say("step %d loss: %.4f", step, losses[step-1])
 		if step == savedAfter {
-			must.Do(state.SaveState(os.Args[1]))
+			must.Do(state.SaveState(os.Args[1], nil))
 		}
 	}
 	first.end(state)
 	say("saved after step: %d", savedAfter)
 
 	second := begin(state, 1) // other weights, which are replaced
-	must.Do(state.LoadState(os.Args[1]))
+	must.Do(state.LoadState(os.Args[1], nil))
 	equal := true
 	for step := savedAfter + 1; step <= steps; step++ {
 		loss := second.step(state)

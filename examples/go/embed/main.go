@@ -22,7 +22,7 @@ var texts = []string{"the cat sat on the mat", "a cat sat on a mat", "gradients 
 
 func makeModel(state *accel.State, folder string) {
 	must.Do(state.SetSeed(7, false, false))
-	must.Do(state.SaveModel(must.Get(accel.ModuleFromConfig(config)), folder))
+	must.Do(state.SaveModel(must.Get(accel.ModuleFromConfig(config)), folder, nil))
 	must.Do(os.WriteFile(filepath.Join(folder, "config.json"), []byte(config), 0o666))
 }
 

@@ -75,6 +75,18 @@ inline const OptionTable& table_of(const accel_local_sgd_options_t*) { return op
 inline accel_local_sgd_options_t unset_options(const accel_local_sgd_options_t*) { return ACCEL_LOCAL_SGD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_parameters_options_t*) { return option_tables::parameters_options; }
 inline accel_parameters_options_t unset_options(const accel_parameters_options_t*) { return ACCEL_PARAMETERS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_save_options_t*) { return option_tables::save_options; }
+inline accel_save_options_t unset_options(const accel_save_options_t*) { return ACCEL_SAVE_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_save_model_options_t*) { return option_tables::save_model_options; }
+inline accel_save_model_options_t unset_options(const accel_save_model_options_t*) { return ACCEL_SAVE_MODEL_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_project_options_t*) { return option_tables::project_options; }
+inline accel_project_options_t unset_options(const accel_project_options_t*) { return ACCEL_PROJECT_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_save_state_options_t*) { return option_tables::save_state_options; }
+inline accel_save_state_options_t unset_options(const accel_save_state_options_t*) { return ACCEL_SAVE_STATE_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_load_state_options_t*) { return option_tables::load_state_options; }
+inline accel_load_state_options_t unset_options(const accel_load_state_options_t*) { return ACCEL_LOAD_STATE_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_merge_weights_options_t*) { return option_tables::merge_weights_options; }
+inline accel_merge_weights_options_t unset_options(const accel_merge_weights_options_t*) { return ACCEL_MERGE_WEIGHTS_OPTIONS_INIT; }
 
 // Which settings of the engine a struct becomes; never defined.
 StateSettings settings_type(const accel_state_options_t*);
@@ -96,5 +108,11 @@ DataloaderConfig settings_type(const accel_dataloader_config_t*);
 PrepareItem settings_type(const accel_prepare_item_t*);
 LocalSgdSettings settings_type(const accel_local_sgd_options_t*);
 ParametersSettings settings_type(const accel_parameters_options_t*);
+SaveSettings settings_type(const accel_save_options_t*);
+SaveModelSettings settings_type(const accel_save_model_options_t*);
+ProjectSettings settings_type(const accel_project_options_t*);
+SaveStateSettings settings_type(const accel_save_state_options_t*);
+LoadStateSettings settings_type(const accel_load_state_options_t*);
+MergeWeightsSettings settings_type(const accel_merge_weights_options_t*);
 
 }  // namespace accel::capi

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +32,18 @@ int FileSystem::exchange(const char* a, const char* b) {
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE));
 }
 
+int FileSystem::share_file(const char* existing, const char* path) {
+  const FileDescriptor from(::open(existing, O_RDONLY | O_CLOEXEC));
+  if (!from.is_open()) return -1;
+  {
+    const FileDescriptor to(create_file(path));
+    if (!to.is_open()) return -1;
+    if (::ioctl(to.number(), FICLONE, from.number()) == 0) return sync(to.number());
+  }
+  ::unlink(path);
+  return ::link(existing, path);
+}
+
 int FileSystem::remove_file(const char* path) { return ::unlink(path); }
 
 int FileSystem::remove_tree(const char* path) {
@@ -44,6 +57,15 @@ int FileSystem::remove_tree(const char* path) {
 FileSystem& system_files() {
   struct SystemFiles final : FileSystem {};
   static SystemFiles files;
+  return files;
+}
+
+FileSystem& unsynced_files() {
+  struct UnsyncedFiles final : FileSystem {
+    int sync(int) override { return 0; }
+    void start_sync(int, uint64_t, size_t) override {}
+  };
+  static UnsyncedFiles files;
   return files;
 }
 

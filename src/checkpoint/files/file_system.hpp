@@ -23,6 +23,8 @@ class FileSystem {
   virtual int make_folder(const char* path);
   virtual int rename(const char* from, const char* to);
   virtual int exchange(const char* a, const char* b);  // atomic; EINVAL or ENOSYS if unsupported
+  // `path` becomes a file with the contents of another one: a copy that shares its blocks, or a hard link.
+  virtual int share_file(const char* existing, const char* path);
   virtual int remove_file(const char* path);
   virtual int remove_tree(const char* path);  // a file, or a folder with its contents; links are not followed
 
@@ -31,6 +33,8 @@ class FileSystem {
 };
 
 FileSystem& system_files();
+// The same, but nothing is synced.
+FileSystem& unsynced_files();
 
 // Syncs the entries of a folder.
 void sync_folder(FileSystem& files, const std::string& path);

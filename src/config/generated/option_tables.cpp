@@ -82,6 +82,11 @@ constexpr OptionChoice kDdpCommHookChoices[] = {
     {"batched_power_sgd", 4},
 };
 
+constexpr OptionChoice kWhenBusyChoices[] = {
+    {"wait", 0},
+    {"refuse", 1},
+};
+
 constexpr OptionField kStateOptions[] = {
     {"cpu", "1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0", OptionKind::kFlag, 4, 8, 18, kNone, "ACCELERATE_USE_CPU", "0", nullptr, nullptr, 0, false},
     {"mixed_precision", "Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, 41, kNone, "ACCELERATE_MIXED_PRECISION", "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
@@ -441,6 +446,45 @@ constexpr OptionField kParametersOptions[] = {
     {"bucket_cap_mb", "Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 51, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kSaveOptions[] = {
+    {"safe_serialization", "1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1", OptionKind::kFlag, 4, 8, 81, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"save_on_each_node", "1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's", OptionKind::kFlag, 4, 12, 72, kNone, nullptr, nullptr, "as the project's", nullptr, 0, false},
+};
+
+constexpr OptionField kSaveModelOptions[] = {
+    {"max_shard_size", "The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"", OptionKind::kText, 8, 8, 124, kNone, nullptr, "10GB", nullptr, nullptr, 0, false},
+    {"safe_serialization", "1: safetensors; 0: files of torch.save(). Default 1", OptionKind::kFlag, 4, 16, 41, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"save_on_each_node", "1: on the main process of each host. Default: as the project's", OptionKind::kFlag, 4, 20, 36, kNone, nullptr, nullptr, "as the project's", nullptr, 0, false},
+};
+
+constexpr OptionField kProjectOptions[] = {
+    {"project_dir", "The folder of the project. Default: none", OptionKind::kText, 8, 8, 26, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"logging_dir", "That of its logs. Default: as project_dir", OptionKind::kText, 8, 16, 17, kNone, nullptr, nullptr, "as project_dir", nullptr, 0, false},
+    {"total_limit", "Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept", OptionKind::kInteger, 8, 24, 102, {1, kInfinity, false, true}, nullptr, nullptr, "all are kept", nullptr, 0, false},
+    {"iteration", "The number of the next checkpoint. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"automatic_checkpoint_naming", "1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0", OptionKind::kFlag, 4, 40, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"save_on_each_node", "1: what the main process writes is written on that of each host, whose disks are not shared. Default 0", OptionKind::kFlag, 4, 44, 92, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kSaveStateOptions[] = {
+    {"safe_serialization", "1: models are safetensors; 0: files of torch.save(). Default 1", OptionKind::kFlag, 4, 8, 52, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"asynchronous", "1: returns when the tensors are copied; a thread writes them. Default 0", OptionKind::kFlag, 4, 12, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"when_busy", "While an asynchronous save is under way. Default WAIT", OptionKind::kChoice, 4, 16, 40, kNone, nullptr, "wait", nullptr, kWhenBusyChoices, std::size(kWhenBusyChoices), false},
+    {"compression_level", "Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0", OptionKind::kInteger, 4, 20, 72, {0, 22, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"incremental", "1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0", OptionKind::kFlag, 4, 24, 89, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"durable", "1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1", OptionKind::kFlag, 4, 28, 117, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kLoadStateOptions[] = {
+    {"allow_missing", "1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0", OptionKind::kFlag, 4, 8, 137, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"verify", "1: files are compared with the hashes of the manifest. Default 1", OptionKind::kFlag, 4, 12, 54, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kMergeWeightsOptions[] = {
+    {"safe_serialization", "1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1", OptionKind::kFlag, 4, 8, 47, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"remove_checkpoint_dir", "1: the parts are removed when the whole is written. Default 0", OptionKind::kFlag, 4, 12, 51, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
 }  // namespace
 
 namespace option_tables {
@@ -479,6 +523,12 @@ const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloader
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 16, kParametersOptions, std::size(kParametersOptions)};
+const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
+const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
+const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
+const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
+const OptionTable load_state_options{"accel_load_state_options_t", 16, kLoadStateOptions, std::size(kLoadStateOptions)};
+const OptionTable merge_weights_options{"accel_merge_weights_options_t", 16, kMergeWeightsOptions, std::size(kMergeWeightsOptions)};
 
 }  // namespace option_tables
 
@@ -518,6 +568,12 @@ OptionTables all_option_tables() {
       &option_tables::prepare_item,
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
+      &option_tables::save_options,
+      &option_tables::save_model_options,
+      &option_tables::project_options,
+      &option_tables::save_state_options,
+      &option_tables::load_state_options,
+      &option_tables::merge_weights_options,
   };
   return {kAll, std::size(kAll)};
 }

@@ -39,5 +39,11 @@ extern const OptionTable dataloader_config;
 extern const OptionTable prepare_item;
 extern const OptionTable local_sgd_options;
 extern const OptionTable parameters_options;
+extern const OptionTable save_options;
+extern const OptionTable save_model_options;
+extern const OptionTable project_options;
+extern const OptionTable save_state_options;
+extern const OptionTable load_state_options;
+extern const OptionTable merge_weights_options;
 
 }  // namespace accel::option_tables

@@ -22,6 +22,7 @@ enum class Packing : int32_t { kConcatenate = 0, kBestFit = 1 };
 enum class Collate : int32_t { kStack = 0, kPad = 1 };
 enum class PaddingSide : int32_t { kRight = 0, kLeft = 1 };
 enum class DdpCommHook : int32_t { kNo = 0, kFp16 = 1, kBf16 = 2, kPowerSgd = 3, kBatchedPowerSgd = 4 };
+enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
 
 // accel_state_options_t
 struct StateSettings {
@@ -465,6 +466,108 @@ struct ParametersSettings {
   template <typename Visit, typename... Settings>
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.bucket_cap_mb...);
+  }
+};
+
+// accel_save_options_t
+struct SaveSettings {
+  Setting<bool> safe_serialization{true};
+  Setting<std::optional<bool>> save_on_each_node{};
+
+  static const OptionTable& table() { return option_tables::save_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.safe_serialization...);
+    visit(table().fields[1], settings.save_on_each_node...);
+  }
+};
+
+// accel_save_model_options_t
+struct SaveModelSettings {
+  Setting<std::string> max_shard_size{"10GB"};
+  Setting<bool> safe_serialization{true};
+  Setting<std::optional<bool>> save_on_each_node{};
+
+  static const OptionTable& table() { return option_tables::save_model_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.max_shard_size...);
+    visit(table().fields[1], settings.safe_serialization...);
+    visit(table().fields[2], settings.save_on_each_node...);
+  }
+};
+
+// accel_project_options_t
+struct ProjectSettings {
+  Setting<std::string> project_dir{};
+  Setting<std::string> logging_dir{};
+  Setting<std::optional<int64_t>> total_limit{};
+  Setting<int64_t> iteration{0};
+  Setting<bool> automatic_checkpoint_naming{false};
+  Setting<bool> save_on_each_node{false};
+
+  static const OptionTable& table() { return option_tables::project_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.project_dir...);
+    visit(table().fields[1], settings.logging_dir...);
+    visit(table().fields[2], settings.total_limit...);
+    visit(table().fields[3], settings.iteration...);
+    visit(table().fields[4], settings.automatic_checkpoint_naming...);
+    visit(table().fields[5], settings.save_on_each_node...);
+  }
+};
+
+// accel_save_state_options_t
+struct SaveStateSettings {
+  Setting<bool> safe_serialization{true};
+  Setting<bool> asynchronous{false};
+  Setting<WhenBusy> when_busy{WhenBusy::kWait};
+  Setting<int64_t> compression_level{0};
+  Setting<bool> incremental{false};
+  Setting<bool> durable{true};
+
+  static const OptionTable& table() { return option_tables::save_state_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.safe_serialization...);
+    visit(table().fields[1], settings.asynchronous...);
+    visit(table().fields[2], settings.when_busy...);
+    visit(table().fields[3], settings.compression_level...);
+    visit(table().fields[4], settings.incremental...);
+    visit(table().fields[5], settings.durable...);
+  }
+};
+
+// accel_load_state_options_t
+struct LoadStateSettings {
+  Setting<bool> allow_missing{false};
+  Setting<bool> verify{true};
+
+  static const OptionTable& table() { return option_tables::load_state_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.allow_missing...);
+    visit(table().fields[1], settings.verify...);
+  }
+};
+
+// accel_merge_weights_options_t
+struct MergeWeightsSettings {
+  Setting<bool> safe_serialization{true};
+  Setting<bool> remove_checkpoint_dir{false};
+
+  static const OptionTable& table() { return option_tables::merge_weights_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.safe_serialization...);
+    visit(table().fields[1], settings.remove_checkpoint_dir...);
   }
 };
 

@@ -343,6 +343,39 @@ SAME(place_of_accel_local_sgd_options_t_gradient_group, offsetof(accel_local_sgd
 SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 16);
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
+SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
+SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
+SAME(place_of_accel_save_options_t_save_on_each_node, offsetof(accel_save_options_t, save_on_each_node) == 12 && sizeof(((accel_save_options_t *)0)->save_on_each_node) == 4);
+SAME(size_of_accel_save_model_options_t, sizeof(accel_save_model_options_t) == 24);
+SAME(place_of_accel_save_model_options_t_struct_size, offsetof(accel_save_model_options_t, struct_size) == 0 && sizeof(((accel_save_model_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_save_model_options_t_max_shard_size, offsetof(accel_save_model_options_t, max_shard_size) == 8 && sizeof(((accel_save_model_options_t *)0)->max_shard_size) == 8);
+SAME(place_of_accel_save_model_options_t_safe_serialization, offsetof(accel_save_model_options_t, safe_serialization) == 16 && sizeof(((accel_save_model_options_t *)0)->safe_serialization) == 4);
+SAME(place_of_accel_save_model_options_t_save_on_each_node, offsetof(accel_save_model_options_t, save_on_each_node) == 20 && sizeof(((accel_save_model_options_t *)0)->save_on_each_node) == 4);
+SAME(size_of_accel_project_options_t, sizeof(accel_project_options_t) == 48);
+SAME(place_of_accel_project_options_t_struct_size, offsetof(accel_project_options_t, struct_size) == 0 && sizeof(((accel_project_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_project_options_t_project_dir, offsetof(accel_project_options_t, project_dir) == 8 && sizeof(((accel_project_options_t *)0)->project_dir) == 8);
+SAME(place_of_accel_project_options_t_logging_dir, offsetof(accel_project_options_t, logging_dir) == 16 && sizeof(((accel_project_options_t *)0)->logging_dir) == 8);
+SAME(place_of_accel_project_options_t_total_limit, offsetof(accel_project_options_t, total_limit) == 24 && sizeof(((accel_project_options_t *)0)->total_limit) == 8);
+SAME(place_of_accel_project_options_t_iteration, offsetof(accel_project_options_t, iteration) == 32 && sizeof(((accel_project_options_t *)0)->iteration) == 8);
+SAME(place_of_accel_project_options_t_automatic_checkpoint_naming, offsetof(accel_project_options_t, automatic_checkpoint_naming) == 40 && sizeof(((accel_project_options_t *)0)->automatic_checkpoint_naming) == 4);
+SAME(place_of_accel_project_options_t_save_on_each_node, offsetof(accel_project_options_t, save_on_each_node) == 44 && sizeof(((accel_project_options_t *)0)->save_on_each_node) == 4);
+SAME(size_of_accel_save_state_options_t, sizeof(accel_save_state_options_t) == 32);
+SAME(place_of_accel_save_state_options_t_struct_size, offsetof(accel_save_state_options_t, struct_size) == 0 && sizeof(((accel_save_state_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_save_state_options_t_safe_serialization, offsetof(accel_save_state_options_t, safe_serialization) == 8 && sizeof(((accel_save_state_options_t *)0)->safe_serialization) == 4);
+SAME(place_of_accel_save_state_options_t_asynchronous, offsetof(accel_save_state_options_t, asynchronous) == 12 && sizeof(((accel_save_state_options_t *)0)->asynchronous) == 4);
+SAME(place_of_accel_save_state_options_t_when_busy, offsetof(accel_save_state_options_t, when_busy) == 16 && sizeof(((accel_save_state_options_t *)0)->when_busy) == 4);
+SAME(place_of_accel_save_state_options_t_compression_level, offsetof(accel_save_state_options_t, compression_level) == 20 && sizeof(((accel_save_state_options_t *)0)->compression_level) == 4);
+SAME(place_of_accel_save_state_options_t_incremental, offsetof(accel_save_state_options_t, incremental) == 24 && sizeof(((accel_save_state_options_t *)0)->incremental) == 4);
+SAME(place_of_accel_save_state_options_t_durable, offsetof(accel_save_state_options_t, durable) == 28 && sizeof(((accel_save_state_options_t *)0)->durable) == 4);
+SAME(size_of_accel_load_state_options_t, sizeof(accel_load_state_options_t) == 16);
+SAME(place_of_accel_load_state_options_t_struct_size, offsetof(accel_load_state_options_t, struct_size) == 0 && sizeof(((accel_load_state_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_load_state_options_t_allow_missing, offsetof(accel_load_state_options_t, allow_missing) == 8 && sizeof(((accel_load_state_options_t *)0)->allow_missing) == 4);
+SAME(place_of_accel_load_state_options_t_verify, offsetof(accel_load_state_options_t, verify) == 12 && sizeof(((accel_load_state_options_t *)0)->verify) == 4);
+SAME(size_of_accel_merge_weights_options_t, sizeof(accel_merge_weights_options_t) == 16);
+SAME(place_of_accel_merge_weights_options_t_struct_size, offsetof(accel_merge_weights_options_t, struct_size) == 0 && sizeof(((accel_merge_weights_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_merge_weights_options_t_safe_serialization, offsetof(accel_merge_weights_options_t, safe_serialization) == 8 && sizeof(((accel_merge_weights_options_t *)0)->safe_serialization) == 4);
+SAME(place_of_accel_merge_weights_options_t_remove_checkpoint_dir, offsetof(accel_merge_weights_options_t, remove_checkpoint_dir) == 12 && sizeof(((accel_merge_weights_options_t *)0)->remove_checkpoint_dir) == 4);
 SAME(value_of_ACCEL_VERSION_MAJOR, ACCEL_VERSION_MAJOR == 0);
 SAME(value_of_ACCEL_VERSION_MINOR, ACCEL_VERSION_MINOR == 1);
 SAME(value_of_ACCEL_VERSION_PATCH, ACCEL_VERSION_PATCH == 0);
@@ -490,6 +523,8 @@ SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_POWER_SGD, ACCEL_DDP_COMM_HOOK_POWER_SGD == 3);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD, ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD == 4);
+SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
+SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
 
 static void test_accel_state_options_t(void **state) {
   static const accel_state_options_t expected = ACCEL_STATE_OPTIONS_INIT;
@@ -797,6 +832,60 @@ static void test_accel_parameters_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_save_options_t(void **state) {
+  static const accel_save_options_t expected = ACCEL_SAVE_OPTIONS_INIT;
+  accel_save_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_save_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_save_model_options_t(void **state) {
+  static const accel_save_model_options_t expected = ACCEL_SAVE_MODEL_OPTIONS_INIT;
+  accel_save_model_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_save_model_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_project_options_t(void **state) {
+  static const accel_project_options_t expected = ACCEL_PROJECT_OPTIONS_INIT;
+  accel_project_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_project_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_save_state_options_t(void **state) {
+  static const accel_save_state_options_t expected = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  accel_save_state_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_save_state_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_load_state_options_t(void **state) {
+  static const accel_load_state_options_t expected = ACCEL_LOAD_STATE_OPTIONS_INIT;
+  accel_load_state_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_load_state_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_merge_weights_options_t(void **state) {
+  static const accel_merge_weights_options_t expected = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
+  accel_merge_weights_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_merge_weights_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accel_state_options_t),
@@ -833,6 +922,12 @@ int main(void) {
       cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
+      cmocka_unit_test(test_accel_save_options_t),
+      cmocka_unit_test(test_accel_save_model_options_t),
+      cmocka_unit_test(test_accel_project_options_t),
+      cmocka_unit_test(test_accel_save_state_options_t),
+      cmocka_unit_test(test_accel_load_state_options_t),
+      cmocka_unit_test(test_accel_merge_weights_options_t),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2577,15 +2577,15 @@ static void accel_empty_cache_null_pointers(void **state) {
 
 static void accel_save_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save", "tensors", accel_save(NULL, &samples->value, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save", "path", accel_save(&samples->value, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save", "value", accel_save(NULL, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save", "path", accel_save(&samples->value, &samples->value, NULL, &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_save_on_main_process_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(NULL, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, NULL, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save_on_main_process", "path", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->value, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(NULL, &samples->value, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_on_main_process", "value", accel_save_on_main_process(samples->valid.state, NULL, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_on_main_process", "path", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->value, NULL, &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_load_metadata_null_pointers(void **state) {
@@ -2600,31 +2600,116 @@ static void accel_load_null_pointers(void **state) {
   refused_with_status("accel_load", "out", accel_load("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_load_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_state_dict", "path", accel_load_state_dict(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_state_dict", "out", accel_load_state_dict("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_save_model_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_model", "state", accel_save_model(NULL, samples->valid.module, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save_model", "folder", accel_save_model(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_model", "state", accel_save_model(NULL, samples->valid.module, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, NULL, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_model", "folder", accel_save_model(samples->valid.state, samples->valid.module, NULL, &samples->save_model_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_set_project_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_project", "state", accel_set_project(NULL, &samples->project_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_project", "options", accel_set_project(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_project_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_project", "state", accel_project(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_project", "out", accel_project(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_save_state_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_state", "state", accel_save_state(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_save_state", "folder", accel_save_state(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_state", "state", accel_save_state(NULL, "sample", &samples->save_state_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_wait_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_checkpoint_wait", "state", accel_checkpoint_wait(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_progress_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_progress", "state", accel_checkpoint_progress(NULL, (int64_t *)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_progress", "out_written", accel_checkpoint_progress(samples->valid.state, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_progress", "out_total", accel_checkpoint_progress(samples->valid.state, (int64_t *)samples->room, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_load_state_null_pointers(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_load_state", "state", accel_load_state(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_load_state", "folder", accel_load_state(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_state", "state", accel_load_state(NULL, "sample", &samples->load_state_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_register_for_checkpointing_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_register_for_checkpointing", "state", accel_register_for_checkpointing(NULL, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_register_for_checkpointing", "name", accel_register_for_checkpointing(samples->valid.state, NULL, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_register_for_checkpointing", "save", accel_register_for_checkpointing(samples->valid.state, "sample", NULL, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_register_for_checkpointing", "load", accel_register_for_checkpointing(samples->valid.state, "sample", (accel_save_state_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_register_random_state_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_random_state", "state", accel_register_random_state(NULL, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_random_state", "name", accel_register_random_state(samples->valid.state, NULL, (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_random_state", "save", accel_register_random_state(samples->valid.state, "sample", NULL, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_random_state", "load", accel_register_random_state(samples->valid.state, "sample", (accel_save_state_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_register_save_state_pre_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_save_state_pre_hook", "state", accel_register_save_state_pre_hook(NULL, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_save_state_pre_hook", "hook", accel_register_save_state_pre_hook(samples->valid.state, NULL, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_register_load_state_pre_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_load_state_pre_hook", "state", accel_register_load_state_pre_hook(NULL, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_register_load_state_pre_hook", "hook", accel_register_load_state_pre_hook(samples->valid.state, NULL, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_remove_checkpoint_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_remove_checkpoint_hook", "state", accel_remove_checkpoint_hook(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_verify_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_verify", "folder", accel_checkpoint_verify(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_verify", "out", accel_checkpoint_verify("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_list_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_list", "folder", accel_checkpoint_list(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_list", "out", accel_checkpoint_list("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_show_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_show", "folder", accel_checkpoint_show(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_show", "out", accel_checkpoint_show("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_checkpoint_diff_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_diff", "folder", accel_checkpoint_diff(NULL, "sample", (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_diff", "other", accel_checkpoint_diff("sample", NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_checkpoint_diff", "out", accel_checkpoint_diff("sample", "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_merge_weights_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_merge_weights", "folder", accel_merge_weights(NULL, "sample", &samples->merge_weights_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_merge_weights", "destination", accel_merge_weights("sample", NULL, &samples->merge_weights_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_step_report_null_pointers(void **state) {
@@ -3229,10 +3314,24 @@ int main(void) {
       sweep_test(accel_save_on_main_process_null_pointers),
       sweep_test(accel_load_metadata_null_pointers),
       sweep_test(accel_load_null_pointers),
+      sweep_test(accel_load_state_dict_null_pointers),
       sweep_test(accel_save_model_null_pointers),
+      sweep_test(accel_set_project_null_pointers),
+      sweep_test(accel_project_null_pointers),
       sweep_test(accel_save_state_null_pointers),
+      sweep_test(accel_checkpoint_wait_null_pointers),
+      sweep_test(accel_checkpoint_progress_null_pointers),
       sweep_test(accel_load_state_null_pointers),
       sweep_test(accel_register_for_checkpointing_null_pointers),
+      sweep_test(accel_register_random_state_null_pointers),
+      sweep_test(accel_register_save_state_pre_hook_null_pointers),
+      sweep_test(accel_register_load_state_pre_hook_null_pointers),
+      sweep_test(accel_remove_checkpoint_hook_null_pointers),
+      sweep_test(accel_checkpoint_verify_null_pointers),
+      sweep_test(accel_checkpoint_list_null_pointers),
+      sweep_test(accel_checkpoint_show_null_pointers),
+      sweep_test(accel_checkpoint_diff_null_pointers),
+      sweep_test(accel_merge_weights_null_pointers),
       sweep_test(accel_step_report_null_pointers),
       sweep_test(accel_memory_report_null_pointers),
       sweep_test(accel_option_count_null_pointers),

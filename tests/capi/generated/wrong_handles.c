@@ -2261,46 +2261,94 @@ static void accel_empty_cache_wrong_handles(void **state) {
 
 static void accel_save_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_value("accel_save", "tensors", accel_save(&samples->foreign_value, &samples->value, "sample"));
-  refused_value("accel_save", "tensors", accel_save(&samples->released_value, &samples->value, "sample"));
-  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->foreign_value, "sample"));
-  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->released_value, "sample"));
+  refused_value("accel_save", "value", accel_save(&samples->foreign_value, &samples->value, "sample", &samples->save_options));
+  refused_value("accel_save", "value", accel_save(&samples->released_value, &samples->value, "sample", &samples->save_options));
+  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->foreign_value, "sample", &samples->save_options));
+  refused_value("accel_save", "metadata", accel_save(&samples->value, &samples->released_value, "sample", &samples->save_options));
 }
 
 static void accel_save_on_main_process_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->foreign.state, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->released.state, &samples->value, &samples->value, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
-  refused_value("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, &samples->foreign_value, &samples->value, "sample", 1));
-  refused_value("accel_save_on_main_process", "tensors", accel_save_on_main_process(samples->valid.state, &samples->released_value, &samples->value, "sample", 1));
-  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->foreign_value, "sample", 1));
-  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->released_value, "sample", 1));
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->foreign.state, &samples->value, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_on_main_process", "state", accel_save_on_main_process(samples->released.state, &samples->value, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_save_on_main_process", "value", accel_save_on_main_process(samples->valid.state, &samples->foreign_value, &samples->value, "sample", &samples->save_options));
+  refused_value("accel_save_on_main_process", "value", accel_save_on_main_process(samples->valid.state, &samples->released_value, &samples->value, "sample", &samples->save_options));
+  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->foreign_value, "sample", &samples->save_options));
+  refused_value("accel_save_on_main_process", "metadata", accel_save_on_main_process(samples->valid.state, &samples->value, &samples->released_value, "sample", &samples->save_options));
 }
 
 static void accel_save_model_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_model", "state", accel_save_model(samples->foreign.state, samples->valid.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_save_model", "state", accel_save_model(samples->released.state, samples->valid.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, samples->foreign.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, samples->released.module, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_model", "state", accel_save_model(samples->foreign.state, samples->valid.module, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_model", "state", accel_save_model(samples->released.state, samples->valid.module, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, samples->foreign.module, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_model", "module", accel_save_model(samples->valid.state, samples->released.module, "sample", &samples->save_model_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_project_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_project", "state", accel_set_project(samples->foreign.state, &samples->project_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_project", "state", accel_set_project(samples->released.state, &samples->project_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_project_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_project", "state", accel_project(samples->foreign.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_project", "state", accel_project(samples->released.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_save_state_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_save_state", "state", accel_save_state(samples->foreign.state, "sample"), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_save_state", "state", accel_save_state(samples->released.state, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_state", "state", accel_save_state(samples->foreign.state, "sample", &samples->save_state_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_state", "state", accel_save_state(samples->released.state, "sample", &samples->save_state_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_checkpoint_wait_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_wait", "state", accel_checkpoint_wait(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_checkpoint_wait", "state", accel_checkpoint_wait(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_checkpoint_progress_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_progress", "state", accel_checkpoint_progress(samples->foreign.state, (int64_t *)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_checkpoint_progress", "state", accel_checkpoint_progress(samples->released.state, (int64_t *)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_load_state_wrong_handles(void **state) {
   struct samples *samples = *state;
-  refused_with_status("accel_load_state", "state", accel_load_state(samples->foreign.state, "sample"), ACCEL_ERROR_INVALID_HANDLE);
-  refused_with_status("accel_load_state", "state", accel_load_state(samples->released.state, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_state", "state", accel_load_state(samples->foreign.state, "sample", &samples->load_state_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_state", "state", accel_load_state(samples->released.state, "sample", &samples->load_state_options), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_register_for_checkpointing_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_register_for_checkpointing", "state", accel_register_for_checkpointing(samples->foreign.state, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_register_for_checkpointing", "state", accel_register_for_checkpointing(samples->released.state, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_register_random_state_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_random_state", "state", accel_register_random_state(samples->foreign.state, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_random_state", "state", accel_register_random_state(samples->released.state, "sample", (accel_save_state_fn)sample_callback, (accel_load_state_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_register_save_state_pre_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_save_state_pre_hook", "state", accel_register_save_state_pre_hook(samples->foreign.state, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_save_state_pre_hook", "state", accel_register_save_state_pre_hook(samples->released.state, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_register_load_state_pre_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_register_load_state_pre_hook", "state", accel_register_load_state_pre_hook(samples->foreign.state, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_register_load_state_pre_hook", "state", accel_register_load_state_pre_hook(samples->released.state, (accel_checkpoint_hook_fn)sample_callback, NULL, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_remove_checkpoint_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_remove_checkpoint_hook", "state", accel_remove_checkpoint_hook(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_remove_checkpoint_hook", "state", accel_remove_checkpoint_hook(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_step_report_wrong_handles(void **state) {
@@ -2678,9 +2726,17 @@ int main(void) {
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_on_main_process_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
+      sweep_test(accel_set_project_wrong_handles),
+      sweep_test(accel_project_wrong_handles),
       sweep_test(accel_save_state_wrong_handles),
+      sweep_test(accel_checkpoint_wait_wrong_handles),
+      sweep_test(accel_checkpoint_progress_wrong_handles),
       sweep_test(accel_load_state_wrong_handles),
       sweep_test(accel_register_for_checkpointing_wrong_handles),
+      sweep_test(accel_register_random_state_wrong_handles),
+      sweep_test(accel_register_save_state_pre_hook_wrong_handles),
+      sweep_test(accel_register_load_state_pre_hook_wrong_handles),
+      sweep_test(accel_remove_checkpoint_hook_wrong_handles),
       sweep_test(accel_step_report_wrong_handles),
       sweep_test(accel_send_to_device_by_pointer_wrong_handles),
       sweep_test(accel_arg_tensor_by_pointer_wrong_handles),

@@ -18,6 +18,7 @@ const CHOICES = (
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
     ddp_comm_hook = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4,),
+    when_busy = (wait = 0, refuse = 1,),
 )
 choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
@@ -28,6 +29,7 @@ choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode,
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
+choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
     Conv2d, DistributedSampler, Dropout, Embedding, Generator, ImageDataset, JsonLinesDataset, LAMB, LOMO, LayerNorm,
@@ -36,11 +38,11 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
-    buffers, chained, check_trigger, child, children_bottom_up, clip_grad_value!, concatenate, config, contiguous,
-    convert_to_fp32, coordinate, current_device!, current_epoch, default_state!, destroy_process_group, device,
-    device_memory, device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_training,
-    even_batches!, find_batch_size, flight_record, float32_matmul_precision!, fork_launched, free_memory!, from_config,
-    gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
+    buffers, chained, check_trigger, checkpoint_wait, child, children_bottom_up, clip_grad_value!, concatenate, config,
+    contiguous, convert_to_fp32, coordinate, current_device!, current_epoch, default_state!, destroy_process_group,
+    device, device_memory, device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader,
+    end_training, even_batches!, find_batch_size, flight_record, float32_matmul_precision!, fork_launched, free_memory!,
+    from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
     gather_uneven, gather_uneven_async, generator_state, generator_state!, gradient, gradient!, gradient_accumulation,
     gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader,
     inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process, is_local_main_process,
@@ -48,15 +50,16 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
     local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules,
     no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
-    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, recv_tensor!,
-    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_hook!, replace_child!,
-    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, save_model, save_state, scatter!,
-    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
-    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, share_state, shrink_group,
-    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!,
-    step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!,
-    synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unwrap_model,
-    update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, project, project!,
+    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder,
+    remove_checkpoint_hook, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
+    reset_peak_memory!, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
+    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
+    setting!, settings, share_state, shrink_group, skip_first_batches, slice_tensors, split_between_processes,
+    split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients, sync_gradients!,
+    synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward,
+    unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone,
+    wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2198,14 +2201,15 @@ load_metadata(path::AbstractString) =
 """
     load(path)
 
-Reads a safetensors file after checking its header.
+Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read
+without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
 
-Gives: A map name -> tensor, with those that accel_save() left out under their names again.
+Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
 """
 load(path::AbstractString) =
-    result(out -> LibAccel.accel_load(string(path), out))::Map
+    result(out -> LibAccel.accel_load(string(path), out))
 
 """
     is_available(feature)
@@ -2919,35 +2923,92 @@ autocast(body::Function, state::State; options...) =
     scoped(body, out -> with_options(given -> LibAccel.accel_autocast_begin(state, given, out), LibAccel.accel_autocast_options_t; options...))
 
 """
-    save_model(state, model, folder)
+    save_model(state, model, folder; options...)
 
-Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index
+where they are larger than max_shard_size. Files of an earlier and larger model are removed.
 
 - `folder`: Made if missing.
+- `max_shard_size`: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"
+- `safe_serialization`: 1: safetensors; 0: files of torch.save(). Default 1
+- `save_on_each_node`: 1: on the main process of each host. Default: as the project's
 """
-save_model(state::State, model::Model, folder) =
-    (LibAccel.accel_save_model(state, model, string(folder)); nothing)
+save_model(state::State, model::Model, folder; options...) =
+    (with_options(given -> LibAccel.accel_save_model(state, model, string(folder), given), LibAccel.accel_save_model_options_t; options...); nothing)
 
 """
-    save_state(state, folder)
+    project!(state; options...)
+
+Sets the project of a state. Nothing has happened on the disk.
+
+- `project_dir`: The folder of the project. Default: none
+- `logging_dir`: That of its logs. Default: as project_dir
+- `total_limit`: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
+- `iteration`: The number of the next checkpoint. In [0, inf). Default 0
+- `automatic_checkpoint_naming`: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
+- `save_on_each_node`: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+"""
+project!(state::State; options...) =
+    (with_options(given -> LibAccel.accel_set_project(state, given), LibAccel.accel_project_options_t; options...); state)
+
+"""
+    project(state)
+
+The project of a state.
+
+Gives: A map with the fields of accel_project_options_t, NONE for what there is not, and \"checkpoint\": the folder that was saved or loaded last.
+"""
+project(state::State) =
+    result(out -> LibAccel.accel_project(state, out))::Map
+
+"""
+    save_state(state, folder; options...)
 
 Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
 training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
-then. All ranks must call.
+then. The iteration of the project is counted on. All ranks must call.
 
-- `folder`: Its parent must exist.
+- `folder`: Its parent is made if missing. `nothing`: that of automatic naming.
+- `safe_serialization`: 1: models are safetensors; 0: files of torch.save(). Default 1
+- `asynchronous`: 1: returns when the tensors are copied; a thread writes them. Default 0
+- `when_busy`: While an asynchronous save is under way. Default WAIT
+- `compression_level`: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+- `incremental`: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+- `durable`: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
 """
-save_state(state::State, folder) =
-    (LibAccel.accel_save_state(state, string(folder)); nothing)
+save_state(state::State, folder; options...) =
+    (with_options(given -> LibAccel.accel_save_state(state, something(folder, C_NULL), given), LibAccel.accel_save_state_options_t; options...); nothing)
 
 """
-    load_state!(state, folder)
+    checkpoint_wait(state, timeout_ms)
+
+Waits until the asynchronous save of a state is complete. Its error is returned once, here or by the next save or load.
+
+- `timeout_ms`: Milliseconds.
+"""
+checkpoint_wait(state::State, timeout_ms) =
+    (LibAccel.accel_checkpoint_wait(state, timeout_ms); nothing)
+
+"""
+    load_state!(state, folder; options...)
 
 Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders
 continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and
-additional ranks have new random streams. All ranks must call.
+additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
 
-- `folder`: What accel_save_state() wrote.
+- `folder`: What accel_save_state() wrote. `nothing`: the newest of automatic naming.
+- `allow_missing`: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0
+- `verify`: 1: files are compared with the hashes of the manifest. Default 1
 """
-load_state!(state::State, folder) =
-    (LibAccel.accel_load_state(state, string(folder)); state)
+load_state!(state::State, folder; options...) =
+    (with_options(given -> LibAccel.accel_load_state(state, something(folder, C_NULL), given), LibAccel.accel_load_state_options_t; options...); state)
+
+"""
+    remove_checkpoint_hook(state, id)
+
+Removes a hook of saves or loads.
+
+- `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+"""
+remove_checkpoint_hook(state::State, id) =
+    (LibAccel.accel_remove_checkpoint_hook(state, id); nothing)

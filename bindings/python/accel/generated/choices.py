@@ -18,6 +18,7 @@ CHOICES = {
     "collate": {"stack": 0, "pad": 1},
     "padding_side": {"right": 0, "left": 1},
     "ddp_comm_hook": {"no": 0, "fp16": 1, "bf16": 2, "power_sgd": 3, "batched_power_sgd": 4},
+    "when_busy": {"wait": 0, "refuse": 1},
 }
 
 # The fields of options that are such texts.
@@ -36,4 +37,5 @@ FIELDS = {
     ("accel_dataloader_options_t", "padding_side"): "padding_side",
     ("accel_ddp_options_t", "comm_hook"): "ddp_comm_hook",
     ("accel_ddp_options_t", "comm_wrapper"): "ddp_comm_hook",
+    ("accel_save_state_options_t", "when_busy"): "when_busy",
 }

@@ -1,14 +1,16 @@
 """Names of files in checkpoints, and the values that settings of the reference take."""
 
+from .. import capi
 from ..machine import COMPARISONS as STR_OPERATION_TO_FUNC
 from ..names import resolver
 
-MODEL_NAME, SAFE_MODEL_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = "pytorch_model", "model", "optimizer", "scheduler", "sampler"
-RNG_STATE_NAME, SCALER_NAME, PROFILE_PATTERN_NAME = "random_states", "scaler.pt", "profile_{suffix}.json"
-WEIGHTS_NAME, WEIGHTS_PATTERN_NAME, WEIGHTS_INDEX_NAME = (
-    "pytorch_model.bin", "pytorch_model{suffix}.bin", "pytorch_model.bin.index.json")
-SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_PATTERN_NAME, SAFE_WEIGHTS_INDEX_NAME = (
-    "model.safetensors", "model{suffix}.safetensors", "model.safetensors.index.json")
+MODEL_NAME, SAFE_MODEL_NAME = capi.ACCEL_MODEL_NAME, capi.ACCEL_SAFE_MODEL_NAME
+OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = capi.ACCEL_OPTIMIZER_NAME, capi.ACCEL_SCHEDULER_NAME, capi.ACCEL_SAMPLER_NAME
+RNG_STATE_NAME, SCALER_NAME, PROFILE_PATTERN_NAME = capi.ACCEL_RNG_STATE_NAME, capi.ACCEL_SCALER_NAME, "profile_{suffix}.json"
+WEIGHTS_NAME, WEIGHTS_INDEX_NAME = capi.ACCEL_WEIGHTS_NAME, capi.ACCEL_WEIGHTS_INDEX_NAME
+SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME = capi.ACCEL_SAFE_WEIGHTS_NAME, capi.ACCEL_SAFE_WEIGHTS_INDEX_NAME
+WEIGHTS_PATTERN_NAME = WEIGHTS_NAME.replace(".", "{suffix}.")
+SAFE_WEIGHTS_PATTERN_NAME = SAFE_WEIGHTS_NAME.replace(".", "{suffix}.")
 TORCH_DISTRIBUTED_OPERATION_TYPES = ["MULTI_GPU", "MULTI_CPU"]  # those of the reference that there are here
 TORCH_LAUNCH_PARAMS: list = []  # `accel launch` has settings of its own
 CUDA_DISTRIBUTED_TYPES = ["MULTI_GPU"]

@@ -62,6 +62,9 @@ pub type accel_padding_side_t = i32;
 /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
+/// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
+pub type accel_when_busy_t = i32;
+
 pub const ACCEL_VERSION_MAJOR: i32 = 0;
 
 pub const ACCEL_VERSION_MINOR: i32 = 1;
@@ -443,6 +446,40 @@ pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: accel_ddp_comm_hook_t = 3;
 
 /// the whole bucket as one square matrix: faster, less exact
 pub const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: accel_ddp_comm_hook_t = 4;
+
+pub const ACCEL_WEIGHTS_NAME: &str = "pytorch_model.bin";
+
+pub const ACCEL_WEIGHTS_INDEX_NAME: &str = "pytorch_model.bin.index.json";
+
+pub const ACCEL_SAFE_WEIGHTS_NAME: &str = "model.safetensors";
+
+pub const ACCEL_SAFE_WEIGHTS_INDEX_NAME: &str = "model.safetensors.index.json";
+
+pub const ACCEL_MODEL_NAME: &str = "pytorch_model";
+
+pub const ACCEL_SAFE_MODEL_NAME: &str = "model";
+
+pub const ACCEL_OPTIMIZER_NAME: &str = "optimizer";
+
+pub const ACCEL_SCHEDULER_NAME: &str = "scheduler";
+
+pub const ACCEL_SAMPLER_NAME: &str = "sampler";
+
+pub const ACCEL_SCALER_NAME: &str = "scaler.pt";
+
+/// then _\<rank>.pkl
+pub const ACCEL_RNG_STATE_NAME: &str = "random_states";
+
+/// then _\<number>.pkl
+pub const ACCEL_CUSTOM_STATES_NAME: &str = "custom_checkpoint";
+
+pub const ACCEL_CHECKPOINT_MANIFEST_NAME: &str = "accel_manifest.json";
+
+/// waits for it
+pub const ACCEL_WHEN_BUSY_WAIT: accel_when_busy_t = 0;
+
+/// returns INVALID_STATE
+pub const ACCEL_WHEN_BUSY_REFUSE: accel_when_busy_t = 1;
 
 /// an error that was taken from its thread
 #[repr(C)]
@@ -959,6 +996,20 @@ pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: 
 ///
 /// Threads: caller.
 pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next_batch_size: i64, reason: *const c_char, user_data: *mut c_void) -> i64;
+
+/// Runs before a training state is saved or loaded, on all ranks.
+///
+/// It may write or read files of its own in the folder.
+///
+/// * `models`: A list with an item for each prepared model, in the order of their preparation. Before a save: its state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+/// * `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
+/// * `out_models`: Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to keep it.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_checkpoint_hook_fn = unsafe extern "C" fn(models: *const accel_value_t, folder: *const c_char, out_models: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with accel_buffer_dispose().
 #[repr(C)]
@@ -2358,6 +2409,171 @@ pub const ACCEL_PARAMETERS_OPTIONS_INIT: accel_parameters_options_t = accel_para
 impl Default for accel_parameters_options_t {
     fn default() -> Self {
         ACCEL_PARAMETERS_OPTIONS_INIT
+    }
+}
+
+/// How values are written.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_save_options_t {
+    pub struct_size: usize,
+    /// 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1
+    pub safe_serialization: accel_flag_t,
+    /// 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's
+    pub save_on_each_node: accel_flag_t,
+}
+
+/// Every field of [`accel_save_options_t`] unset.
+pub const ACCEL_SAVE_OPTIONS_INIT: accel_save_options_t = accel_save_options_t {
+    struct_size: core::mem::size_of::<accel_save_options_t>(),
+    safe_serialization: ACCEL_UNSET,
+    save_on_each_node: ACCEL_UNSET,
+};
+impl Default for accel_save_options_t {
+    fn default() -> Self {
+        ACCEL_SAVE_OPTIONS_INIT
+    }
+}
+
+/// How a model's weights are written.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_save_model_options_t {
+    pub struct_size: usize,
+    /// The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default "10GB"
+    pub max_shard_size: *const c_char,
+    /// 1: safetensors; 0: files of torch.save(). Default 1
+    pub safe_serialization: accel_flag_t,
+    /// 1: on the main process of each host. Default: as the project's
+    pub save_on_each_node: accel_flag_t,
+}
+
+/// Every field of [`accel_save_model_options_t`] unset.
+pub const ACCEL_SAVE_MODEL_OPTIONS_INIT: accel_save_model_options_t = accel_save_model_options_t {
+    struct_size: core::mem::size_of::<accel_save_model_options_t>(),
+    max_shard_size: core::ptr::null(),
+    safe_serialization: ACCEL_UNSET,
+    save_on_each_node: ACCEL_UNSET,
+};
+impl Default for accel_save_model_options_t {
+    fn default() -> Self {
+        ACCEL_SAVE_MODEL_OPTIONS_INIT
+    }
+}
+
+/// Where a project keeps its checkpoints, and how they are named.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_project_options_t {
+    pub struct_size: usize,
+    /// The folder of the project. Default: none
+    pub project_dir: *const c_char,
+    /// That of its logs. Default: as project_dir
+    pub logging_dir: *const c_char,
+    /// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In \[1, inf). Default: all are kept
+    pub total_limit: i64,
+    /// The number of the next checkpoint. In \[0, inf). Default 0
+    pub iteration: i64,
+    /// 1: checkpoints are `checkpoints/checkpoint_\<iteration>` of project_dir. Default 0
+    pub automatic_checkpoint_naming: accel_flag_t,
+    /// 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+    pub save_on_each_node: accel_flag_t,
+}
+
+/// Every field of [`accel_project_options_t`] unset.
+pub const ACCEL_PROJECT_OPTIONS_INIT: accel_project_options_t = accel_project_options_t {
+    struct_size: core::mem::size_of::<accel_project_options_t>(),
+    project_dir: core::ptr::null(),
+    logging_dir: core::ptr::null(),
+    total_limit: ACCEL_UNSET_INT64,
+    iteration: ACCEL_UNSET_INT64,
+    automatic_checkpoint_naming: ACCEL_UNSET,
+    save_on_each_node: ACCEL_UNSET,
+};
+impl Default for accel_project_options_t {
+    fn default() -> Self {
+        ACCEL_PROJECT_OPTIONS_INIT
+    }
+}
+
+/// How a training state is written.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_save_state_options_t {
+    pub struct_size: usize,
+    /// 1: models are safetensors; 0: files of torch.save(). Default 1
+    pub safe_serialization: accel_flag_t,
+    /// 1: returns when the tensors are copied; a thread writes them. Default 0
+    pub asynchronous: accel_flag_t,
+    /// While an asynchronous save is under way. Default WAIT
+    pub when_busy: accel_when_busy_t,
+    /// Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0
+    pub compression_level: i32,
+    /// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+    pub incremental: accel_flag_t,
+    /// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
+    pub durable: accel_flag_t,
+}
+
+/// Every field of [`accel_save_state_options_t`] unset.
+pub const ACCEL_SAVE_STATE_OPTIONS_INIT: accel_save_state_options_t = accel_save_state_options_t {
+    struct_size: core::mem::size_of::<accel_save_state_options_t>(),
+    safe_serialization: ACCEL_UNSET,
+    asynchronous: ACCEL_UNSET,
+    when_busy: ACCEL_UNSET,
+    compression_level: ACCEL_UNSET,
+    incremental: ACCEL_UNSET,
+    durable: ACCEL_UNSET,
+};
+impl Default for accel_save_state_options_t {
+    fn default() -> Self {
+        ACCEL_SAVE_STATE_OPTIONS_INIT
+    }
+}
+
+/// How a training state is read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_load_state_options_t {
+    pub struct_size: usize,
+    /// 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0
+    pub allow_missing: accel_flag_t,
+    /// 1: files are compared with the hashes of the manifest. Default 1
+    pub verify: accel_flag_t,
+}
+
+/// Every field of [`accel_load_state_options_t`] unset.
+pub const ACCEL_LOAD_STATE_OPTIONS_INIT: accel_load_state_options_t = accel_load_state_options_t {
+    struct_size: core::mem::size_of::<accel_load_state_options_t>(),
+    allow_missing: ACCEL_UNSET,
+    verify: ACCEL_UNSET,
+};
+impl Default for accel_load_state_options_t {
+    fn default() -> Self {
+        ACCEL_LOAD_STATE_OPTIONS_INIT
+    }
+}
+
+/// How the parts of a model become one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_merge_weights_options_t {
+    pub struct_size: usize,
+    /// 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1
+    pub safe_serialization: accel_flag_t,
+    /// 1: the parts are removed when the whole is written. Default 0
+    pub remove_checkpoint_dir: accel_flag_t,
+}
+
+/// Every field of [`accel_merge_weights_options_t`] unset.
+pub const ACCEL_MERGE_WEIGHTS_OPTIONS_INIT: accel_merge_weights_options_t = accel_merge_weights_options_t {
+    struct_size: core::mem::size_of::<accel_merge_weights_options_t>(),
+    safe_serialization: ACCEL_UNSET,
+    remove_checkpoint_dir: ACCEL_UNSET,
+};
+impl Default for accel_merge_weights_options_t {
+    fn default() -> Self {
+        ACCEL_MERGE_WEIGHTS_OPTIONS_INIT
     }
 }
 
@@ -7133,31 +7349,32 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_empty_cache(state: *mut accel_state_t) -> accel_status_t;
 
-    /// Writes tensors to a safetensors file: complete under its name, or not at all.
+    /// Writes a value to a file: complete under its name, or not at all.
     ///
-    /// Tensors that are one and the same are written once; the metadata then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+    /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
     ///
-    /// * `tensors`: A map name -> tensor.
-    /// * `metadata`: NULL is allowed. A map of strings; NULL: none.
+    /// * `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
+    /// * `metadata`: NULL is allowed. A map of strings, in safetensors only; NULL: none.
     /// * `path`: The file; replaced.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
     /// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_save(tensors: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char) -> accel_status_t;
+    pub fn accel_save(value: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, options: *const accel_save_options_t) -> accel_status_t;
 
     /// accel_save() on the main process; the other ranks return at once, before the file is there.
     ///
     /// * `state`: A state.
-    /// * `tensors`: As there; only looked at where it is written.
+    /// * `value`: As there; only looked at where it is written.
     /// * `metadata`: NULL is allowed. As there; only looked at where it is written.
     /// * `path`: As there; only looked at where it is written.
-    /// * `save_on_each_node`: 1: on the main process of each host.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
     /// Returns: As there.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_save_on_main_process(state: *mut accel_state_t, tensors: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, save_on_each_node: i32) -> accel_status_t;
+    pub fn accel_save_on_main_process(state: *mut accel_state_t, value: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, options: *const accel_save_options_t) -> accel_status_t;
 
     /// The metadata of a safetensors file.
     ///
@@ -7169,64 +7386,234 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_load_metadata(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Reads a safetensors file after checking its header.
+    /// Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms.
+    ///
+    /// Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
     ///
     /// * `path`: The file.
-    /// * `out`: A map name -> tensor, with those that accel_save() left out under their names again.
+    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
     ///
-    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place.
+    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Writes a model's weights as `folder/model.safetensors` on the main process; other ranks return at once.
+    /// Reads a model's weights.
+    ///
+    /// * `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+    /// * `out`: A map name -> tensor.
+    ///
+    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_load_state_dict(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size.
+    ///
+    /// Files of an earlier and larger model are removed.
     ///
     /// * `state`: A state.
     /// * `module`: A model, prepared or not.
     /// * `folder`: Made if missing.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK or IO.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char) -> accel_status_t;
+    pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;
+
+    /// Sets the project of a state.
+    ///
+    /// Nothing has happened on the disk.
+    ///
+    /// * `state`: A state.
+    /// * `options`: Fields that are unset stay as they are.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_project(state: *mut accel_state_t, options: *const accel_project_options_t) -> accel_status_t;
+
+    /// The project of a state.
+    ///
+    /// * `state`: A state.
+    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not, and "checkpoint": the folder that was saved or loaded last.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_project(state: *const accel_state_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit.
     ///
-    /// The folder appears complete or not at all; an older one of the same name stays until then. All ranks must call.
+    /// The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call.
     ///
     /// * `state`: A state.
-    /// * `folder`: Its parent must exist.
+    /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: that of automatic naming.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK or IO.
+    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save before this one.
     ///
     /// Threads: collective, waits. Since 0.1.
-    pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;
+    pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_save_state_options_t) -> accel_status_t;
+
+    /// Waits until the asynchronous save of a state is complete.
+    ///
+    /// Its error is returned once, here or by the next save or load.
+    ///
+    /// * `state`: A state.
+    /// * `timeout_ms`: Milliseconds.
+    ///
+    /// Returns: ACCEL_OK, also when none was under way; TIMEOUT while it is not complete; the error of the save.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_checkpoint_wait(state: *mut accel_state_t, timeout_ms: i64) -> accel_status_t;
+
+    /// How far the asynchronous save of a state is on this rank.
+    ///
+    /// * `state`: A state.
+    /// * `out_written`: Bytes of the last save; equal when none is under way.
+    /// * `out_total`: Bytes of the last save; equal when none is under way.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_checkpoint_progress(state: *const accel_state_t, out_written: *mut i64, out_total: *mut i64) -> accel_status_t;
 
     /// Loads a training state into the prepared objects, which must be the same.
     ///
-    /// The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. All ranks must call.
+    /// The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
     ///
     /// * `state`: A state.
-    /// * `folder`: What accel_save_state() wrote.
+    /// * `folder`: NULL is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
+    /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
-    pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char) -> accel_status_t;
+    pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_load_state_options_t) -> accel_status_t;
 
     /// Adds an object of the application to the training state.
     ///
+    /// The main process writes it.
+    ///
     /// * `state`: A state.
-    /// * `name`: Of its file; unique.
+    /// * `name`: NULL is allowed. Of its file, `custom_\<name>.bin`; unique. NULL: `custom_checkpoint_\<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
     /// * `save`: The functions; user_data and destroy belong to both.
     /// * `load`: The functions; user_data and destroy belong to both.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     ///
-    /// Returns: ACCEL_OK or ALREADY_EXISTS.
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_register_for_checkpointing(state: *mut accel_state_t, name: *const c_char, save: Option<accel_save_state_fn>, load: Option<accel_load_state_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Adds a generator of random numbers of the application to the training state.
+    ///
+    /// Each rank writes its own.
+    ///
+    /// * `state`: A state.
+    /// * `name`: Its key in `random_states_\<rank>.pkl`; unique. Python's own generator is "random_state" there, NumPy's "numpy_random_seed".
+    /// * `save`: The functions; user_data and destroy belong to both.
+    /// * `load`: The functions; user_data and destroy belong to both.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_register_random_state(state: *mut accel_state_t, name: *const c_char, save: Option<accel_save_state_fn>, load: Option<accel_load_state_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Adds a hook of accel_save_state().
+    ///
+    /// * `state`: A state.
+    /// * `hook`: The function; hooks run in order of their addition.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out_id`: NULL is allowed. For accel_remove_checkpoint_hook(). May be NULL.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_register_save_state_pre_hook(state: *mut accel_state_t, hook: Option<accel_checkpoint_hook_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_id: *mut i64) -> accel_status_t;
+
+    /// Adds a hook of accel_load_state().
+    ///
+    /// * `state`: A state.
+    /// * `hook`: The function; hooks run in order of their addition.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out_id`: NULL is allowed. For accel_remove_checkpoint_hook(). May be NULL.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_register_load_state_pre_hook(state: *mut accel_state_t, hook: Option<accel_checkpoint_hook_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_id: *mut i64) -> accel_status_t;
+
+    /// Removes a hook of saves or loads.
+    ///
+    /// * `state`: A state.
+    /// * `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_remove_checkpoint_hook(state: *mut accel_state_t, id: i64) -> accel_status_t;
+
+    /// Compares all files of a checkpoint with the sizes and hashes of its manifest.
+    ///
+    /// * `folder`: What accel_save_state() wrote.
+    /// * `out`: A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the checkpoint is whole.
+    ///
+    /// Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_checkpoint_verify(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The checkpoints below a folder.
+    ///
+    /// * `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+    /// * `out`: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_checkpoint_list(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// What is in a checkpoint.
+    ///
+    /// * `folder`: What accel_save_state() or the reference wrote.
+    /// * `out`: A map: "manifest", the map in `accel_manifest.json`, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors "tensors": a list of maps with "name", "dtype" and "shape".
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_checkpoint_show(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+    ///
+    /// * `folder`: The checkpoints.
+    /// * `other`: The checkpoints.
+    /// * `out`: A map: "only_in_first", "only_in_second", "different", "equal": lists of names of files; in the first three also `file: tensor` of safetensors that differ.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_checkpoint_diff(folder: *const c_char, other: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Writes the weights of a model whose parts several ranks wrote as one file.
+    ///
+    /// One process does it: the others wait at accel_wait_for_everyone().
+    ///
+    /// * `folder`: A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as torch.distributed.checkpoint wrote it.
+    /// * `destination`: The folder of the result; made if missing.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_merge_weights(folder: *const c_char, destination: *const c_char, options: *const accel_merge_weights_options_t) -> accel_status_t;
 
     /// Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data" (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
     ///

@@ -539,3 +539,66 @@ fn layout_of_accel_parameters_options() {
     assert_eq!(offset_of!(accel_parameters_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_parameters_options_t, bucket_cap_mb), 8);
 }
+
+#[test]
+fn layout_of_accel_save_options() {
+    assert_eq!(size_of::<accel_save_options_t>(), 16);
+    assert_eq!(align_of::<accel_save_options_t>(), 8);
+    assert_eq!(offset_of!(accel_save_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_save_options_t, safe_serialization), 8);
+    assert_eq!(offset_of!(accel_save_options_t, save_on_each_node), 12);
+}
+
+#[test]
+fn layout_of_accel_save_model_options() {
+    assert_eq!(size_of::<accel_save_model_options_t>(), 24);
+    assert_eq!(align_of::<accel_save_model_options_t>(), 8);
+    assert_eq!(offset_of!(accel_save_model_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_save_model_options_t, max_shard_size), 8);
+    assert_eq!(offset_of!(accel_save_model_options_t, safe_serialization), 16);
+    assert_eq!(offset_of!(accel_save_model_options_t, save_on_each_node), 20);
+}
+
+#[test]
+fn layout_of_accel_project_options() {
+    assert_eq!(size_of::<accel_project_options_t>(), 48);
+    assert_eq!(align_of::<accel_project_options_t>(), 8);
+    assert_eq!(offset_of!(accel_project_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_project_options_t, project_dir), 8);
+    assert_eq!(offset_of!(accel_project_options_t, logging_dir), 16);
+    assert_eq!(offset_of!(accel_project_options_t, total_limit), 24);
+    assert_eq!(offset_of!(accel_project_options_t, iteration), 32);
+    assert_eq!(offset_of!(accel_project_options_t, automatic_checkpoint_naming), 40);
+    assert_eq!(offset_of!(accel_project_options_t, save_on_each_node), 44);
+}
+
+#[test]
+fn layout_of_accel_save_state_options() {
+    assert_eq!(size_of::<accel_save_state_options_t>(), 32);
+    assert_eq!(align_of::<accel_save_state_options_t>(), 8);
+    assert_eq!(offset_of!(accel_save_state_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_save_state_options_t, safe_serialization), 8);
+    assert_eq!(offset_of!(accel_save_state_options_t, asynchronous), 12);
+    assert_eq!(offset_of!(accel_save_state_options_t, when_busy), 16);
+    assert_eq!(offset_of!(accel_save_state_options_t, compression_level), 20);
+    assert_eq!(offset_of!(accel_save_state_options_t, incremental), 24);
+    assert_eq!(offset_of!(accel_save_state_options_t, durable), 28);
+}
+
+#[test]
+fn layout_of_accel_load_state_options() {
+    assert_eq!(size_of::<accel_load_state_options_t>(), 16);
+    assert_eq!(align_of::<accel_load_state_options_t>(), 8);
+    assert_eq!(offset_of!(accel_load_state_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_load_state_options_t, allow_missing), 8);
+    assert_eq!(offset_of!(accel_load_state_options_t, verify), 12);
+}
+
+#[test]
+fn layout_of_accel_merge_weights_options() {
+    assert_eq!(size_of::<accel_merge_weights_options_t>(), 16);
+    assert_eq!(align_of::<accel_merge_weights_options_t>(), 8);
+    assert_eq!(offset_of!(accel_merge_weights_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_merge_weights_options_t, safe_serialization), 8);
+    assert_eq!(offset_of!(accel_merge_weights_options_t, remove_checkpoint_dir), 12);
+}

@@ -14,6 +14,7 @@ macro_rules! topics {
 
 topics! {
     accelerator = "generated/accelerator_options.rs",
+    checkpoints = "generated/checkpoints_options.rs",
     choices = "generated/choices.rs",
     data = "generated/data_options.rs",
     optimizers = "generated/optimizers_options.rs",

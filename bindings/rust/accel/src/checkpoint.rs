@@ -5,7 +5,8 @@ use crate::state::State;
 use crate::strings::c_string;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void, CStr};
+use std::ptr;
 
 /// An object of the program that is a part of the training state.
 pub trait Checkpoint: Send + 'static {
@@ -16,20 +17,83 @@ pub trait Checkpoint: Send + 'static {
     fn load(&mut self, state: &Value) -> CallbackResult;
 }
 
+type Destroy = Option<sys::accel_destroy_fn>;
+
 /// Checkpoints.
 impl State {
-    /// Adds an object of the program to the training state, under a name of its own. What both need they share, for
-    /// example by `Arc`.
-    pub fn register_for_checkpointing<C: Checkpoint>(&self, name: &str, object: C) -> Result<()> {
-        let (name, (data, destroy)) = (c_string(name)?, hand_over(Exclusive::new(object)));
+    /// Adds an object of the program to the training state, under a name of its own, or under a number. What both need
+    /// they share, for example by `Arc`.
+    pub fn register_for_checkpointing<'a, C: Checkpoint>(
+        &self,
+        name: impl Into<Option<&'a str>>,
+        object: C,
+    ) -> Result<()> {
         // SAFETY: the object is of the kind that both callbacks take.
-        check(unsafe {
+        self.register(name.into(), object, |name, data, destroy| unsafe {
             let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
-            let name = name.as_ptr();
             sys::accel_register_for_checkpointing(self.as_raw(), name, Some(save), Some(load), data, destroy)
         })
-        .map(drop)
     }
+
+    /// Adds a generator of random numbers of the program to the training state. Each rank saves its own.
+    pub fn register_random_state<C: Checkpoint>(&self, name: &str, generator: C) -> Result<()> {
+        // SAFETY: as above.
+        self.register(Some(name), generator, |name, data, destroy| unsafe {
+            let (save, load): (sys::accel_save_state_fn, sys::accel_load_state_fn) = (call_save::<C>, call_load::<C>);
+            sys::accel_register_random_state(self.as_raw(), name, Some(save), Some(load), data, destroy)
+        })
+    }
+
+    fn register<C: Checkpoint>(
+        &self,
+        name: Option<&str>,
+        object: C,
+        register: impl FnOnce(*const c_char, *mut c_void, Destroy) -> i32,
+    ) -> Result<()> {
+        let (name, (data, destroy)) = (name.map(c_string).transpose()?, hand_over(Exclusive::new(object)));
+        check(register(name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), data, destroy)).map(drop)
+    }
+
+    /// `hook(models, folder)` runs before a training state is saved. `models` is a list with the weights of each prepared
+    /// model; such a list as result, with `Value::none()` for those that are not to be written, takes its place.
+    pub fn register_save_state_pre_hook<F>(&self, hook: F) -> Result<i64>
+    where
+        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let hook_data = hand_over(Exclusive::new(hook));
+        // SAFETY: the hook is of the kind that the callback takes.
+        hook_id(|id| unsafe {
+            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
+            sys::accel_register_save_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
+        })
+    }
+
+    /// The same before a training state is loaded, with the numbers of the models.
+    pub fn register_load_state_pre_hook<F>(&self, hook: F) -> Result<i64>
+    where
+        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let hook_data = hand_over(Exclusive::new(hook));
+        // SAFETY: as above.
+        hook_id(|id| unsafe {
+            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
+            sys::accel_register_load_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
+        })
+    }
+
+    /// The bytes that the last asynchronous save has written, and those in all; equal when none is under way.
+    pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
+        let (mut written, mut total) = (0, 0);
+        // SAFETY: both outputs are numbers.
+        check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
+        Ok((written, total))
+    }
+}
+
+fn hook_id(register: impl FnOnce(*mut i64) -> i32) -> Result<i64> {
+    let mut id = 0;
+    check(register(&mut id))?;
+    Ok(id)
 }
 
 unsafe extern "C" fn call_save<C: Checkpoint>(out: *mut sys::accel_value_t, data: *mut c_void) -> i32 {
@@ -43,5 +107,24 @@ unsafe extern "C" fn call_load<C: Checkpoint>(state: *const sys::accel_value_t, 
     callback::run(|| {
         let state = Value::borrowed(state).ok_or("a checkpoint without a state")?;
         closure::<Exclusive<C>>(data).with(|object| object.load(state))
+    })
+}
+
+unsafe extern "C" fn call_hook<F>(
+    models: *const sys::accel_value_t,
+    folder: *const c_char,
+    out: *mut sys::accel_value_t,
+    data: *mut c_void,
+) -> i32
+where
+    F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
+{
+    callback::run(|| {
+        let models = Value::borrowed(models).ok_or("a hook without models")?;
+        let folder = CStr::from_ptr(folder).to_str()?;
+        if let Some(replaced) = closure::<Exclusive<F>>(data).with(|hook| hook(models, folder))? {
+            *out = replaced.into_raw();
+        }
+        Ok(())
     })
 }

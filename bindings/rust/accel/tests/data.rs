@@ -96,7 +96,7 @@ fn files_as_items() {
     assert_eq!(Tensor::map_file(&numbers, Some(DType::Int16)).unwrap().to_vec::<i16>().unwrap(), [1, 2]);
     assert!(Tensor::map_file(&numbers, None).is_err());
     let file = folder.0.join("a.safetensors");
-    save(&Value::map([("x", int64(&[5, 6]).into())]).unwrap(), None, &file).unwrap();
+    save(&Value::map([("x", int64(&[5, 6]).into())]).unwrap(), None, &file, None).unwrap();
     assert_eq!(json(&Dataset::safetensors(file).unwrap(), 1), r#"{"x":6}"#);
     assert_eq!(Dataset::text(folder.0.join("a.txt"), None, 2).unwrap().len(), 4);
     let missing = Dataset::lines(Path::new("/nowhere/a.txt"), None, false).err().unwrap();

@@ -181,7 +181,7 @@ fn files_have_metadata_and_ties() {
     let weight = Value::from(ones(&[2]));
     let tensors = Value::map([("a", weight.try_clone().unwrap()), ("b", weight)]).unwrap();
     let metadata = Value::map([("format", Value::string("pt").unwrap())]).unwrap();
-    state.save(&tensors, Some(&metadata), &path, false).unwrap();
+    state.save(&tensors, Some(&metadata), &path, None).unwrap();
     let texts = load_metadata(&path).unwrap();
     assert_eq!(texts.get("b").and_then(|text| text.as_str()), Some("a"));
     assert!(load(&path).unwrap().get("b").is_some());

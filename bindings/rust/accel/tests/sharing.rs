@@ -103,11 +103,11 @@ fn without_the_stateful_loader_a_checkpoint_leaves_it_where_it_is() {
         };
         let mut first = begin();
         first.next().unwrap().unwrap();
-        state.save_state(&folder).unwrap();
+        state.save_state(folder.as_path(), None).unwrap();
         drop(first);
         state.free_memory().unwrap();
         let mut second = begin();
-        state.load_state(&folder).unwrap();
+        state.load_state(folder.as_path(), None).unwrap();
         assert_eq!(second.next().map(ids).unwrap(), next, "stateful: {stateful}");
         drop(second);
         state.end_training().unwrap();

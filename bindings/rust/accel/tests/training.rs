@@ -95,19 +95,58 @@ fn checkpoints_hold_objects_of_the_program() {
     let plain = nn::linear(2, 2, true).unwrap();
     let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
     let before = plain.tensor("weight").unwrap().to_vec::<f32>().unwrap();
-    state.save_state(&folder).unwrap();
+    state.save_state(folder.as_path(), None).unwrap();
     plain.tensor("weight").unwrap().detach().unwrap().zero_().unwrap();
     count.store(0, Ordering::SeqCst);
-    state.load_state(&folder).unwrap();
+    state.load_state(folder.as_path(), None).unwrap();
     assert_eq!((plain.tensor("weight").unwrap().to_vec::<f32>().unwrap(), count.load(Ordering::SeqCst)), (before, 5));
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(state.load_state(&folder).unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(state.load_state(folder.as_path(), None).unwrap_err().code(), ErrorCode::NotFound);
 
     let file = folder.with_extension("safetensors");
-    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file)
+    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file, None)
         .unwrap();
     assert!(load(&file).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
     std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn projects_name_checkpoints_and_hooks_see_them() {
+    let folder = std::env::temp_dir().join(format!("accel-rust-project-{}", std::process::id()));
+    let state = StateOptions::new().cpu(true).build().unwrap();
+    let plain = nn::linear(2, 2, true).unwrap();
+    let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
+    let drawn = Arc::new(AtomicI64::new(3));
+    state.register_random_state("program", Counter(Arc::clone(&drawn))).unwrap();
+    state.register_for_checkpointing(None, Counter(Arc::new(AtomicI64::new(1)))).unwrap();
+    let calls = Arc::new(AtomicI64::new(0));
+    let counted = Arc::clone(&calls);
+    let hook = state
+        .register_save_state_pre_hook(move |models, folder| {
+            assert_eq!(models.len(), 1);
+            std::fs::write(std::path::Path::new(folder).join("extra"), "text")?;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(Some(Value::list([Value::none()])?))
+        })
+        .unwrap();
+    let options = ProjectOptions::new().project_dir(folder.to_str().unwrap()).automatic_checkpoint_naming(true);
+    state.set_project(options.total_limit(1)).unwrap();
+    state.save_state(None, SaveStateOptions::new().durable(false)).unwrap();
+    state.remove_checkpoint_hook(hook).unwrap();
+    let first = folder.join("checkpoints/checkpoint_0");
+    assert!(first.join("extra").exists() && !first.join("model.safetensors").exists());
+    assert!(first.join("custom_checkpoint_0.pkl").exists());
+    state.save_state(None, None).unwrap();
+    drawn.store(0, Ordering::SeqCst);
+    state.load_state(None, LoadStateOptions::new().verify(false)).unwrap();
+    assert_eq!((drawn.load(Ordering::SeqCst), calls.load(Ordering::SeqCst)), (3, 1));
+    assert!(!first.exists());
+    assert_eq!(checkpoint_list(&folder).unwrap().len(), 1);
+    let saved = folder.join("checkpoints/checkpoint_1");
+    assert_eq!(checkpoint_verify(&saved).unwrap().get("problems").unwrap().len(), 0);
+    let (written, total) = state.checkpoint_progress().unwrap();
+    assert_eq!(written, total);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -230,3 +230,13 @@ constants! {
         BatchedPowerSgd = ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD,
     }
 }
+
+constants! {
+    /// What [`accel_save_state`](accel_sys::accel_save_state) does while an asynchronous save is under way. The numbers are pinned.
+    WhenBusy {
+        /// Waits for it.
+        Wait = ACCEL_WHEN_BUSY_WAIT,
+        /// Returns INVALID_STATE.
+        Refuse = ACCEL_WHEN_BUSY_REFUSE,
+    }
+}

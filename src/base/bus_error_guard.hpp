@@ -1,0 +1,26 @@
+// Reading a mapped file that became shorter: an error instead of the signal SIGBUS, which would end the process.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace accel {
+
+// While one exists, pages that a mapped file (MappedFile) has lost read as zeros, in any thread. The handler of the
+// signal is put back with the last guard; faults at other addresses go to the handler that the program had.
+class BusErrorGuard {
+ public:
+  BusErrorGuard();
+  BusErrorGuard(const BusErrorGuard&) = delete;
+  BusErrorGuard& operator=(const BusErrorGuard&) = delete;
+  ~BusErrorGuard();
+
+  // kIo that names the file if one lost pages that were read; what was read is not to be used.
+  void check() const;
+};
+
+// What MappedFile tells about its mappings. `path` must live as long as the mapping.
+void register_mapping(char* begin, size_t size, const std::string& path);
+void unregister_mapping(char* begin);
+
+}  // namespace accel

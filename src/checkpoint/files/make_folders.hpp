@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "checkpoint/files/file_system.hpp"
+
+namespace accel::checkpoint {
+
+// The folder that a path is in; "." for a plain name.
+std::string parent_folder(const std::string& path);
+
+// Creates a folder with its parents. Nothing happens if it exists.
+void make_folders(const std::string& path, FileSystem& files = system_files());
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,64 @@
+// Layout of a checkpoint folder: the files of the reference's save_state(), which it can load, and two kinds of our
+// own.
+//
+//   model.safetensors, model_1...      or pytorch_model.bin; compressed: model.ztensors
+//   optimizer.bin, optimizer_1...      compressed: optimizer.ztensors
+//   scheduler.bin, scheduler_1...
+//   scaler.pt
+//   custom_checkpoint_0.pkl, ...       numbered objects of the application; with names: custom_<name>.bin
+//   random_states_<rank>.pkl           of every rank: a map of its generators
+//   accel_rank_<rank>.bin              of every rank: what the reference does not save
+//   accel_manifest.json                written last: the list of the others
+//
+// Tensors of which each rank has a piece are in <stem>_rank_<rank>.safetensors, for example model_rank_00001.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/training_state.hpp"
+
+namespace accel::checkpoint {
+
+inline constexpr size_t kNumStateKinds = static_cast<size_t>(StateKind::kRankState) + 1;
+
+// "models", for messages.
+const char* plural_of(StateKind kind);
+
+// The stem of the n-th state of a kind: "model", "model_1", ...
+std::string numbered_stem(StateKind kind, size_t index);
+// The stems of a state's entries, in order.
+class Stems {
+ public:
+  std::string next(const StateEntry& entry);
+
+ private:
+  std::array<size_t, kNumStateKinds> counts_ = {};
+};
+
+// The name of the file that is written for a stem.
+std::string file_name(StateKind kind, const std::string& stem, bool safe_serialization, bool compressed);
+// All names that may stand for it, the preferred one first.
+std::vector<std::string> possible_names(StateKind kind, const std::string& stem);
+
+// Of a model in two files: the one with tensors that do not change is shard 0.
+std::string index_name(const std::string& stem);
+bool is_index(std::string_view name);
+std::string shard_name(const std::string& stem, size_t shard);
+
+std::string random_states_name(int rank);
+std::string rank_state_name(int rank);
+std::string pieces_name(const std::string& stem, int rank);
+
+// The key of the list of loaders' positions in the state of a rank.
+inline constexpr const char* kDataloadersKey = "dataloaders";
+
+// Whether a file is the state of an object of the application.
+bool is_custom_file(std::string_view name);
+// Whether save_state(), ours or the reference's, writes files with that name.
+bool is_checkpoint_file(std::string_view name);
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,17 @@
+// Folders of torch.distributed.checkpoint: a pickle `.metadata`, which says where the pieces of each tensor are, and
+// files in which each piece is as torch.save() writes it.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/formats/safetensors.hpp"
+
+namespace accel::checkpoint {
+
+bool is_distributed_checkpoint(const std::string& folder);
+
+// The tensors of a state dict, whole. Names are without the first key that all have, as "model". What is no tensor is
+// left out with a warning. kCorrupt if pieces are missing or do not fit.
+NamedTensors read_distributed_checkpoint(const std::string& folder);
+
+}  // namespace accel::checkpoint

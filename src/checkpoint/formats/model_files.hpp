@@ -1,0 +1,34 @@
+// Files of a model's weights: one file, or several with an index.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/formats/safetensors.hpp"
+
+namespace accel::checkpoint {
+
+struct ModelFileOptions {
+  uint64_t max_shard_size = 10'000'000'000;  // bytes
+  bool safe_serialization = true;            // safetensors; otherwise files of torch.save()
+};
+
+// Writes model.safetensors, or model-00001-of-000NN.safetensors and model.safetensors.index.json (pytorch_model...bin
+// without safe_serialization) into the folder, which is made. Files of an earlier save of the same kind go. Tied
+// tensors are written once; a safetensors file then has the other names in its metadata. Returns the names of the
+// files, in order.
+//
+// Nothing is renamed before all files are written and synced, so a failure leaves the folder as it was. A reader that
+// comes while files get their names, or after a crash at that moment, finds the earlier model, the new one, or no
+// index, never a mixture: shards get their names first, then the index, and then earlier files are removed; if shards
+// of the earlier model have the same names, its index is removed before.
+std::vector<std::string> save_model(const std::string& folder, const NamedTensors& tensors,
+                                    const ModelFileOptions& options = {}, FileSystem& files = system_files());
+
+// The tensors of a .safetensors file, a file of torch.save(), an index, or a folder with one of them; files are
+// recognised by their content. In a folder, pytorch_model.bin comes first, then model.safetensors, then the only index,
+// as in the reference. Tied tensors have all of their names. The tensors share the mappings of the files.
+NamedTensors load_state_dict(const std::string& path);
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,47 @@
+// Reader and writer of safetensors files.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mapped_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
+
+namespace accel::checkpoint {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct SafetensorsContents {
+  NamedTensors tensors;
+  Metadata metadata;
+};
+
+// kTypeMismatch for what files of tensors cannot hold: tensors that are sparse, quantized, or on the meta device.
+void check_writable(const std::string& name, const at::Tensor& tensor);
+
+// The same elements, dense and on the CPU; the same tensor if it is so already.
+at::Tensor dense_on_cpu(const at::Tensor& tensor);
+
+// Replaces the file atomically. Contiguous CPU tensors are written without a copy; others are copied one at a time.
+void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
+                      FileSystem& files = system_files());
+void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata);
+
+// Whether the header of the file is as written: names, dtypes, shapes and metadata. Does not read the elements.
+bool has_header_of(const std::string& path, const NamedTensors& tensors, const Metadata& metadata);
+
+// The tensors share the mapping of the file, which they keep alive, or are copies if the file does not align them.
+SafetensorsContents load_safetensors(const std::string& path);
+SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file);
+
+// Tied weights are stored once, under their first name; the metadata then has {other name: first name}, as the
+// reference's save_model writes it, and must not use these names otherwise. restore_tied() restores the other names.
+SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metadata = {});
+void restore_tied(SafetensorsContents& contents);
+
+}  // namespace accel::checkpoint

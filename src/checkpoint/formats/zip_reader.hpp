@@ -1,0 +1,24 @@
+// Reader of zip archives of stored entries, as torch writes them. Entries are parts of the archive, not copies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accel::checkpoint {
+
+struct ZipEntry {
+  std::string name;
+  std::string_view data;
+  uint32_t checksum;  // CRC-32; 0 if the writer computed none
+};
+
+// Checks everything but the checksums: entries lie within the archive, without overlap, each name once, and both of its
+// headers agree. `source` names the archive in errors: kCorrupt, or kUnsupported for compressed or encrypted entries.
+std::vector<ZipEntry> read_zip(std::string_view archive, const std::string& source);
+
+// kCorrupt if the data is not what was written.
+void check_zip_entry(const ZipEntry& entry, const std::string& source);
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,332 @@
+#include "checkpoint/load_training_state.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/list_folder.hpp"
+#include "base/log.hpp"
+#include "checkpoint/files/atomic_folder.hpp"
+#include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/piece_file.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
+#include "tensor/tensor_piece.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr const char* kFormerManifest = "state.json";
+
+class FolderReader {
+ public:
+  FolderReader(std::string folder, bool verify) : folder_(std::move(folder)), verify_(verify) {
+    is_ours_ = has_manifest(folder_);
+    if (is_ours_) {
+      manifest_ = load_manifest(folder_);
+      for (const FileRecord& file : manifest_.files) names_.insert(file.name);
+      return;
+    }
+    require(::access(folder_.c_str(), F_OK) == 0, Status::kNotFound, "'", folder_,
+            "' does not exist; expected the folder of a checkpoint");
+    for (const std::string& name : list_folder(folder_)) names_.insert(name);
+    require(names_.count(kFormerManifest) == 0, Status::kCorrupt, "'", folder_, "' has a ", kFormerManifest,
+            ": it was saved by a libaccel before this format; load it with that version and save it with this one");
+    require(std::any_of(names_.begin(), names_.end(), [](const auto& name) { return is_checkpoint_file(name); }),
+            Status::kNotFound, "'", folder_, "' holds no checkpoint: neither ", kManifestName,
+            " nor a file of save_state()");
+    require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
+            kManifestName, ": it is a part of a checkpoint; expected all of it");
+    manifest_.world_size = 0;
+    while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
+  }
+
+  bool is_ours() const { return is_ours_; }
+  int world_size() const { return manifest_.world_size; }
+  int64_t iteration() const { return manifest_.iteration; }
+  const std::unordered_set<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return names_.count(name) > 0; }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  std::shared_ptr<const MappedFile> open(const std::string& name) const { return open(name, verify_); }
+
+  std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const {
+    if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
+    return std::make_shared<const MappedFile>(path(name));
+  }
+
+  c10::IValue read(const std::string& name) const {
+    return is_index(name) ? read_shards(name) : read_value(open(name));
+  }
+
+  // The name under which a state is stored; empty if it is not there.
+  std::string find(StateKind kind, const std::string& stem) const {
+    for (std::string& name : possible_names(kind, stem))
+      if (has(name)) return std::move(name);
+    return {};
+  }
+
+  // How many there are from number `first` on.
+  size_t count(StateKind kind, size_t first = 0) const {
+    size_t count = 0;
+    while (!find(kind, numbered_stem(kind, first + count)).empty()) count++;
+    return count;
+  }
+
+  // A state with the pieces of all ranks.
+  c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const {
+    const c10::IValue rest = read(name);
+    PieceTable pieces(verify_);
+    for (int rank = 0; rank < std::max(world_size(), 1); rank++)
+      if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
+    return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
+  }
+
+ private:
+  c10::IValue read_shards(const std::string& name) const {
+    const ShardedIndex index = parse_sharded_index(open(name)->text(), path(name));
+    auto all = tree::new_map();
+    std::unordered_map<std::string, c10::impl::GenericDict> shards;
+    for (const auto& [tensor, shard] : index.weight_map) {
+      require(has(shard), Status::kCorrupt, "'", path(name), "' names '", shard, "', which is not there");
+      auto found = shards.find(shard);
+      if (found == shards.end()) found = shards.emplace(shard, read_value(open(shard)).toGenericDict()).first;
+      require(found->second.contains(tensor), Status::kCorrupt, "'", path(shard), "' has no tensor '", tensor,
+              "', which its index has");
+      all.insert(tensor, found->second.at(tensor));
+    }
+    return all;
+  }
+
+  std::string folder_;
+  bool verify_;
+  bool is_ours_ = false;
+  Manifest manifest_;
+  std::unordered_set<std::string> names_;
+};
+
+size_t count_of(const TrainingState& state, StateKind kind) {
+  return static_cast<size_t>(
+      std::count_if(state.begin(), state.end(), [kind](const StateEntry& entry) { return entry.kind == kind; }));
+}
+
+size_t count_of_numbered(const TrainingState& state, StateKind kind) {
+  return static_cast<size_t>(std::count_if(state.begin(), state.end(), [kind](const StateEntry& entry) {
+    return entry.kind == kind && (kind != StateKind::kCustom || entry.name.empty());
+  }));
+}
+
+std::string shape_text(c10::IntArrayRef shape) {
+  std::string result = "[";
+  for (const int64_t size : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(size);
+  return result + "]";
+}
+
+// The shape of a tensor of the model, or of the whole if the rank has a piece.
+std::vector<int64_t> whole_shape(const c10::IValue& tensor) {
+  const auto* const piece = tensor::piece_of(tensor);
+  return piece != nullptr ? piece->global_shape : tensor.toTensor().sizes().vec();
+}
+
+// The tensors of a model that are one and the same as one that was saved: the reference saves only the first of them.
+bool is_tied_to_saved(const at::Tensor& tensor, const c10::impl::GenericDict& current,
+                      const c10::impl::GenericDict& saved) {
+  return std::any_of(current.begin(), current.end(), [&](const auto& member) {
+    const c10::IValue& other = member.value();
+    return other.isTensor() && other.toTensor().is_alias_of(tensor) && other.toTensor().sizes() == tensor.sizes() &&
+           other.toTensor().storage_offset() == tensor.storage_offset() && saved.contains(member.key());
+  });
+}
+
+// The same names and shapes; dtypes may differ, because loading converts.
+void check_model(const c10::IValue& loaded, const c10::IValue& current, const std::string& path) {
+  require(loaded.isGenericDict(), Status::kCorrupt, "'", path, "' holds a ", tree::kind_name(loaded),
+          "; expected a map of tensors");
+  const auto tensors = loaded.toGenericDict(), expected = current.toGenericDict();
+  for (const auto& member : expected) {
+    const std::string& name = member.key().toStringRef();
+    const auto found = tensors.find(name);
+    if (found == tensors.end() && member.value().isTensor() &&
+        is_tied_to_saved(member.value().toTensor(), expected, tensors))
+      continue;
+    require(found != tensors.end(), Status::kNotFound, "'", path, "' has no tensor '", name, "', which the model has");
+    const std::vector<int64_t> saved = tensor::shape_of_saved(found->value(), name), own = whole_shape(member.value());
+    require(saved == own, Status::kShapeMismatch, "tensor '", name, "' in '", path, "' has the shape ",
+            shape_text(saved), "; that of the model has ", shape_text(own));
+  }
+  for (const auto& member : tensors)
+    require(expected.contains(member.key()), Status::kInvalidState, "'", path, "' has a tensor '",
+            member.key().toStringRef(), "', which the model lacks");
+}
+
+class StateReader {
+ public:
+  StateReader(const std::string& folder, const LoadOptions& options, const Ranks& ranks)
+      : folder_(folder), options_(options), ranks_(ranks), reader_(folder, options.verify) {}
+
+  LoadedState read(const TrainingState& like) {
+    check_counts(like);
+    LoadedState loaded{like, std::nullopt};
+    if (reader_.is_ours()) loaded.iteration = reader_.iteration();
+    Stems stems;
+    for (StateEntry& entry : loaded.entries)
+      if (!is_per_rank(entry.kind)) {
+        const std::string stem = stems.next(entry);
+        if (!entry.is_left_out) read_shared(entry, stem);
+      }
+    read_generators(loaded.entries);
+    read_rank_states(loaded.entries);
+    return loaded;
+  }
+
+ private:
+  bool may_lack(const StateEntry& entry) const { return options_.allow_missing || entry.may_be_missing; }
+
+  [[noreturn]] void refuse_lack(const std::string& what) const {
+    fail(Status::kNotFound, "'", folder_, "' holds no ", what,
+         "; prepare the same objects as when it was saved, or allow "
+         "missing states");
+  }
+
+  void note_lack(const std::string& what) const {
+    log(LogLevel::kWarning, "'", folder_, "' holds no ", what, ", which continues as it is");
+  }
+
+  void check_counts(const TrainingState& like) const {
+    for (const StateKind kind : {StateKind::kModel, StateKind::kOptimizer, StateKind::kScheduler, StateKind::kCustom}) {
+      const bool has_gaps = std::any_of(like.begin(), like.end(), [kind](const StateEntry& entry) {
+        return entry.kind == kind && entry.is_left_out;
+      });
+      const size_t expected = count_of_numbered(like, kind);
+      // Of the others, each is looked for.
+      const size_t found = has_gaps ? expected + reader_.count(kind, expected) : reader_.count(kind);
+      require(found == expected || (options_.allow_missing && found < expected), Status::kInvalidState, "'", folder_,
+              "' holds ", found, " ", plural_of(kind), " and ", expected,
+              " are prepared; prepare the same objects as when it was saved");
+    }
+    std::unordered_set<std::string> known;
+    Stems stems;
+    for (const StateEntry& entry : like)
+      if (entry.kind == StateKind::kCustom) known.insert(file_name(entry.kind, stems.next(entry), true, false));
+    for (const std::string& name : reader_.names())
+      require(!is_custom_file(name) || known.count(name) > 0, Status::kInvalidState, "'", folder_, "' holds '", name,
+              "', the state of an object that is not registered; register the same objects as when it was saved");
+  }
+
+  void read_shared(StateEntry& entry, const std::string& stem) {
+    const std::string name = reader_.find(entry.kind, stem);
+    if (name.empty()) {
+      if (!may_lack(entry)) refuse_lack("'" + stem + "'");
+      note_lack("'" + stem + "'");
+      entry.state = {};
+      return;
+    }
+    c10::IValue state = reader_.read_shared(entry.kind, name, stem);
+    if (entry.kind == StateKind::kModel) check_model(state, entry.state, reader_.path(name));
+    entry.state = entry.takes_pieces ? std::move(state) : read_pieces(state);
+    entry.is_loaded = true;
+  }
+
+  // Adds the state that one rank saved.
+  void read_member(const c10::impl::GenericDict& saved, StateEntry& entry, int rank) const {
+    const auto found = saved.find(entry.name);
+    if (found != saved.end()) return add(entry, found->value());
+    if (!may_lack(entry)) refuse_lack(text("'", entry.name, "' of rank ", rank));
+    note_lack(text("'", entry.name, "' of rank ", rank));
+  }
+
+  c10::impl::GenericDict read_map(const std::string& name) const {
+    const c10::IValue saved = reader_.read(name);
+    require(saved.isGenericDict(), Status::kCorrupt, "'", reader_.path(name), "' holds a ", tree::kind_name(saved),
+            "; expected a map");
+    return saved.toGenericDict();
+  }
+
+  // Calls `read` for the ranks whose states this one needs: itself, or all if their number has changed.
+  template <typename Read>
+  void for_saving_ranks(Read&& read) const {
+    if (reader_.world_size() == ranks_.size) return read(ranks_.rank);
+    for (int rank = 0; rank < reader_.world_size(); rank++) read(rank);
+  }
+
+  void add(StateEntry& entry, c10::IValue state) const {
+    if (reader_.world_size() != ranks_.size) return entry.of_ranks.push_back(std::move(state));
+    entry.state = std::move(state);
+    entry.is_loaded = true;
+  }
+
+  void read_generators(TrainingState& entries) const {
+    if (reader_.world_size() == 0) {
+      if (!options_.allow_missing) refuse_lack("random states");
+      note_lack("random states");
+    }
+    for_saving_ranks([&](int rank) {
+      const std::string name = random_states_name(rank);
+      if (!reader_.has(name)) {
+        if (!options_.allow_missing) refuse_lack(text("random states of rank ", rank));
+        return note_lack(text("random states of rank ", rank));
+      }
+      const auto saved = read_map(name);
+      for (StateEntry& entry : entries)
+        if (entry.kind == StateKind::kRandom) read_member(saved, entry, rank);
+    });
+  }
+
+  void read_rank_states(TrainingState& entries) const {
+    if (!reader_.is_ours()) return;
+    for_saving_ranks([&](int rank) {
+      const std::string name = rank_state_name(rank);
+      if (!reader_.has(name)) {
+        if (!options_.allow_missing) refuse_lack(text("states of rank ", rank));
+        return note_lack(text("states of rank ", rank));
+      }
+      const auto saved = read_map(name);
+      const auto loaders = saved.find(kDataloadersKey);
+      require(loaders != saved.end() && loaders->value().isList(), Status::kCorrupt, "'", reader_.path(name),
+              "' holds no list of data loaders");
+      const auto positions = loaders->value().toListRef();
+      const size_t expected = count_of(entries, StateKind::kDataloader);
+      require(positions.size() == expected || (options_.allow_missing && positions.size() < expected),
+              Status::kInvalidState, "'", folder_, "' holds ", positions.size(), " ", plural_of(StateKind::kDataloader),
+              " and ", expected, " are prepared; prepare the same objects as when it was saved");
+      size_t next = 0;
+      for (StateEntry& entry : entries) {
+        if (entry.kind == StateKind::kRankState) read_member(saved, entry, rank);
+        if (entry.kind == StateKind::kDataloader && next < positions.size()) add(entry, positions[next++]);
+      }
+    });
+  }
+
+  const std::string& folder_;
+  const LoadOptions& options_;
+  const Ranks& ranks_;
+  FolderReader reader_;
+};
+
+}  // namespace
+
+LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
+                                const Ranks& ranks) {
+  run_on_all_ranks(ranks, [&]() -> std::string {
+    if (ranks.writer() == 0) recover_folder(folder);
+    return {};
+  });
+  LoadedState loaded;
+  run_on_all_ranks(ranks, [&]() -> std::string {
+    loaded = StateReader(folder, options, ranks).read(like);
+    return {};
+  });
+  return loaded;
+}
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,33 @@
+// Loading of a checkpoint folder, ours or the reference's, on any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "checkpoint/training_state.hpp"
+
+namespace accel::checkpoint {
+
+struct LoadOptions {
+  bool allow_missing = false;      // what the checkpoint lacks is a warning instead of an error
+  bool save_on_each_node = false;  // as it was saved
+  bool verify = true;              // compares the hashes of all files that are read with the manifest
+};
+
+struct LoadedState {
+  TrainingState entries;
+  std::optional<int64_t> iteration;  // of automatic naming; the reference does not save it
+};
+
+// Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names
+// match `like`, the current entries, of whose states only the names and shapes in models are used. Either all ranks
+// return these entries with the saved states, or all throw, and nothing has changed. Entries that the checkpoint lacks,
+// and may lack, have neither `is_loaded` nor `of_ranks`.
+//
+// A folder without a manifest is one of the reference: it has no states of kinds kDataloader and kRankState, and
+// nothing to verify.
+LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
+                                const Ranks& ranks);
+
+}  // namespace accel::checkpoint

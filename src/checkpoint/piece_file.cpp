@@ -1,0 +1,238 @@
+#include "checkpoint/piece_file.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/manifest.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+using tensor::Box;
+using tensor::SavedTensor;
+using tensor::TensorPiece;
+
+constexpr const char* kPieces = "accel.pieces";  // the key of the metadata
+constexpr const char* kPieceHash = "xxh3_64";
+constexpr const char* kReference = "accel.piece_of:";  // what a reference begins with
+
+int64_t volume(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+// The box that both have.
+std::optional<Box> intersection(const Box& a, const Box& b) {
+  Box common;
+  for (size_t i = 0; i < a.offset.size(); i++) {
+    const int64_t begin = std::max(a.offset[i], b.offset[i]);
+    const int64_t end = std::min(a.offset[i] + a.sizes[i], b.offset[i] + b.sizes[i]);
+    if (begin >= end) return std::nullopt;
+    common.offset.push_back(begin);
+    common.sizes.push_back(end - begin);
+  }
+  return common;
+}
+
+// The part of the tensor of `outer` that is `inner`.
+at::Tensor part(at::Tensor tensor, const Box& outer, const Box& inner) {
+  for (size_t i = 0; i < inner.offset.size(); i++)
+    tensor = tensor.narrow(static_cast<int64_t>(i), inner.offset[i] - outer.offset[i], inner.sizes[i]);
+  return tensor;
+}
+
+Json list_of(const std::vector<int64_t>& numbers) {
+  Json::Items items;
+  for (const int64_t number : numbers) items.push_back(Json::number(number));
+  return Json(std::move(items));
+}
+
+std::vector<int64_t> numbers_of(const Json& object, const char* key, const std::string& source) {
+  const Json* const list = json_member(object, key);
+  require(list != nullptr && list->items() != nullptr, Status::kCorrupt, "'", source, "' is damaged: a piece has no '",
+          key, "'");
+  std::vector<int64_t> numbers;
+  for (const Json& item : *list->items()) {
+    require(item.integer() && *item.integer() >= 0, Status::kCorrupt, "'", source, "' is damaged: '", key,
+            "' of a piece is no list of sizes");
+    numbers.push_back(*item.integer());
+  }
+  return numbers;
+}
+
+Json describe(const std::string& name, const TensorPiece& piece, uint64_t hash) {
+  Json::Members members;
+  members.emplace_back("tensor", name);
+  members.emplace_back("global_shape", list_of(piece.global_shape));
+  members.emplace_back("offset", list_of(piece.offset));
+  members.emplace_back(kPieceHash, print_hash(hash));
+  return Json(std::move(members));
+}
+
+// Takes the pieces out of a tree; their names are their paths.
+class Splitter {
+ public:
+  c10::IValue split(const c10::IValue& value, const std::string& path, int depth) {
+    require(depth <= tree::kDeepest, Status::kInvalidArgument, "a value is nested more than ", tree::kDeepest,
+            " levels deep");
+    if (const TensorPiece* const piece = tensor::piece_of(value)) return take(*piece, path);
+    if (tree::is_sequence(value)) {
+      std::vector<c10::IValue> items;
+      for (const c10::IValue& item : tree::sequence_items(value))
+        items.push_back(split(item, tree::path_below(path, std::to_string(items.size())), depth + 1));
+      return tree::sequence_like(value, std::move(items));
+    }
+    if (!value.isGenericDict()) return value;
+    std::vector<std::pair<c10::IValue, c10::IValue>> members;
+    for (const auto& member : value.toGenericDict()) {
+      const std::string key = member.key().isInt() ? std::to_string(member.key().toInt()) : member.key().toStringRef();
+      members.emplace_back(member.key(), split(member.value(), tree::path_below(path, key), depth + 1));
+    }
+    return tree::new_map(std::move(members));
+  }
+
+  SafetensorsContents finish() {
+    contents_.metadata = {{"format", "pt"}, {kPieces, print_json(Json(std::move(described_)))}};
+    return std::move(contents_);
+  }
+
+ private:
+  std::string take(const TensorPiece& piece, const std::string& path) {
+    const at::Tensor data = dense_on_cpu(piece.data);
+    described_.emplace_back(path, describe(path, piece, hash_of(data.const_data_ptr(), data.nbytes())));
+    contents_.tensors.emplace_back(path, data);
+    return kReference + path;
+  }
+
+  SafetensorsContents contents_;
+  Json::Members described_;
+};
+
+}  // namespace
+
+bool has_pieces(const c10::IValue& state) {
+  bool found = false;
+  tree::for_each_leaf(state, [&](const c10::IValue& leaf) { found = found || tensor::piece_of(leaf) != nullptr; });
+  return found;
+}
+
+SplitState split_pieces(const c10::IValue& state, bool is_model) {
+  Splitter splitter;
+  SplitState split;
+  split.rest = splitter.split(state, "", 0);
+  if (is_model) {
+    auto others = tree::new_map();
+    for (const auto& member : split.rest.toGenericDict())
+      if (member.value().isTensor()) others.insert(member.key(), member.value());
+    split.rest = others;
+  }
+  split.pieces = splitter.finish();
+  return split;
+}
+
+void TensorInPieces::add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
+                         std::optional<uint64_t> hash, const std::string& source) {
+  Box box{std::move(offset), data.sizes().vec()};
+  bool fits = data.scalar_type() == dtype_ && shape == shape_ && box.offset.size() == shape.size() &&
+              box.sizes.size() == shape.size();
+  for (size_t i = 0; fits && i < shape.size(); i++)
+    fits = box.sizes[i] <= shape[i] && box.offset[i] <= shape[i] - box.sizes[i];
+  require(fits, Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_, "' does not fit ", dtype_, " ",
+          c10::IntArrayRef(shape_));
+  for (const Piece& other : pieces_)
+    require(!intersection(box, other.box), Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_,
+            "' overlaps another");
+  pieces_.push_back({std::move(box), data, source, hash});
+}
+
+void TensorInPieces::verify(const Piece& piece) const {
+  if (!piece.hash) return;
+  require(hash_of(piece.data.const_data_ptr(), piece.data.nbytes()) == *piece.hash, Status::kCorrupt, "'", piece.source,
+          "' is damaged: the piece of '", name_, "' does not have the hash that was written");
+  piece.hash.reset();
+}
+
+at::Tensor TensorInPieces::read(const Box& box) const {
+  require(box.offset.size() == shape_.size() && box.sizes.size() == shape_.size(), Status::kShapeMismatch, "'", name_,
+          "' has ", shape_.size(), " dimensions, not ", box.sizes.size());
+  at::Tensor result = at::empty(box.sizes, dtype_);
+  int64_t missing = volume(box.sizes);
+  for (const Piece& piece : pieces_) {
+    const auto common = intersection(piece.box, box);
+    if (!common) continue;
+    verify(piece);
+    part(result, box, *common).copy_(part(piece.data, piece.box, *common));
+    missing -= volume(common->sizes);
+  }
+  require(missing == 0, Status::kCorrupt, "the checkpoint lacks ", missing, " elements of '", name_,
+          "'; a file with pieces is missing");
+  return result;
+}
+
+void PieceTable::add(const std::shared_ptr<const MappedFile>& file) {
+  const SafetensorsContents contents = read_safetensors(file);
+  const auto found = std::find_if(contents.metadata.begin(), contents.metadata.end(),
+                                  [](const auto& entry) { return entry.first == kPieces; });
+  require(found != contents.metadata.end(), Status::kCorrupt, "'", file->path(),
+          "' holds no pieces: its metadata have no '", kPieces, "'");
+  Json described;
+  try {
+    described = parse_json(found->second, kPieces);
+  } catch (const Error& error) {
+    fail(Status::kCorrupt, "'", file->path(), "' is damaged: ", error.message());
+  }
+  for (const auto& [key, data] : contents.tensors) {
+    const Json* const piece = described.members() == nullptr ? nullptr : json_member(described, key);
+    require(piece != nullptr && piece->members() != nullptr, Status::kCorrupt, "'", file->path(),
+            "' is damaged: it does not say where '", key, "' belongs");
+    const std::string name = json_text(*piece, "tensor", key);
+    const std::vector<int64_t> shape = numbers_of(*piece, "global_shape", file->path());
+    auto& pieces = tensors_[name];
+    if (!pieces) {
+      pieces = c10::make_intrusive<TensorInPieces>(name, data.scalar_type(), shape);
+      names_.push_back(name);
+    }
+    const uint64_t hash = parse_hash(json_text(*piece, kPieceHash, ""), file->path());
+    pieces->add(data, numbers_of(*piece, "offset", file->path()), shape, verify_ ? std::optional(hash) : std::nullopt,
+                file->path());
+  }
+}
+
+c10::IValue PieceTable::join(const c10::IValue& rest, bool is_model) const {
+  const auto value_of = [this](const std::string& name) {
+    return tensor::saved_tensor_value(c10::intrusive_ptr<SavedTensor>(tensors_.at(name)));
+  };
+  if (is_model) {
+    auto all = tree::new_map();
+    for (const auto& member : rest.toGenericDict()) all.insert(member.key(), member.value());
+    for (const std::string& name : names_) all.insert(name, value_of(name));
+    return all;
+  }
+  const std::string start = kReference;
+  return tree::map_leaves(rest, [&](const c10::IValue& leaf) {
+    if (!leaf.isString() || leaf.toStringRef().compare(0, start.size(), start) != 0) return leaf;
+    const std::string name = leaf.toStringRef().substr(start.size());
+    require(tensors_.count(name) > 0, Status::kCorrupt, "the checkpoint lacks the pieces of '", name,
+            "'; a file with pieces is missing");
+    return value_of(name);
+  });
+}
+
+c10::IValue read_pieces(const c10::IValue& state) {
+  return tree::map_leaves(state, [](const c10::IValue& leaf) {
+    const SavedTensor* const saved = tensor::saved_tensor_of(leaf);
+    if (saved == nullptr) return leaf;
+    return c10::IValue(saved->read({std::vector<int64_t>(saved->shape().size(), 0), saved->shape()}));
+  });
+}
+
+}  // namespace accel::checkpoint

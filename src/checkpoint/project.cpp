@@ -1,0 +1,89 @@
+#include "checkpoint/project.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/list_folder.hpp"
+#include "checkpoint/files/temporary.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint_";
+
+bool is_taken(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0;
+}
+
+}  // namespace
+
+std::optional<int64_t> number_of_checkpoint(const std::string& path) {
+  const std::string_view name = std::string_view(path).substr(path.find_last_of('/') + 1);
+  if (name.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  int64_t number = -1;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool is_number = result.ec == std::errc() && result.ptr == digits.data() + digits.size() && number >= 0;
+  return is_number ? std::optional<int64_t>(number) : std::nullopt;
+}
+
+std::string Project::base() const {
+  require(settings_.automatic_checkpoint_naming, Status::kInvalidArgument,
+          "no folder is given; expected one, or a project with automatic_checkpoint_naming");
+  const std::string& folder = settings_.project_dir;
+  require(!folder.empty(), Status::kInvalidArgument,
+          "automatic_checkpoint_naming is 1 for a project without a folder; set project_dir");
+  return folder + "/checkpoints";
+}
+
+std::string Project::next_folder() const { return text(base(), "/", kPrefix, settings_.iteration.value); }
+
+std::vector<Project::Numbered> Project::checkpoints() const {
+  std::vector<Numbered> found;
+  const std::string folder = base();
+  if (!is_folder(folder)) return found;
+  for (const std::string& name : list_folder(folder))
+    if (const auto number = number_of_checkpoint(name)) found.push_back({*number, folder + "/" + name});
+  std::sort(found.begin(), found.end(), [](const Numbered& a, const Numbered& b) { return a.number < b.number; });
+  return found;
+}
+
+std::string Project::newest_folder() const {
+  const std::vector<Numbered> found = checkpoints();
+  require(!found.empty(), Status::kNotFound, "there is no checkpoint in '", base(), "'; expected ", kPrefix,
+          "<number>");
+  return found.back().path;
+}
+
+void Project::require_new(const std::string& folder) const {
+  require(!is_taken(folder), Status::kAlreadyExists, "'", folder,
+          "' already exists; set the project's iteration above ", settings_.iteration.value,
+          " (save_iteration), or remove it");
+}
+
+int64_t Project::iteration_after(int64_t loaded) const {
+  if (!settings_.automatic_checkpoint_naming) return loaded + 1;
+  const std::vector<Numbered> found = checkpoints();
+  return std::max(loaded, found.empty() ? loaded : found.back().number) + 1;
+}
+
+void Project::remove_oldest(const std::string& kept, FileSystem& files) const {
+  if (!settings_.automatic_checkpoint_naming || !settings_.total_limit.value) return;
+  std::vector<Numbered> found = checkpoints();
+  found.erase(std::remove_if(found.begin(), found.end(), [&](const Numbered& one) { return one.path == kept; }),
+              found.end());
+  const auto others = static_cast<size_t>(*settings_.total_limit - 1);
+  for (size_t i = 0; i + others < found.size(); i++) {
+    const Target target(found[i].path);
+    const std::string removed = temporary_sibling(target, /*aside=*/false);
+    if (files.rename(found[i].path.c_str(), removed.c_str()) != 0 || files.remove_tree(removed.c_str()) != 0)
+      fail_system(Status::kIo, "remove the folder", found[i].path);
+  }
+}
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,337 @@
+#include "checkpoint/save_training_state.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/file_descriptor.hpp"
+#include "base/list_folder.hpp"
+#include "base/mapped_file.hpp"
+#include "base/system_error.hpp"
+#include "checkpoint/files/atomic_file.hpp"
+#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/piece_file.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+// The existing folder will be removed, so all of it must be a checkpoint.
+void check_replaceable(const Target& target) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  require(fs::is_directory(target.parent, error), Status::kIo, "the folder '", target.parent,
+          "' does not exist; make it before '", target.name, "' is saved in it");
+  const fs::file_status status = fs::symlink_status(target.full(), error);
+  if (!fs::exists(status)) return;
+  require(fs::is_directory(status), Status::kAlreadyExists, "'", target.full(),
+          "' is no folder; expected a folder or a free name");
+  const std::string folder = target.full();
+  Manifest former;
+  if (has_manifest(folder)) former = load_manifest(folder);
+  std::unordered_set<std::string> listed;  // files of ours, and folders of files that were added
+  for (const FileRecord& file : former.files) listed.insert(file.name.substr(0, file.name.find('/')));
+  for (const std::string& name : list_folder(folder))
+    require(listed.count(name) > 0 || is_checkpoint_file(name), Status::kAlreadyExists, "'", folder, "' holds '", name,
+            "', which is no part of a checkpoint; move it away or save elsewhere");
+}
+
+// Small files are read back whole, of large ones only what describes the tensors.
+constexpr uint64_t kReadBackWhole = 1 << 20;
+
+uint64_t hash_of_file(const std::string& path) {
+  const MappedFile file(path);
+  return hash_of(file.data(), file.size());
+}
+
+uint64_t bytes_of(const c10::IValue& state) {
+  uint64_t bytes = 0;
+  tree::for_each_tensor(state, [&](const at::Tensor& tensor) { bytes += tensor.nbytes(); });
+  return bytes;
+}
+
+// Whether the frozen tensors of a model have a file of their own.
+bool is_sharded(const StateEntry& entry, const SaveOptions& options) {
+  if (entry.kind != StateKind::kModel || !options.incremental) return false;
+  const bool has_both = !entry.frozen.empty() && entry.frozen.size() < entry.state.toGenericDict().size();
+  return has_both && options.safe_serialization && options.compression_level == 0 && !has_pieces(entry.state);
+}
+
+// A file whose contents all ranks have.
+struct SharedFile {
+  const StateEntry* entry;
+  std::string stem;
+  std::string name;
+  int writer;
+};
+
+// Every rank makes the same plan: a file that any rank may write goes to the rank with the least to write so far.
+std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ranks, const SaveOptions& options) {
+  std::vector<uint64_t> load(static_cast<size_t>(num_ranks), 0);
+  std::vector<SharedFile> files;
+  std::vector<size_t> of_any_rank;
+  Stems stems;
+  for (const StateEntry& entry : state) {
+    if (is_per_rank(entry.kind)) continue;
+    if (entry.kind == StateKind::kCustom && !entry.name.empty()) check_custom_name(entry.name);
+    std::string stem = stems.next(entry);
+    if (entry.is_left_out) continue;
+    std::string name = is_sharded(entry, options)
+                           ? index_name(stem)
+                           : file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);
+    if (entry.is_equal_on_all_ranks)
+      of_any_rank.push_back(files.size());
+    else
+      load[0] += bytes_of(entry.state);
+    files.push_back({&entry, std::move(stem), std::move(name), 0});
+  }
+  for (const size_t file : of_any_rank) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += bytes_of(files[file].entry->state);
+    files[file].writer = static_cast<int>(least - load.begin());
+  }
+  return files;
+}
+
+// Keeps nothing of what is written: to know the size and the hash of a file without writing it.
+class NoFiles final : public FileSystem {
+ public:
+  int create_file(const char*) override { return ::open("/dev/null", O_WRONLY | O_CLOEXEC); }
+  int sync(int) override { return 0; }
+  void start_sync(int, uint64_t, size_t) override {}
+};
+
+class FolderWriter {
+ public:
+  FolderWriter(std::string folder, const SaveOptions& options, FileSystem& files)
+      : folder_(std::move(folder)), options_(options), files_(files) {
+    if (options.incremental && has_manifest(options.previous)) previous_ = load_manifest(options.previous);
+  }
+
+  void write(const std::string& name, const c10::IValue& value) {
+    if (share(name, value)) return;
+    OutputFile output(folder_ + "/" + name, files_);
+    write_value(output, value, options_.compression_level);
+    finish(name, output, [&] { return holds_value(output.path(), value); });
+  }
+
+  void write_text(const std::string& name, const std::string& document) {
+    OutputFile output(folder_ + "/" + name, files_);
+    output.write(document.data(), document.size());
+    finish(name, output, [] { return true; });
+  }
+
+  void write_pieces(const std::string& name, const SafetensorsContents& pieces) {
+    OutputFile output(folder_ + "/" + name, files_);
+    write_safetensors(output, pieces.tensors, pieces.metadata);
+    finish(name, output, [&] { return has_header_of(output.path(), pieces.tensors, pieces.metadata); });
+  }
+
+  const std::vector<FileRecord>& records() const { return records_; }
+
+ private:
+  void finish(const std::string& name, OutputFile& output, const std::function<bool()>& is_as_given) {
+    output.finish();
+    read_back(output.path(), [&] {
+      return is_as_given() && (output.size() > kReadBackWhole || hash_of_file(output.path()) == output.hash());
+    });
+    records_.push_back({name, output.size(), output.hash()});
+  }
+
+  // Whether the former checkpoint has the same file, which is shared then.
+  bool share(const std::string& name, const c10::IValue& value) {
+    const FileRecord* const former = previous_.find(name);
+    if (former == nullptr) return false;
+    NoFiles none;
+    OutputFile measured(name, none);
+    write_value(measured, value, options_.compression_level);
+    measured.finish();
+    if (measured.size() != former->size || measured.hash() != former->hash) return false;
+    const std::string existing = options_.previous + "/" + name, path = folder_ + "/" + name;
+    struct stat status {};
+    if (::stat(existing.c_str(), &status) != 0 || static_cast<uint64_t>(status.st_size) != former->size) return false;
+    if (files_.share_file(existing.c_str(), path.c_str()) != 0) return false;  // on another disk, or too many links
+    records_.push_back(*former);
+    return true;
+  }
+
+  std::string folder_;
+  const SaveOptions& options_;
+  FileSystem& files_;
+  Manifest previous_;
+  std::vector<FileRecord> records_;
+};
+
+// A model in two files with an index, so that the one with the frozen tensors can be shared.
+void write_in_shards(FolderWriter& writer, const SharedFile& file) {
+  ShardedIndex index;
+  const std::string stem = file.stem;
+  std::array<c10::impl::GenericDict, 2> shards = {tree::new_map(), tree::new_map()};  // frozen, others
+  std::unordered_set<const void*> counted;
+  for (const auto& member : file.entry->state.toGenericDict()) {
+    const std::string& name = member.key().toStringRef();
+    const at::Tensor& tensor = member.value().toTensor();
+    const size_t shard = file.entry->frozen.count(name) > 0 ? 0 : 1;
+    shards[shard].insert(name, tensor);
+    index.weight_map.emplace_back(name, shard_name(stem, shard));
+    if (counted.insert(tensor.const_data_ptr()).second) index.total_size += tensor.nbytes();
+  }
+  for (size_t shard = 0; shard < shards.size(); shard++) writer.write(shard_name(stem, shard), shards[shard]);
+  writer.write_text(file.name, print_sharded_index(index));
+}
+
+void write_shared(FolderWriter& writer, const SharedFile& file, const Ranks& ranks) {
+  const bool writes = file.writer == ranks.writer();
+  if (!has_pieces(file.entry->state)) {
+    if (writes && is_index(file.name))
+      write_in_shards(writer, file);
+    else if (writes)
+      writer.write(file.name, file.entry->state);
+    return;
+  }
+  const SplitState split = split_pieces(file.entry->state, file.entry->kind == StateKind::kModel);
+  if (writes) writer.write(file.name, split.rest);
+  writer.write_pieces(pieces_name(file.stem, ranks.rank), split.pieces);
+}
+
+void write_own(FolderWriter& writer, const TrainingState& state, int rank) {
+  auto generators = tree::new_map(), own = tree::new_map();
+  auto loaders = tree::new_list();
+  for (const StateEntry& entry : state) {
+    if (entry.kind == StateKind::kRandom) generators.insert(entry.name, entry.state);
+    if (entry.kind == StateKind::kDataloader) loaders.push_back(entry.state);
+    if (entry.kind == StateKind::kRankState) own.insert(entry.name, entry.state);
+  }
+  own.insert(kDataloadersKey, loaders);
+  writer.write(random_states_name(rank), generators);
+  writer.write(rank_state_name(rank), own);
+}
+
+void collect_files(const std::string& folder, const std::string& below, std::vector<std::string>& found) {
+  for (const std::string& name : list_folder(folder + "/" + below)) {
+    const std::string path = below + name;
+    struct stat status {};
+    if (::lstat((folder + "/" + path).c_str(), &status) != 0) fail_system(Status::kIo, "look at", folder + "/" + path);
+    if (S_ISDIR(status.st_mode))
+      collect_files(folder, path + "/", found);
+    else
+      found.push_back(path);
+  }
+}
+
+// What hooks of the application have added to the folder.
+void add_other_files(const std::string& folder, FileSystem& files, std::vector<FileRecord>& records) {
+  std::unordered_set<std::string> listed;
+  for (const FileRecord& record : records) listed.insert(record.name);
+  std::vector<std::string> found;
+  collect_files(folder, "", found);
+  std::sort(found.begin(), found.end());
+  for (const std::string& name : found) {
+    if (listed.count(name) > 0) continue;
+    const MappedFile file(folder + "/" + name);
+    const FileDescriptor descriptor(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!descriptor.is_open() || files.sync(descriptor.number()) != 0) fail_system(Status::kIo, "sync", file.path());
+    records.push_back({name, file.size(), hash_of(file.data(), file.size())});
+    if (const size_t slash = name.rfind('/'); slash != std::string::npos)
+      sync_folder(files, folder + "/" + name.substr(0, slash));
+  }
+}
+
+void write_manifest(const std::string& folder, const std::vector<std::string>& reports, const SaveOptions& options,
+                    const Ranks& ranks, FileSystem& files) {
+  Manifest manifest;
+  manifest.library = options.library;
+  manifest.libtorch = TORCH_VERSION;
+  manifest.world_size = ranks.size;
+  manifest.mesh = options.mesh;
+  manifest.iteration = options.iteration;
+  std::unordered_set<std::string> names;
+  for (const std::string& report : reports)
+    for (FileRecord& record : parse_file_records(report, folder)) {
+      require(names.insert(record.name).second, Status::kInvalidState, "two ranks wrote '", record.name,
+              "'; the ranks have different objects, or states of other sizes");
+      manifest.files.push_back(std::move(record));
+    }
+  add_other_files(folder, files, manifest.files);
+  const std::string document = print_manifest(manifest);
+  OutputFile output(folder + "/" + kManifestName, files);
+  output.write(document.data(), document.size());
+  output.finish();
+  read_back(output.path(), [&] { return print_manifest(load_manifest(folder)) == document; });
+}
+
+}  // namespace
+
+TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options, const Ranks& ranks, FileSystem& files)
+    : folder_(std::move(folder)),
+      options_(std::move(options)),
+      files_(!options_.durable && &files == &system_files() ? unsynced_files() : files) {
+  const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
+    if (ranks.writer() != 0) return {};
+    check_replaceable(Target(folder_));
+    target_ = std::make_unique<AtomicFolder>(folder_, files_);
+    return target_->temporary();
+  });
+  temporary_ = names.front();
+}
+
+uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const Ranks& ranks) const {
+  uint64_t bytes = 0;
+  for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
+    if (file.writer == ranks.writer()) bytes += bytes_of(file.entry->state);
+  for (const StateEntry& entry : state)
+    if (is_per_rank(entry.kind)) bytes += bytes_of(entry.state);
+  return bytes;
+}
+
+void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
+  const std::vector<std::string> reports = run_on_all_ranks(ranks, [&] {
+    struct stat status {};
+    require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",
+            ranks.first_of_folder, " made, is not there; the folder must be one that these ranks share");
+    FolderWriter writer(temporary_, options_, files_);
+    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
+      write_shared(writer, file, ranks);
+    write_own(writer, state, ranks.rank);
+    return print_file_records(writer.records());
+  });
+
+  run_on_all_ranks(ranks, [&]() -> std::string {
+    if (ranks.writer() != 0) return {};
+    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_)) {
+      struct stat status {};
+      require(::stat((temporary_ + "/" + file.name).c_str(), &status) == 0, Status::kInvalidState, "no rank wrote '",
+              file.name, "'; the ranks have different objects, or states of other sizes");
+    }
+    write_manifest(temporary_, reports, options_, ranks, files_);
+    target_->commit();
+    return {};
+  });
+}
+
+void save_training_state(const std::string& folder, const CollectState& collect, const SaveOptions& options,
+                         const Ranks& ranks, FileSystem& files) {
+  TrainingStateWriter writer(folder, options, ranks, files);
+  TrainingState state;
+  run_on_all_ranks(ranks, [&]() -> std::string {
+    state = collect(writer.temporary());
+    return {};
+  });
+  writer.write(state, ranks);
+}
+
+}  // namespace accel::checkpoint

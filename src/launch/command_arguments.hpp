@@ -1,0 +1,22 @@
+// Arguments of one command: options, then the rest, with the help and the errors of all commands.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace accel::launch {
+
+struct ParsedArguments {
+  std::optional<std::string> shown;  // instead of doing anything
+  std::vector<std::string> rest;
+};
+
+// Options end at `--`, or at the first argument that is none. Anything wrong is Status::kInvalidArgument.
+ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+// Adds --help behind the other options; `arguments` is what follows the name in the line of usage.
+void add_help(CLI::App& app, const char* arguments);
+
+}  // namespace accel::launch

@@ -1,0 +1,37 @@
+// Any bytes as a zip archive: an error that says what is wrong, or entries that lie within the bytes and do not
+// overlap.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "checkpoint/formats/zip_reader.hpp"
+
+namespace {
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  try {
+    auto entries = accel::checkpoint::read_zip(bytes, "input");
+    std::sort(entries.begin(), entries.end(),
+              [](const auto& a, const auto& b) { return a.data.data() < b.data.data(); });
+    const char* end = bytes.data();
+    for (const auto& entry : entries) {
+      check(entry.data.data() >= end && !entry.name.empty());
+      end = entry.data.data() + entry.data.size();
+      check(end <= bytes.data() + size);
+    }
+    for (const auto& entry : entries) check_zip_entry(entry, "input");
+  } catch (const accel::Error& error) {
+    check(error.status() == accel::Status::kCorrupt || error.status() == accel::Status::kUnsupported);
+    check(error.message().find("'input'") != std::string::npos && error.message().find('\n') == std::string::npos);
+  }
+  return 0;
+}
