@@ -1,311 +1,296 @@
-/* Workload checkpoint: seconds to save and to load a model of linear layers and its AdamW, against the disk itself; what an
- * asynchronous save costs the training. */
-#define _POSIX_C_SOURCE 200809L
+/* Workload checkpoint: seconds to save and load a training state, a model and a file of torch.save(), beside those of
+ * plain reads and writes of as many bytes; and what an asynchronous save costs the training. */
+#define _GNU_SOURCE
+
 #include "measure.h"
+#include "training.h"
+#include "workloads.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define WIDTH 1024
-#define BLOCK (16u << 20)
-#define MOST_SAMPLES 64
-#define PATH_BYTES 4096
+#define TENSOR_BYTES ((size_t)WIDTH * WIDTH * 4)
+#define BLOCK ((size_t)16 << 20)
+#define MAX_SAMPLES 64
+#define MAX_STEPS 4096
+#define PATH_SIZE 512
 
-struct run {
-  accel_state_t *state;
-  accel_module_t *model;
-  accel_optimizer_t *optimizer;
-  size_t tensors, repeat;
-  double base_rss_mb;
-  char folder[PATH_BYTES]; /* of the checkpoint */
-  char file[PATH_BYTES];   /* of the raw figures */
-};
+static accel_state_t *state;
+static int64_t n_tensors;
+static size_t n_samples;
+static char folder[PATH_SIZE];
 
-static double model_bytes(const struct run *run) { return (double)run->tensors * WIDTH * WIDTH * 4; }
-
-static void report(const struct run *run, const char *part, double bytes, double *samples, const char *more) {
-  char params[160], extra[320], sorted[MOST_SAMPLES * sizeof(double)];
-  memcpy(sorted, samples, run->repeat * sizeof(double));
-  const double median = measure_median((double *)(void *)sorted, run->repeat);
-  snprintf(params, sizeof params, "{\"part\": \"%s\", \"tensors\": %zu, \"shape\": [%d, %d]}", part, run->tensors, WIDTH,
-           WIDTH);
-  snprintf(extra, sizeof extra, "\"bytes\": %.0f, \"gb_per_s\": %.3g%s%s", bytes, bytes / median / 1e9,
-           more == NULL ? "" : ", ", more == NULL ? "" : more);
-  const struct figure figure = {"checkpoint", params, "s", 0, samples, run->repeat, run->base_rss_mb, extra};
-  measure_report(run->state, &figure);
-}
-
-static void must(int ok, const char *what) {
-  if (ok) return;
+static void fail_system(const char *what) {
   perror(what);
   exit(1);
 }
 
-/* Files of the checkpoint, as its manifest lists them; then their removal, or that of their pages. */
-enum treatment { REMOVE, EVICT };
-static void treat_file(const char *path, enum treatment treatment) {
-  if (treatment == REMOVE) {
-    unlink(path);
-    return;
-  }
-  const int descriptor = open(path, O_RDONLY);
-  if (descriptor < 0) return;
-  fsync(descriptor);
-  posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  close(descriptor);
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place) {
+  (void)status, (void)type, (void)place;
+  return remove(path);
 }
 
-static void treat_files(const struct run *run, enum treatment treatment) {
-  static const char *const names[] = {"model.safetensors",   "optimizer.bin",    "model.ztensors",      "optimizer.ztensors",
-                                      "random_states_0.pkl", "accel_rank_0.bin", "accel_manifest.json"};
-  char path[PATH_BYTES + 64];
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    snprintf(path, sizeof path, "%s/%s", run->folder, names[i]);
-    treat_file(path, treatment);
-  }
-  treat_file(run->file, treatment);
-  if (treatment == REMOVE) rmdir(run->folder);
+static void remove_folder(void) { nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
+
+static void empty_folder(void) {
+  remove_folder();
+  if (mkdir(folder, 0777) != 0) fail_system(folder);
 }
 
-static void make_model(struct run *run) {
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  const int64_t shape[] = {WIDTH, WIDTH};
-  accel_adam_options_t adamw = ACCEL_ADAM_OPTIONS_INIT;
-  accel_module_t *model = NULL;
-  accel_optimizer_t *optimizer = NULL;
-  const accel_op_t *sum = NULL;
-  CHECK(accel_op_find("aten::sum", "", &sum));
-  CHECK(accel_module_create("Layers", &model));
-  for (size_t i = 0; i < run->tensors; i++) {
-    accel_tensor_t *weight = NULL;
-    char name[32];
-    snprintf(name, sizeof name, "weight_%zu", i);
-    CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &weight));
-    CHECK(accel_module_add_parameter(model, name, weight, 1));
-    accel_value_t total = ACCEL_VALUE_INIT;
-    size_t n_results = 0;
-    const accel_value_t terms = accel_arg_tensor(weight);
-    CHECK(accel_op_call(sum, &terms, 1, &total, 1, &n_results));
-    CHECK(accel_tensor_backward(total.as.tensor, NULL));
-    accel_value_dispose(&total);
-    accel_tensor_release(weight);
-  }
-  adamw.lr = 1e-3;
-  CHECK(accel_optimizer_adamw(model, &adamw, &optimizer));
-  CHECK(accel_prepare_model(run->state, model, NULL, &run->model));
-  CHECK(accel_prepare_optimizer(run->state, optimizer, &run->optimizer));
-  CHECK(accel_optimizer_step(run->optimizer));
-  CHECK(accel_optimizer_zero_grad(run->optimizer, 1));
-  accel_optimizer_release(optimizer);
+static int evict_entry(const char *path, const struct stat *status, int type, struct FTW *place) {
+  (void)status, (void)place;
+  if (type != FTW_F) return 0;
+  const int file = open(path, O_RDONLY);
+  if (file < 0 || fsync(file) != 0 || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0) fail_system(path);
+  return close(file);
+}
+
+/* Drops the files from the page cache. */
+static void evict_files(void) { nftw(folder, evict_entry, 16, FTW_PHYS); }
+
+static const char *path_in(const char *name) {
+  static char path[PATH_SIZE + 64];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static void report(const char *part, const char *unit, double *samples, size_t count, size_t bytes, const char *more) {
+  char params[160], extra[256];
+  snprintf(params, sizeof params, "{\"part\": \"%s\", \"tensors\": %lld, \"shape\": [%d, %d]}", part,
+           (long long)n_tensors, WIDTH, WIDTH);
+  const double median = measure_median(samples, count);
+  snprintf(extra, sizeof extra, "\"bytes\": %zu, \"gb_per_s\": %.4g, \"anonymous_rss_mb\": %.5g%s%s", bytes,
+           (double)bytes / median / 1e9 * (strcmp(unit, "ms") == 0 ? 1e3 : 1), measure_memory("RssAnon"),
+           more == NULL ? "" : ", ", more == NULL ? "" : more);
+  const struct figure figure = {
+      .bench = "checkpoint", .params = params, .unit = unit, .samples = samples, .n_samples = count, .extra = extra};
+  measure_report(state, &figure);
+}
+
+/* One linear layer after the other, and what AdamW keeps of them after a step. */
+struct job {
+  accel_module_t *model;
+  accel_optimizer_t *optimizer;
+};
+
+static void job_make(struct job *job) {
+  accel_module_t **const layers = measure_allocate((size_t)n_tensors * sizeof *layers), *model = NULL;
+  accel_optimizer_t *adamw = NULL;
+  for (int64_t i = 0; i < n_tensors; i++) CHECK(accel_module_linear(WIDTH, WIDTH, 0, &layers[i]));
+  CHECK(accel_module_sequential(layers, (size_t)n_tensors, &model));
+  for (int64_t i = 0; i < n_tensors; i++) accel_module_release(layers[i]);
+  free(layers);
+  CHECK(accel_optimizer_adamw(model, NULL, &adamw));
+  CHECK(accel_prepare_model(state, model, NULL, &job->model));
+  CHECK(accel_prepare_optimizer(state, adamw, &job->optimizer));
+  accel_optimizer_release(adamw);
   accel_module_release(model);
+
+  const int64_t shape[] = {1, WIDTH};
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  accel_tensor_t *input = NULL, *loss = NULL;
+  const accel_op_t *sum = NULL;
+  accel_value_t output = ACCEL_VALUE_INIT, total = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &input));
+  const accel_value_t argument = accel_arg_tensor(input);
+  CHECK(accel_module_call(job->model, &argument, 1, &output));
+  CHECK(accel_op_find("aten::sum", "", &sum));
+  CHECK(accel_op_call(sum, &output, 1, &total, 1, &n_results));
+  loss = total.as.tensor;
+  CHECK(accel_backward(state, loss, NULL));
+  CHECK(accel_optimizer_step(job->optimizer));
+  CHECK(accel_optimizer_zero_grad(job->optimizer, 1));
+  accel_value_dispose(&total);
+  accel_value_dispose(&output);
+  accel_tensor_release(input);
 }
 
-static void measure_disk(struct run *run) {
-  const double bytes = 3 * model_bytes(run);
-  double written[MOST_SAMPLES], durable[MOST_SAMPLES], cold[MOST_SAMPLES], warm[MOST_SAMPLES];
+/* Bytes as a training has them: the disk may not find them easy to compress. */
+static char *random_block(void) {
   char *const block = measure_allocate(BLOCK);
-  for (size_t i = 0; i < BLOCK; i++) block[i] = (char)(i * 2654435761u >> 13);
-  for (size_t sample = 0; sample < run->repeat; sample++) {
-    treat_files(run, REMOVE);
+  uint64_t number = 1;
+  for (size_t i = 0; i < BLOCK; i += sizeof number) {
+    number = number * 6364136223846793005U + 1442695040888963407U;
+    memcpy(block + i, &number, sizeof number);
+  }
+  return block;
+}
+
+static void raw_parts(size_t bytes) {
+  double written[MAX_SAMPLES], durable[MAX_SAMPLES], cold[MAX_SAMPLES], warm[MAX_SAMPLES];
+  char *const block = random_block();
+  measure_reset_peak();
+  empty_folder();
+  for (size_t sample = 0; sample < n_samples; sample++) {
+    unlink(path_in("raw"));
     const double start = measure_now();
-    const int file = open(run->file, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    must(file >= 0, run->file);
-    for (double done = 0; done < bytes; done += BLOCK) must(write(file, block, BLOCK) == (ssize_t)BLOCK, "write");
+    const int file = open(path_in("raw"), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    for (size_t done = 0; done < bytes; done += BLOCK)
+      if (write(file, block, BLOCK) != (ssize_t)BLOCK) fail_system("write");
     written[sample] = measure_now() - start;
-    must(fsync(file) == 0, "fsync");
+    if (fsync(file) != 0) fail_system("fsync");
     durable[sample] = measure_now() - start;
     close(file);
-    for (int is_warm = 0; is_warm < 2; is_warm++) {
-      if (!is_warm) treat_files(run, EVICT);
-      const double begin = measure_now();
-      const int in = open(run->file, O_RDONLY);
-      while (read(in, block, BLOCK) > 0) continue;
-      close(in);
-      (is_warm ? warm : cold)[sample] = measure_now() - begin;
-    }
   }
-  report(run, "raw_write", bytes, written, NULL);
-  report(run, "raw_write_durable", bytes, durable, NULL);
-  report(run, "raw_read_cold", bytes, cold, NULL);
-  report(run, "raw_read_warm", bytes, warm, NULL);
+  for (size_t sample = 0; sample < 2 * n_samples; sample++) {
+    const int is_warm = sample % 2 == 1;
+    if (!is_warm) evict_files();
+    const double start = measure_now();
+    const int file = open(path_in("raw"), O_RDONLY);
+    while (read(file, block, BLOCK) > 0) continue;
+    close(file);
+    (is_warm ? warm : cold)[sample / 2] = measure_now() - start;
+  }
+  report("raw_write", "s", written, n_samples, bytes, NULL);
+  report("raw_write_durable", "s", durable, n_samples, bytes, NULL);
+  report("raw_read_cold", "s", cold, n_samples, bytes, NULL);
+  report("raw_read_warm", "s", warm, n_samples, bytes, NULL);
   free(block);
-  treat_files(run, REMOVE);
+  remove_folder();
 }
 
-/* The memory beyond what the program had, in MiB: of its own pages, not of mapped files. */
-static void memory_note(char *note, size_t size, double before) {
-  snprintf(note, size, "\"peak_rss_mb\": %.1f, \"rss_before_mb\": %.1f", measure_memory("VmHWM"), before);
-}
-
-static void measure_save(struct run *run, const char *part, int durable, int32_t compression_level) {
-  double samples[MOST_SAMPLES];
-  char note[160];
-  accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
-  options.durable = durable;
-  options.compression_level = compression_level;
-  double before = 0;
-  for (size_t sample = 0; sample < run->repeat; sample++) {
-    treat_files(run, REMOVE);
-    measure_reset_peak();
-    before = measure_memory("VmRSS");
+static void state_parts(size_t bytes) {
+  double saved[2][MAX_SAMPLES], cold[MAX_SAMPLES], warm[MAX_SAMPLES];
+  measure_reset_peak();
+  for (size_t sample = 0; sample < 2 * n_samples; sample++) {
+    accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
+    options.durable = sample % 2 == 1;
+    remove_folder();
     const double start = measure_now();
-    CHECK(accel_save_state(run->state, run->folder, &options));
-    samples[sample] = measure_now() - start;
+    CHECK(accel_save_state(state, folder, &options));
+    saved[sample % 2][sample / 2] = measure_now() - start;
   }
-  memory_note(note, sizeof note, before);
-  report(run, part, 3 * model_bytes(run), samples, note);
-}
-
-static void measure_load(struct run *run, const char *part, int evicts) {
-  double samples[MOST_SAMPLES];
-  char note[160];
-  double before = 0;
-  for (size_t sample = 0; sample < run->repeat; sample++) {
-    if (evicts) treat_files(run, EVICT);
-    measure_reset_peak();
-    before = measure_memory("VmRSS");
+  report("save_state", "s", saved[0], n_samples, bytes, NULL);
+  report("save_state_durable", "s", saved[1], n_samples, bytes, NULL);
+  measure_reset_peak();
+  for (size_t sample = 0; sample < 2 * n_samples; sample++) {
+    const int is_warm = sample % 2 == 1;
+    if (!is_warm) evict_files();
     const double start = measure_now();
-    CHECK(accel_load_state(run->state, run->folder, NULL));
-    samples[sample] = measure_now() - start;
+    CHECK(accel_load_state(state, folder, NULL));
+    (is_warm ? warm : cold)[sample / 2] = measure_now() - start;
   }
-  memory_note(note, sizeof note, before);
-  report(run, part, 3 * model_bytes(run), samples, note);
+  report("load_state_cold", "s", cold, n_samples, bytes, NULL);
+  report("load_state_warm", "s", warm, n_samples, bytes, NULL);
+  remove_folder();
 }
 
-/* A file of the model: until its first tensor can be used. */
-static void measure_first_tensor(struct run *run) {
-  double samples[MOST_SAMPLES];
-  char path[PATH_BYTES + 64];
-  snprintf(path, sizeof path, "%s/model.safetensors", run->folder);
-  for (size_t sample = 0; sample < run->repeat; sample++) {
-    accel_value_t tensors = ACCEL_VALUE_INIT;
+static void model_parts(const struct job *job, size_t bytes) {
+  double saved[MAX_SAMPLES], first[MAX_SAMPLES];
+  measure_reset_peak();
+  for (size_t sample = 0; sample < n_samples; sample++) {
+    empty_folder();
+    const double start = measure_now();
+    CHECK(accel_save_model(state, job->model, folder, NULL));
+    saved[sample] = measure_now() - start;
+  }
+  report("save_model_durable", "s", saved, n_samples, bytes, NULL);
+  measure_reset_peak();
+  for (size_t sample = 0; sample < n_samples; sample++) {
+    accel_value_t loaded = ACCEL_VALUE_INIT;
     void *data = NULL;
     const double start = measure_now();
-    CHECK(accel_load(path, &tensors));
-    const accel_value_t *const first = accel_value_get(&tensors, "weight_0");
-    CHECK(accel_tensor_data(first->as.tensor, &data));
-    volatile float number = ((const float *)data)[0];
+    CHECK(accel_load(path_in("model.safetensors"), &loaded));
+    CHECK(accel_tensor_data(accel_value_at(&loaded, 0)->as.tensor, &data));
+    const volatile float number = *(const float *)data;
     (void)number;
-    samples[sample] = measure_now() - start;
-    accel_value_dispose(&tensors);
+    first[sample] = 1e3 * (measure_now() - start);
+    accel_value_dispose(&loaded);
   }
-  report(run, "first_tensor", model_bytes(run), samples, NULL);
+  report("load_until_first_tensor", "ms", first, n_samples, bytes, NULL);
+  remove_folder();
 }
 
-/* A step that keeps the processor busy: products of matrices. */
-static double take_step(const accel_op_t *mm, const accel_value_t *factors) {
-  const double start = measure_now();
-  for (int i = 0; i < 8; i++) {
-    accel_value_t product = ACCEL_VALUE_INIT;
-    size_t n_results = 0;
-    CHECK(accel_op_call(mm, factors, 2, &product, 1, &n_results));
-    accel_value_dispose(&product);
+/* The bandwidth of memcpy() between memory that is there, on one thread. */
+static double memcpy_seconds(size_t bytes) {
+  const size_t part = (size_t)256 << 20;
+  char *const from = measure_allocate(part), *const to = measure_allocate(part);
+  memset(from, 1, part);
+  memset(to, 1, part);
+  double seconds[5];
+  for (size_t i = 0; i < 5; i++) {
+    const double start = measure_now();
+    memcpy(to, from, part);
+    seconds[i] = measure_now() - start;
   }
-  return measure_now() - start;
-}
-
-static double copy_seconds(size_t bytes) {
-  char *const from = measure_allocate(bytes), *const to = measure_allocate(bytes);
-  memset(from, 1, bytes);
-  memset(to, 1, bytes);
-  const double start = measure_now();
-  memcpy(to, from, bytes);
-  const double seconds = measure_now() - start;
   free(from);
   free(to);
-  return seconds;
+  return measure_median(seconds, 5) * (double)bytes / (double)part;
 }
 
-static void measure_asynchronous(struct run *run) {
-  enum { STEPS = 60, MOST_STEPS = 4096 };
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  const int64_t shape[] = {WIDTH, WIDTH};
-  const accel_op_t *mm = NULL;
-  accel_tensor_t *matrix = NULL;
-  CHECK(accel_op_find("aten::mm", "", &mm));
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &matrix));
-  const accel_value_t factors[] = {accel_arg_tensor(matrix), accel_arg_tensor(matrix)};
+static void save_asynchronously(void) {
   accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
   options.asynchronous = 1;
-  double stalls[MOST_SAMPLES], *const alone = measure_allocate(STEPS * sizeof(double)),
-                               *const beside = measure_allocate(MOST_STEPS * sizeof(double));
-  const double bytes = 3 * model_bytes(run), sample_bytes = 256u << 20;
-  double slowdown = 0, first_stall = 0;
-  for (size_t sample = 0; sample <= run->repeat; sample++) { /* the first save touches its memory for the first time */
-    treat_files(run, REMOVE);
-    for (int i = 0; i < STEPS; i++) alone[i] = take_step(mm, factors);
+  CHECK(accel_save_state(state, folder, &options));
+}
+
+static int is_saving(void) {
+  int64_t written = 0, total = 0;
+  CHECK(accel_checkpoint_progress(state, &written, &total));
+  return written < total;
+}
+
+/* How long the call takes; then how long steps of train_gpt take, each beside an idle and beside a busy writer. */
+static void asynchronous_parts(size_t bytes) {
+  static double alone[MAX_STEPS], beside[MAX_STEPS];
+  double stall[MAX_SAMPLES];
+  size_t n_alone = 0, n_beside = 0;
+  struct training training;
+  char more[128];
+  workload_gpt(&training, state, 600);
+  training_run(&training, GPT_WARMUP, 1, alone);
+  measure_reset_peak();
+  for (size_t sample = 0; sample < n_samples; sample++) {
+    for (int step = 0; step < 8; step++) training_run(&training, 0, 1, &alone[n_alone++]);
+    remove_folder();
     const double start = measure_now();
-    CHECK(accel_save_state(run->state, run->folder, &options));
-    const double stall = measure_now() - start;
-    size_t steps = 0;
-    int64_t written = 0, total = 0;
-    while (steps < MOST_STEPS && accel_checkpoint_progress(run->state, &written, &total) == ACCEL_IN_PROGRESS)
-      beside[steps++] = take_step(mm, factors);
-    CHECK(accel_checkpoint_wait(run->state, 600000));
-    if (sample == 0) {
-      first_stall = stall;
-      continue;
-    }
-    stalls[sample - 1] = stall;
-    double all_alone = 0, all_beside = 0;
-    for (int i = 0; i < STEPS; i++) all_alone += alone[i] / STEPS;
-    for (size_t i = 0; i < steps; i++) all_beside += beside[i] / (double)steps;
-    if (steps > 0) slowdown += all_beside / all_alone / (double)run->repeat;
+    save_asynchronously();
+    stall[sample] = measure_now() - start;
+    while (is_saving() && n_beside < MAX_STEPS) training_run(&training, 0, 1, &beside[n_beside++]);
+    CHECK(accel_checkpoint_wait(state, 600000));
   }
-  char note[160];
-  snprintf(note, sizeof note, "\"memcpy_s\": %.4g, \"first_save_s\": %.4g, \"step_ratio\": %.4g",
-           copy_seconds((size_t)sample_bytes) * bytes / sample_bytes, first_stall, slowdown);
-  report(run, "asynchronous_stall", bytes, stalls, note);
-  accel_tensor_release(matrix);
-  free(alone);
-  free(beside);
+  const double first = stall[0], memcpy_time = memcpy_seconds(bytes);
+  snprintf(more, sizeof more, "\"first\": %.4g, \"memcpy_s\": %.4g, \"of_memcpy\": %.4g", first, memcpy_time,
+           measure_median(stall, n_samples) / memcpy_time);
+  report("save_state_asynchronous", "s", stall, n_samples, bytes, more);
+  snprintf(more, sizeof more, "\"slowdown_percent\": %.3g, \"steps\": %zu",
+           100 * (measure_median(beside, n_beside) / measure_median(alone, n_alone) - 1), n_beside);
+  report("step_beside_a_save", "s", beside, n_beside, 0, more);
+  report("step_alone", "s", alone, n_alone, 0, NULL);
+  training_release(&training);
+  remove_folder();
 }
 
 int main(int argc, char **argv) {
-  enum { TENSORS, REPEAT, PARTS, DIR, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {
-      {"--tensors", "256"}, {"--repeat", "3"}, {"--parts", "raw,state,first_tensor,asynchronous,compressed"}, {"--dir", "."}};
-  measure_begin(argc, argv, options, N_OPTIONS);
-  struct run run;
-  memset(&run, 0, sizeof run);
-  run.tensors = (size_t)measure_integer(&options[TENSORS]);
-  run.repeat = (size_t)measure_integer(&options[REPEAT]);
-  if (run.repeat < 1 || run.repeat > MOST_SAMPLES) {
-    fprintf(stderr, "--repeat is %zu; expected 1 to %d\n", run.repeat, MOST_SAMPLES);
+  struct option_value options[] = {
+      {"--tensors", "256"}, {"--parts", "raw,state,model"}, {"--dir", "."}, {"--samples", "3"}};
+  measure_begin(argc, argv, options, sizeof options / sizeof options[0]);
+  n_tensors = measure_integer(&options[0]);
+  n_samples = (size_t)measure_integer(&options[3]);
+  if (n_samples < 1 || n_samples > MAX_SAMPLES) {
+    fprintf(stderr, "--samples %s: expected 1 to %d\n", options[3].value, MAX_SAMPLES);
     return 2;
   }
-  snprintf(run.folder, sizeof run.folder, "%s/checkpoint", options[DIR].value);
-  snprintf(run.file, sizeof run.file, "%s/raw.bin", options[DIR].value);
-  const char *const parts = options[PARTS].value;
-
-  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
-  settings.cpu = 1;
-  CHECK(accel_state_create(&settings, &run.state));
-  run.base_rss_mb = measure_memory("VmHWM");
-  make_model(&run);
-  if (strstr(parts, "raw") != NULL) measure_disk(&run);
-  if (strstr(parts, "state") != NULL) {
-    measure_save(&run, "save_state", 0, 0);
-    measure_save(&run, "save_state_durable", 1, 0);
-    measure_load(&run, "load_state_cold", 1);
-    measure_load(&run, "load_state_warm", 0);
-  }
-  if (strstr(parts, "first_tensor") != NULL) {
-    measure_save(&run, "save_state_durable", 1, 0);
-    measure_first_tensor(&run);
-  }
-  if (strstr(parts, "asynchronous") != NULL) measure_asynchronous(&run);
-  if (strstr(parts, "compressed") != NULL) {
-    measure_save(&run, "save_state_compressed", 1, 1);
-    measure_load(&run, "load_state_compressed", 0);
-  }
-  treat_files(&run, REMOVE);
-  accel_optimizer_release(run.optimizer);
-  accel_module_release(run.model);
-  accel_state_release(run.state);
+  snprintf(folder, sizeof folder, "%s/checkpoint-%d", options[2].value, (int)getpid());
+  const char *const parts = options[1].value;
+  const size_t model_bytes = (size_t)n_tensors * TENSOR_BYTES;
+  state = workload_state("no", strstr(parts, "async") != NULL ? GPT_ACCUMULATE : 1);
+  struct job job;
+  job_make(&job);
+  if (strstr(parts, "raw") != NULL) raw_parts(3 * model_bytes);
+  if (strstr(parts, "state") != NULL) state_parts(3 * model_bytes);
+  if (strstr(parts, "model") != NULL) model_parts(&job, model_bytes);
+  if (strstr(parts, "async") != NULL) asynchronous_parts(3 * model_bytes);
+  accel_optimizer_release(job.optimizer);
+  accel_module_release(job.model);
+  accel_state_release(state);
   return 0;
 }
