@@ -201,7 +201,7 @@ end
                 nothing
             end
             register_load_state_pre_hook!((models, place) -> Any[nothing], state)
-            project!(state; project_dir = joinpath(folder, "run"), automatic_checkpoint_naming = true, total_limit = 1)
+            project!(state; project_dir = joinpath(folder, "run"), automatic_checkpoint_naming = true, total_limit = 1, iteration = 0)
             save_state(state, nothing)
             save_state(state, nothing; durable = false)
             checkpoint = project(state)["checkpoint"]
