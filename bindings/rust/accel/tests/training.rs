@@ -104,8 +104,13 @@ fn checkpoints_hold_objects_of_the_program() {
     assert_eq!(state.load_state(folder.as_path(), None).unwrap_err().code(), ErrorCode::NotFound);
 
     let file = folder.with_extension("safetensors");
-    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file, None)
-        .unwrap();
+    save(
+        &plain.state_dict().unwrap(),
+        Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()),
+        &file,
+        None,
+    )
+    .unwrap();
     assert!(load(&file).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
     std::fs::remove_file(&file).unwrap();
 }
