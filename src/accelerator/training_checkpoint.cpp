@@ -17,6 +17,7 @@
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
+#include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -256,6 +257,7 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
   checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
     if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
+  const tensor::LoadingScope scope;
   for (size_t i = 0; i < objects.size(); i++) {
     checkpoint::StateEntry& entry = loaded.entries[i];
     if (!entry.of_ranks.empty())

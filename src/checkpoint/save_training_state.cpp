@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <unordered_set>
@@ -53,10 +54,7 @@ void check_replaceable(const Target& target) {
 // Small files are read back whole, of large ones only what describes the tensors.
 constexpr uint64_t kReadBackWhole = 1 << 20;
 
-uint64_t hash_of_file(const std::string& path) {
-  const MappedFile file(path);
-  return hash_of(file.data(), file.size());
-}
+uint64_t hash_of_file(const std::string& path) { return hash_of(MappedFile(path)); }
 
 uint64_t bytes_of(const c10::IValue& state) {
   uint64_t bytes = 0;
@@ -112,7 +110,10 @@ class NoFiles final : public FileSystem {
  public:
   int create_file(const char*) override { return ::open("/dev/null", O_WRONLY | O_CLOEXEC); }
   int sync(int) override { return 0; }
-  void start_sync(int, uint64_t, size_t) override {}
+  int set_direct(int, bool) override {
+    errno = EINVAL;
+    return -1;
+  }
 };
 
 class FolderWriter {
