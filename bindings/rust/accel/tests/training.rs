@@ -149,8 +149,7 @@ fn projects_name_checkpoints_and_hooks_see_them() {
     assert_eq!(checkpoint_list(&folder).unwrap().len(), 1);
     let saved = folder.join("checkpoints/checkpoint_1");
     assert_eq!(checkpoint_verify(&saved).unwrap().get("problems").unwrap().len(), 0);
-    let (written, total) = state.checkpoint_progress().unwrap();
-    assert_eq!(written, total);
+    assert_eq!(state.checkpoint_progress().unwrap(), (0, 0));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
