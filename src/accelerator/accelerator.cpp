@@ -231,11 +231,13 @@ void Accelerator::free_memory() {
 }
 
 void Accelerator::release_cached_memory() {
+  if (background_ != nullptr) background_->release_memory();
   kernels::empty_cache();
   tensor::empty_cache(state_.device().type());
 }
 
 void Accelerator::end_training() {
+  finish_background_save(/*refuse=*/false);
   state_.communicator()->barrier();
   state_.communicator()->shutdown();
 }

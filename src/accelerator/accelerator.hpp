@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/background_save.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
@@ -52,6 +54,11 @@ struct PreparedObject {
   std::shared_ptr<data::Loader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;
   std::optional<bool> device_placement;
+};
+
+struct SaveTiming {
+  bool asynchronous = false;      // returns when the tensors are copied
+  bool refuse_when_busy = false;  // while an asynchronous save is under way; otherwise waits for it
 };
 
 class Accelerator {
@@ -120,10 +127,15 @@ class Accelerator {
   // Returns the checkpoint's iteration, unless it is one of the reference.
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
   // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
-  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
+                       const SaveTiming& timing = {});
   void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
   checkpoint::Project& project() { return project_; }
-  // The folder of the latest of these calls; empty: none.
+  // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next
+  // save or load does.
+  bool wait_for_checkpoint(std::chrono::milliseconds timeout);
+  BackgroundSave::Progress checkpoint_progress() const;
+  // The folder that was saved or loaded last; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
   // On the calling rank.
   void save_model(const nn::Module& module, const std::string& folder,
@@ -186,8 +198,11 @@ class Accelerator {
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
+  void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+                             const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
+  void finish_background_save(bool refuse);
   checkpoint::TrainingState collect_state(const std::string& folder) const;
-  void skip_models_of_hooks(std::vector<SavedObject>& objects, const std::string& folder) const;
+  void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
   int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
   state::AccumulationWindows windows() const;  // the state's own, then of each model
 
@@ -211,6 +226,7 @@ class Accelerator {
   int64_t next_hook_ = 0;
   checkpoint::Project project_;
   std::string last_checkpoint_;
+  std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

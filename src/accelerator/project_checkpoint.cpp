@@ -1,19 +1,27 @@
-// Checkpoints of a project: their names, their number, and the removal of the oldest.
+// Checkpoints of a project: their names, their number, and the removal of the oldest; saves in the background.
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/background_save.hpp"
 #include "accelerator/ranks.hpp"
+#include "base/error.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "comm/group.hpp"
 
 namespace accel::accelerator {
 
-void Accelerator::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options) {
-  const std::string folder = given ? *given : project_.next_folder();
+void Accelerator::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options,
+                                  const SaveTiming& timing) {
   options.save_on_each_node = project_.settings().save_on_each_node;
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
+  std::string folder;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    finish_background_save(timing.refuse_when_busy);
+    folder = given ? *given : project_.next_folder();
     if (ranks.writer() != 0) return {};
     if (!given) project_.require_new(folder);
     checkpoint::make_folders(checkpoint::parent_folder(folder));
@@ -22,21 +30,82 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
   if (options.incremental) options.previous = last_checkpoint_;
   options.mesh = state_.mesh()->describe();
   options.iteration = project_.settings().iteration;
+  const bool rotates = !given && project_.settings().total_limit.value.has_value();
+  const auto rotate = [project = project_, folder, rotates](const checkpoint::Ranks& ranks) {
+    if (!rotates) return;
+    checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+      if (ranks.writer() == 0) project.remove_oldest(folder);
+      return {};
+    });
+  };
+  if (timing.asynchronous) {
+    start_background_save(folder, options, ranks, rotate);
+    project_.count_save();
+    return;
+  }
   save_state(folder, options);
-  if (!given && ranks.writer() == 0) project_.remove_oldest(folder);
-  project_.count_save();
   last_checkpoint_ = folder;
+  project_.count_save();  // also when what is old cannot be removed
+  rotate(ranks);
+}
+
+void Accelerator::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+                                        const checkpoint::Ranks& ranks,
+                                        const std::function<void(const checkpoint::Ranks&)>& then) {
+  require_copies();
+  if (background_ == nullptr) background_ = std::make_unique<BackgroundSave>();
+  // The training uses the job's own communicator meanwhile.
+  if (ranks.size > 1 && background_->group() == nullptr)
+    background_->group() = comm::split_group(*state_.communicator(), 0, ranks.rank);
+  auto writer =
+      std::make_unique<checkpoint::TrainingStateWriter>(folder, options, ranks, background_->files(options.durable));
+  checkpoint::TrainingState state;
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    state = collect_state(writer->temporary());
+    background_->copy(state);
+    return {};
+  });
+  comm::Communicator& group = background_->group() == nullptr ? *state_.communicator() : *background_->group();
+  background_->start(folder, std::move(writer), std::move(state), ranks_of(state_, group, options.save_on_each_node),
+                     then);
+}
+
+void Accelerator::finish_background_save(bool refuse) {
+  if (background_ == nullptr) return;
+  const BackgroundSave::Progress progress = background_->progress();
+  require(!refuse || !progress.is_busy, Status::kInvalidState, "the asynchronous save of '", background_->folder(),
+          "' is under way, ", progress.written, " of ", progress.total,
+          " bytes are written; wait for it with accel_checkpoint_wait()");
+  std::string folder = background_->finish();
+  if (!folder.empty()) last_checkpoint_ = std::move(folder);
+}
+
+bool Accelerator::wait_for_checkpoint(std::chrono::milliseconds timeout) {
+  if (background_ == nullptr) return true;
+  if (!background_->wait(timeout)) return false;
+  finish_background_save(/*refuse=*/false);
+  return true;
+}
+
+BackgroundSave::Progress Accelerator::checkpoint_progress() const {
+  return background_ == nullptr ? BackgroundSave::Progress{} : background_->progress();
 }
 
 void Accelerator::load_checkpoint(const std::optional<std::string>& given, checkpoint::LoadOptions options) {
   options.save_on_each_node = project_.settings().save_on_each_node;
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
-  const std::string folder =
-      given ? *given : checkpoint::run_on_all_ranks(ranks, [this] { return project_.newest_folder(); }).front();
+  const std::vector<std::string> folders = checkpoint::run_on_all_ranks(ranks, [&] {
+    finish_background_save(/*refuse=*/false);
+    return given ? *given : project_.newest_folder();
+  });
+  const std::string folder = given ? *given : folders.front();
   std::optional<int64_t> iteration = load_state(folder, options);
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
-  if (iteration) project_.continue_after(*iteration);
   last_checkpoint_ = folder;
+  if (!iteration) return;
+  const std::vector<std::string> next =
+      checkpoint::run_on_all_ranks(ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
+  project_.set_iteration(std::stoll(next.front()));  // rank 0's, whatever the others see of its disk
 }
 
 }  // namespace accel::accelerator

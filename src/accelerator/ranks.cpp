@@ -9,8 +9,7 @@
 
 namespace accel::accelerator {
 
-checkpoint::Ranks ranks_of(const state::State& state, bool each_host) {
-  comm::Communicator& communicator = *state.communicator();
+checkpoint::Ranks ranks_of(const state::State& state, comm::Communicator& communicator, bool each_host) {
   checkpoint::Ranks ranks;
   if (each_host) {
     ranks.first_of_folder = state.process_index() - state.local_process_index();

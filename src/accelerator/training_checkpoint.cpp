@@ -17,6 +17,7 @@
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "state/random.hpp"
+#include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -223,9 +224,10 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   for (const auto& [id, hook] : save_hooks_) hook(models, folder);
   require(models.size() == places.size(), Status::kInvalidArgument, "a hook returned ", models.size(),
           " models; expected ", places.size(), ", with NONE for those that are not saved");
-  for (size_t i = places.size(); i-- > 0;) {
-    state[places[i]].state = models[i];
-    if (models[i].isNone()) state.erase(state.begin() + static_cast<std::ptrdiff_t>(places[i]));
+  for (size_t i = 0; i < places.size(); i++) {
+    checkpoint::StateEntry& entry = state[places[i]];
+    entry.state = models[i];
+    entry.is_left_out = models[i].isNone();
   }
   return state;
 }
@@ -242,19 +244,20 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
   require_copies();
   const BusErrorGuard guard;  // objects copy from mapped files
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
-  std::vector<SavedObject> objects = saved_objects();
+  const std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
-    skip_models_of_hooks(objects, folder);
     for (const SavedObject& object : objects) {
       like.push_back(object.entry());
       if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
     }
+    leave_out_models_of_hooks(like, folder);
     return {};
   });
   checkpoint::LoadedState loaded = checkpoint::load_training_state(folder, like, options, ranks);
   for (size_t i = 0; i < objects.size(); i++)
     if (!loaded.entries[i].of_ranks.empty()) objects[i].object->check_states_of_ranks(loaded.entries[i].of_ranks);
+  const tensor::LoadingScope scope;
   for (size_t i = 0; i < objects.size(); i++) {
     checkpoint::StateEntry& entry = loaded.entries[i];
     if (!entry.of_ranks.empty())
@@ -267,21 +270,18 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
   return loaded.iteration;
 }
 
-void Accelerator::skip_models_of_hooks(std::vector<SavedObject>& objects, const std::string& folder) const {
+void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const {
   if (load_hooks_.empty()) return;
   std::vector<c10::IValue> models;
-  for (const SavedObject& object : objects)
-    if (object.kind == StateKind::kModel) models.emplace_back(static_cast<int64_t>(models.size()));
+  for (const checkpoint::StateEntry& entry : like)
+    if (entry.kind == StateKind::kModel) models.emplace_back(static_cast<int64_t>(models.size()));
   const size_t expected = models.size();
   for (const auto& [id, hook] : load_hooks_) hook(models, folder);
   require(models.size() == expected, Status::kInvalidArgument, "a hook returned ", models.size(), " models; expected ",
           expected, ", with NONE for those that are not loaded");
   size_t next = 0;
-  objects.erase(std::remove_if(objects.begin(), objects.end(),
-                               [&](const SavedObject& object) {
-                                 return object.kind == StateKind::kModel && models[next++].isNone();
-                               }),
-                objects.end());
+  for (checkpoint::StateEntry& entry : like)
+    if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
 }
 
 void Accelerator::save_model(const nn::Module& module, const std::string& folder,

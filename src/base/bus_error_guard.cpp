@@ -122,6 +122,15 @@ void register_mapping(char* begin, size_t size, const std::string& path) {
   }
 }
 
+bool is_in_mapping(uintptr_t begin, uintptr_t end) {
+  Mappings& shared = mappings();
+  const std::lock_guard lock(shared.mutex);
+  const auto first = shared.all.begin();
+  return std::any_of(first, first + static_cast<std::ptrdiff_t>(shared.used.load()), [&](const Mapping& mapping) {
+    return mapping.begin != 0 && mapping.begin <= begin && end <= mapping.end;
+  });
+}
+
 void unregister_mapping(char* begin) {
   Mappings& shared = mappings();
   const std::lock_guard lock(shared.mutex);

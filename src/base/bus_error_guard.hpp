@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace accel {
@@ -22,5 +23,6 @@ class BusErrorGuard {
 // What MappedFile tells about its mappings. `path` must live as long as the mapping.
 void register_mapping(char* begin, size_t size, const std::string& path);
 void unregister_mapping(char* begin);
+bool is_in_mapping(uintptr_t begin, uintptr_t end);
 
 }  // namespace accel

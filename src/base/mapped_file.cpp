@@ -1,6 +1,9 @@
 #include "base/mapped_file.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
 
 #include "base/bus_error_guard.hpp"
 #include "base/system_error.hpp"
@@ -20,6 +23,13 @@ MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
   unregister_mapping(data_);
   ::munmap(data_, size_);
+}
+
+void forget_pages(const void* data, size_t size) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t begin = (address + page - 1) / page * page, end = (address + size) / page * page;
+  if (begin < end && is_in_mapping(begin, end)) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace accel

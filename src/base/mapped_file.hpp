@@ -31,4 +31,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// For what has been read of mapped files: pages that lie in this memory no longer count as the process's, and come from
+// the page cache when they are read again. What was written to them is lost. Nothing happens to other memory.
+void forget_pages(const void* data, size_t size);
+
 }  // namespace accel

@@ -1,6 +1,8 @@
 // Section 13 of accel.h: training states, and the project that they belong to.
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -102,6 +104,8 @@ ACCEL_FUNCTION accel_status_t accel_project(const accel_state_t* state, accel_va
     fields.insert(std::string("automatic_checkpoint_naming"), settings.automatic_checkpoint_naming.value);
     fields.insert(std::string("save_on_each_node"), settings.save_on_each_node.value);
     fields.insert(std::string("checkpoint"), text_or_none(accelerator.last_checkpoint()));
+    const bool names = settings.automatic_checkpoint_naming && !project_dir.empty();
+    fields.insert(std::string("next_checkpoint"), text_or_none(names ? accelerator.project().next_folder() : ""));
     return from_ivalue(fields);
   });
 }
@@ -117,24 +121,29 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
     save.incremental = settings.incremental;
     save.durable = settings.durable;
     save.library = library_version();
-    accelerator->save_checkpoint(optional_text(folder), std::move(save));
+    accelerator::SaveTiming timing;
+    timing.asynchronous = settings.asynchronous;
+    timing.refuse_when_busy = settings.when_busy.value == WhenBusy::kRefuse;
+    accelerator->save_checkpoint(optional_text(folder), std::move(save), timing);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_checkpoint_wait(accel_state_t* state, int64_t timeout_ms) {
   return guarded(__func__, [&] {
-    accelerator_of(state);
+    const auto& accelerator = accelerator_of(state);
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
+    require(accelerator->wait_for_checkpoint(std::chrono::milliseconds(timeout_ms)), Status::kTimeout,
+            "the asynchronous save is still under way after ", timeout_ms, " ms; wait longer");
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_checkpoint_progress(const accel_state_t* state, int64_t* out_written,
                                                         int64_t* out_total) {
   return guarded(__func__, [&] {
-    accelerator_of(state);
+    const auto progress = accelerator_of(state)->checkpoint_progress();
     check_pointer(out_written, "out_written");
-    *check_pointer(out_total, "out_total") = 0;
-    *out_written = 0;
+    *check_pointer(out_total, "out_total") = progress.is_busy ? std::max<int64_t>(progress.total, 1) : 0;
+    *out_written = progress.is_busy ? progress.written : 0;
   });
 }
 

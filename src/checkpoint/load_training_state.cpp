@@ -76,9 +76,10 @@ class FolderReader {
     return {};
   }
 
-  size_t count(StateKind kind) const {
+  // How many there are from number `first` on.
+  size_t count(StateKind kind, size_t first = 0) const {
     size_t count = 0;
-    while (!find(kind, numbered_stem(kind, count)).empty()) count++;
+    while (!find(kind, numbered_stem(kind, first + count)).empty()) count++;
     return count;
   }
 
@@ -179,7 +180,10 @@ class StateReader {
     if (reader_.is_ours()) loaded.iteration = reader_.iteration();
     Stems stems;
     for (StateEntry& entry : loaded.entries)
-      if (!is_per_rank(entry.kind)) read_shared(entry, stems.next(entry));
+      if (!is_per_rank(entry.kind)) {
+        const std::string stem = stems.next(entry);
+        if (!entry.is_left_out) read_shared(entry, stem);
+      }
     read_generators(loaded.entries);
     read_rank_states(loaded.entries);
     return loaded;
@@ -200,7 +204,12 @@ class StateReader {
 
   void check_counts(const TrainingState& like) const {
     for (const StateKind kind : {StateKind::kModel, StateKind::kOptimizer, StateKind::kScheduler, StateKind::kCustom}) {
-      const size_t found = reader_.count(kind), expected = count_of_numbered(like, kind);
+      const bool has_gaps = std::any_of(like.begin(), like.end(), [kind](const StateEntry& entry) {
+        return entry.kind == kind && entry.is_left_out;
+      });
+      const size_t expected = count_of_numbered(like, kind);
+      // Of the others, each is looked for.
+      const size_t found = has_gaps ? expected + reader_.count(kind, expected) : reader_.count(kind);
       require(found == expected || (options_.allow_missing && found < expected), Status::kInvalidState, "'", folder_,
               "' holds ", found, " ", plural_of(kind), " and ", expected,
               " are prepared; prepare the same objects as when it was saved");

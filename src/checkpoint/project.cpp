@@ -66,13 +66,10 @@ void Project::require_new(const std::string& folder) const {
           " (save_iteration), or remove it");
 }
 
-void Project::continue_after(int64_t iteration) {
-  int64_t next = iteration + 1;
-  if (settings_.automatic_checkpoint_naming) {
-    const std::vector<Numbered> found = checkpoints();
-    if (!found.empty()) next = std::max(next, found.back().number + 1);
-  }
-  settings_.iteration = next;
+int64_t Project::iteration_after(int64_t loaded) const {
+  if (!settings_.automatic_checkpoint_naming) return loaded + 1;
+  const std::vector<Numbered> found = checkpoints();
+  return std::max(loaded, found.empty() ? loaded : found.back().number) + 1;
 }
 
 void Project::remove_oldest(const std::string& kept, FileSystem& files) const {

@@ -29,8 +29,9 @@ class Project {
 
   // After a save, or the start of one that continues in the background.
   void count_save() { settings_.iteration = settings_.iteration + 1; }
-  // After the checkpoint of that number was loaded. The next one is none that exists.
-  void continue_after(int64_t iteration);
+  void set_iteration(int64_t iteration) { settings_.iteration = iteration; }
+  // The number of the next checkpoint after that one was loaded: none that exists.
+  int64_t iteration_after(int64_t loaded) const;
 
   // Removes the oldest checkpoints beyond the limit, but never `kept`, which must be complete. A folder that is being
   // removed is not visible as a checkpoint.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <unordered_set>
@@ -53,10 +54,7 @@ void check_replaceable(const Target& target) {
 // Small files are read back whole, of large ones only what describes the tensors.
 constexpr uint64_t kReadBackWhole = 1 << 20;
 
-uint64_t hash_of_file(const std::string& path) {
-  const MappedFile file(path);
-  return hash_of(file.data(), file.size());
-}
+uint64_t hash_of_file(const std::string& path) { return hash_of(MappedFile(path)); }
 
 uint64_t bytes_of(const c10::IValue& state) {
   uint64_t bytes = 0;
@@ -89,6 +87,7 @@ std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ra
     if (is_per_rank(entry.kind)) continue;
     if (entry.kind == StateKind::kCustom && !entry.name.empty()) check_custom_name(entry.name);
     std::string stem = stems.next(entry);
+    if (entry.is_left_out) continue;
     std::string name = is_sharded(entry, options)
                            ? index_name(stem)
                            : file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);
@@ -111,7 +110,10 @@ class NoFiles final : public FileSystem {
  public:
   int create_file(const char*) override { return ::open("/dev/null", O_WRONLY | O_CLOEXEC); }
   int sync(int) override { return 0; }
-  void start_sync(int, uint64_t, size_t) override {}
+  int set_direct(int, bool) override {
+    errno = EINVAL;
+    return -1;
+  }
 };
 
 class FolderWriter {
@@ -276,7 +278,9 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
 }  // namespace
 
 TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options, const Ranks& ranks, FileSystem& files)
-    : folder_(std::move(folder)), options_(std::move(options)), files_(options_.durable ? files : unsynced_files()) {
+    : folder_(std::move(folder)),
+      options_(std::move(options)),
+      files_(!options_.durable && &files == &system_files() ? unsynced_files() : files) {
   const std::vector<std::string> names = run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.writer() != 0) return {};
     check_replaceable(Target(folder_));
@@ -284,6 +288,15 @@ TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options
     return target_->temporary();
   });
   temporary_ = names.front();
+}
+
+uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const Ranks& ranks) const {
+  uint64_t bytes = 0;
+  for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
+    if (file.writer == ranks.writer()) bytes += bytes_of(file.entry->state);
+  for (const StateEntry& entry : state)
+    if (is_per_rank(entry.kind)) bytes += bytes_of(entry.state);
+  return bytes;
 }
 
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {

@@ -38,6 +38,9 @@ class TrainingStateWriter {
   // The folder that will have the name. Files that are added to it before write() belong to the checkpoint.
   const std::string& temporary() const { return temporary_; }
 
+  // About how many bytes this rank will write.
+  uint64_t bytes_to_write(const TrainingState& state, const Ranks& ranks) const;
+
   // Writes the files of this rank, then the manifest, and gives the folder its name. On failure nothing changes, and
   // every rank throws the error of the first rank that failed.
   void write(const TrainingState& state, const Ranks& ranks);

@@ -37,8 +37,9 @@ struct StateEntry {
   std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
   bool is_loaded = false;                       // when loading: the checkpoint has it
   bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
-  bool may_be_missing = false;                  // when loading: the checkpoint may lack it
-  bool takes_pieces = false;                    // when loading: its tensors may be tensor::SavedTensor, read on demand
+  bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
+  bool may_be_missing = false;  // when loading: the checkpoint may lack it
+  bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
 };
 using TrainingState = std::vector<StateEntry>;
 

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "nn/module.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/loading.hpp"
 
 namespace accel::nn {
 namespace {
@@ -86,7 +87,7 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   }
 
   const at::NoGradGuard no_grad;
-  for (const auto& [tensor, source] : copies) tensor.copy_(source);
+  for (const auto& [tensor, source] : copies) tensor::copy_loaded(tensor, source);
   return report;
 }
 

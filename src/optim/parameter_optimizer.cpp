@@ -294,7 +294,7 @@ int64_t ParameterOptimizer::state_bytes() const {
 }
 
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
-  LoadedState loaded = read_state_dict(*rule_, groups_, state_dict);
+  LoadedState loaded = read_state_dict(*rule_, groups_, states_, state_dict);
   groups_ = std::move(loaded.groups);
   states_ = std::move(loaded.states);
 }

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "kernels/elementwise.hpp"
+#include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {
@@ -48,9 +49,23 @@ at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, co
   return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
 }
 
+// What is copied once all of a state dict is checked: to, from.
+using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+// What the optimizer has, if it can be filled, or new memory.
+at::Tensor memory_for(const at::Tensor& current, StateEntry::Kind kind, const StateEntry& entry,
+                      const ParameterGroup& group, const at::Tensor& parameter) {
+  const bool fits = tensor::is_loading() && kind == StateEntry::Kind::kLikeParameter && current.defined() &&
+                    current.sizes() == parameter.sizes() && current.strides() == parameter.strides() &&
+                    current.device() == parameter.device() &&
+                    current.scalar_type() == state_dtype(entry, group, parameter);
+  return fits ? current : empty_state_tensor(kind, entry, group, parameter);
+}
+
 // A copy of the value in a state dict, in the form of the entry.
 StateValue read_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
-                            const at::Tensor& parameter, const c10::IValue& given, size_t index) {
+                            const at::Tensor& parameter, const c10::IValue& given, size_t index,
+                            const ParameterState& current, Copies& copies) {
   const char* const key = rule.state_entries()[entry].key.c_str();
   const StateEntry::Kind kind = rule.kind(entry, parameter);
   const auto shape = shape_of(kind, parameter);
@@ -60,8 +75,9 @@ StateValue read_state_value(const UpdateRule& rule, size_t entry, const Paramete
   require(source.sizes() == shape, Status::kShapeMismatch, "\"", key, "\" of parameter ", index, " has shape ",
           source.sizes(), "; expected ", c10::IntArrayRef(shape));
   if (!is_8bit(kind)) {
-    StateValue value{empty_state_tensor(kind, rule.state_entries()[entry], group, parameter), {}};
-    value.tensor.copy_(source);
+    const at::Tensor known = entry < current.values.size() ? current.values[entry].tensor : at::Tensor();
+    StateValue value{memory_for(known, kind, rule.state_entries()[entry], group, parameter), {}};
+    copies.emplace_back(value.tensor, source);
     return value;
   }
   StateValue value = new_state_value(rule, entry, group, parameter);
@@ -100,7 +116,7 @@ std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& sta
 }
 
 ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, const at::Tensor& parameter,
-                          const Map& map, size_t index) {
+                          const Map& map, size_t index, const ParameterState& current, Copies& copies) {
   ParameterState state;
   if (map.empty()) return state;
   if (rule.counts_steps() || find(map, "step") != nullptr) state.step = read_step(rule, map, index, parameter);
@@ -109,14 +125,15 @@ ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, c
     const c10::IValue* const given = find(map, rule.state_entries()[entry].key.c_str());
     const bool is_given = given != nullptr && !given->isNone();
     if (is_given || (rule.needs(entry, group, parameter) && !rule.state_entries()[entry].is_optional))
-      state.values[entry] = read_state_value(rule, entry, group, parameter, is_given ? *given : c10::IValue(), index);
+      state.values[entry] =
+          read_state_value(rule, entry, group, parameter, is_given ? *given : c10::IValue(), index, current, copies);
   }
   const c10::IValue* const master = find(map, kMasterKey);
   if (master != nullptr && group.precision == UpdatePrecision::kMasterWeights) {
     require(master->isTensor() && master->toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "\"",
             kMasterKey, "\" of parameter ", index, " is not a tensor of shape ", parameter.sizes());
     state.master = at::empty_like(parameter.detach(), at::kFloat);
-    state.master.copy_(master->toTensor());
+    copies.emplace_back(state.master, master->toTensor());
   }
   return state;
 }
@@ -222,7 +239,7 @@ c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<Parameter
 }
 
 LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
-                            const c10::IValue& state_dict) {
+                            const std::vector<ParameterState>& current, const c10::IValue& state_dict) {
   const at::NoGradGuard no_grad;
   const Map map = as_map(state_dict, "the state dict of an optimizer");
   const c10::IValue* const list = find(map, "param_groups");
@@ -242,6 +259,7 @@ LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterG
   for (const ParameterGroup& group : loaded.groups)
     parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
   loaded.states.resize(parameters.size());
+  Copies copies;
   require(states->isGenericDict(), Status::kInvalidArgument, "\"state\" of an optimizer is a ",
           tree::kind_name(*states), "; expected a map");
   for (const auto& entry : states->toGenericDict()) {
@@ -252,9 +270,11 @@ LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterG
     require(parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && index < parameters.size(),
             Status::kInvalidArgument, "the state dict has state of parameter \"", key, "\"; expected 0 to ",
             static_cast<int64_t>(parameters.size()) - 1);
-    loaded.states[index] = read_state(rule, loaded.groups[places[index]], parameters[index],
-                                      as_map(entry.value(), "state of parameter " + key), index);
+    loaded.states[index] =
+        read_state(rule, loaded.groups[places[index]], parameters[index],
+                   as_map(entry.value(), "state of parameter " + key), index, current[index], copies);
   }
+  for (const auto& [to, from] : copies) tensor::copy_loaded(to, from);
   return loaded;
 }
 

@@ -27,8 +27,9 @@ struct LoadedState {
   std::vector<ParameterGroup> groups;
   std::vector<ParameterState> states;
 };
-// `groups` has the parameters, and the values of settings that the state dict lacks.
+// `groups` has the parameters, and the values of settings that the state dict lacks. In a tensor::LoadingScope the
+// tensors of `current`, the state of each parameter, are filled where they fit, when all of the state dict is checked.
 LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
-                            const c10::IValue& state_dict);
+                            const std::vector<ParameterState>& current, const c10::IValue& state_dict);
 
 }  // namespace accel::optim

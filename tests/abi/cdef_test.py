@@ -37,7 +37,7 @@ class Cdef(unittest.TestCase):
         checks = "".join(f"typedef char size_{struct['name']}[sizeof({struct['name']}) == {struct['size']} ? 1 : -1];\n"
                          for struct in api["structs"])
         checks += "".join(f"typedef char is_{constant['name']}[{constant['name']} == {constant['value']} ? 1 : -1];\n"
-                          for constant in api["constants"] if constant["type"] != "double" and abs(constant["value"]) < 2**31)
+                          for constant in api["constants"] if constant["type"] not in ("double", "text") and abs(constant["value"]) < 2**31)
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder, "cdef.c")
             source.write_text("#include <stddef.h>\n#include <stdint.h>\n" + CDEF.read_text() + checks)

@@ -34,8 +34,8 @@ def program(header, api):
 
 
 def constants(api):
-    """A source with every constant. Without casts: generators of bindings leave those out that have one."""
-    names = ", ".join(constant["name"] for constant in api["constants"])
+    """A source with every number. Without casts: generators of bindings leave those out that have one."""
+    names = ", ".join(constant["name"] for constant in api["constants"] if constant["type"] != "text")
     return f"#include <accel.h>\nextern const double constants[];\nconst double constants[] = {{{names}}};\n"
 
 

@@ -66,6 +66,12 @@ struct samples {
   accel_parameters_options_t parameters_options;
   accel_grad_scaler_options_t grad_scaler_options;
   accel_autocast_options_t autocast_options;
+  accel_save_options_t save_options;
+  accel_save_model_options_t save_model_options;
+  accel_project_options_t project_options;
+  accel_save_state_options_t save_state_options;
+  accel_load_state_options_t load_state_options;
+  accel_merge_weights_options_t merge_weights_options;
   accel_prepare_item_t prepare_item;
   const char *names[1];
   int64_t numbers[8];
@@ -165,6 +171,12 @@ static inline int make_samples(void **state) {
   accel_parameters_options_init(&samples->parameters_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);
   accel_autocast_options_init(&samples->autocast_options);
+  accel_save_options_init(&samples->save_options);
+  accel_save_model_options_init(&samples->save_model_options);
+  accel_project_options_init(&samples->project_options);
+  accel_save_state_options_init(&samples->save_state_options);
+  accel_load_state_options_init(&samples->load_state_options);
+  accel_merge_weights_options_init(&samples->merge_weights_options);
   samples->prepare_item = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
   samples->names[0] = "sample";
   samples->numbers[0] = 1;

@@ -15,10 +15,13 @@ except ImportError:
 import ctype
 import documentation
 import emit_by_pointer
+import emit_julia
 import emit_julia_methods
 import emit_options_init
 import emit_python
+import emit_rust
 import emit_rust_functions
+import emit_swig
 import function_shape
 import lint
 import rust_types
@@ -263,6 +266,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_set_color(accel_thi
         for number in ("((accel_status_t)-5)", "(INT32_MIN)"):
             with self.assertRaisesRegex(parse.HeaderError, r"accel\.h:\d+: ACCEL_ERROR_NOT_FOUND has a cast"):
                 self.describe(HEADER.replace("ACCEL_ERROR_NOT_FOUND (-5)", f"ACCEL_ERROR_NOT_FOUND {number}"))
+
+    def test_constants_may_be_texts(self):
+        made = self.describe(HEADER + '#define ACCEL_FILE_NAME "model.bin" /* Of a model. */\n')
+        self.assertEqual(made["constants"][-1], {"name": "ACCEL_FILE_NAME", "value": "model.bin", "type": "text", "section": made["constants"][-1]["section"],
+                                                 "doc": "Of a model."})
+        self.assertEqual(emit_julia.literal(made["constants"][-1]), '"model.bin"')
+        self.assertIn('pub const ACCEL_FILE_NAME: &str = "model.bin";', "".join(emit_rust.constants(made)))
+        self.assertIn('%constant char *ACCEL_FILE_NAME = "model.bin";', "".join(emit_swig.constants(made)))
 
     def test_structs_by_value_get_a_form_by_pointer(self):
         place = "/* A place. */\ntypedef struct accel_device {\n  int32_t x;\n} accel_device_t;\n"

@@ -139,6 +139,35 @@ static void observe(accel_module_t* model, accel_value_t* out) {
   accel_tensor_release(random);
 }
 
+static int64_t iteration_of(accel_state_t* state) {
+  accel_value_t project = ACCEL_VALUE_INIT;
+  CHECK(accel_project(state, &project));
+  const int64_t iteration = accel_value_get(&project, "iteration")->as.integer;
+  accel_value_dispose(&project);
+  return iteration;
+}
+
+/* The ranks agree on names that are chosen for them, and on what goes wrong with these. */
+static void save_in_a_project(accel_state_t* state, const char* argument) {
+  char path[4096];
+  accel_project_options_t project = ACCEL_PROJECT_OPTIONS_INIT;
+  snprintf(path, sizeof path, "%s/run", argument);
+  project.project_dir = path;
+  project.automatic_checkpoint_naming = 1;
+  project.total_limit = 2;
+  CHECK(accel_set_project(state, &project));
+  EXPECT(accel_load_state(state, NULL, NULL) == ACCEL_ERROR_NOT_FOUND);
+  for (int i = 0; i < 3; i++) CHECK(accel_save_state(state, NULL, NULL));
+  EXPECT(iteration_of(state) == 3);
+  project.iteration = 2;
+  CHECK(accel_set_project(state, &project));
+  EXPECT(accel_save_state(state, NULL, NULL) == ACCEL_ERROR_ALREADY_EXISTS);
+  CHECK(accel_load_state(state, NULL, NULL));
+  EXPECT(iteration_of(state) == 3);
+  snprintf(path, sizeof path, "%s/run/checkpoints/checkpoint_0", argument);
+  EXPECT(accel_load_state(state, path, NULL) == ACCEL_ERROR_NOT_FOUND); /* it was removed */
+}
+
 /* Going on from a checkpoint gives the same bits as going on without. The argument is a folder for it. */
 void run_checkpoint(accel_state_t* state, const char* argument) {
   EXPECT(argument != NULL);
@@ -168,6 +197,7 @@ void run_checkpoint(accel_state_t* state, const char* argument) {
   int32_t equal = 0;
   CHECK(accel_value_equal(&went_on, &came_back, &equal));
   EXPECT(equal == 1);
+  save_in_a_project(state, argument);
 
   accel_value_dispose(&came_back);
   accel_value_dispose(&went_on);

@@ -130,7 +130,7 @@ def with_folder(name, is_file):
         for count in (2, 4):
             with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
                 launch(accel, program, count, name, os.path.join(folder, "file") if is_file else folder)
-                left = set(os.listdir(folder)) - {"file", "state"}
+                left = set(os.listdir(folder)) - {"file", "run", "state"}
                 if left:
                     fail(f"{name} left {sorted(left)}")
     return run

@@ -139,6 +139,63 @@ TEST(FaultyFile, FailureAtAnyStepLeavesACompleteFile) {
   EXPECT_EQ(number(), 2);
 }
 
+// Accepts less than it is given now and then, as a signal or a nearly full disk makes it; may know no direct writes, or
+// notice only when it writes.
+class ReluctantFiles final : public FileSystem {
+ public:
+  enum class Direct { kYes, kNo, kNotReally };
+  ReluctantFiles(Direct direct, size_t most) : direct_(direct), most_(most) {}
+  int set_direct(int descriptor, bool on) override {
+    is_on_ = on;
+    if (direct_ == Direct::kYes) return FileSystem::set_direct(descriptor, on);
+    errno = EINVAL;
+    return direct_ == Direct::kNo ? -1 : 0;
+  }
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    errno = EINVAL;
+    if (direct_ == Direct::kNotReally && is_on_) return -1;
+    return FileSystem::write(descriptor, data, std::min(size, most_));
+  }
+  bool is_on() const { return is_on_; }
+
+ private:
+  Direct direct_;
+  size_t most_;
+  bool is_on_ = false;
+};
+
+TEST(FaultyFile, LargeFilesAreWhatWasWrittenWhateverTheSystemAccepts) {
+  using Direct = ReluctantFiles::Direct;
+  constexpr size_t kMost = size_t{9} << 20;
+  std::string data((size_t{40} << 20) + 123, '\0');
+  for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<char>(i * 31 + i / 997);
+  for (const Direct direct : {Direct::kYes, Direct::kNo, Direct::kNotReally}) {
+    for (const size_t most : {data.size(), kMost, kMost + 77}) {
+      const Folder folder;
+      ReluctantFiles files(direct, most);
+      OutputFile output(folder / "t", files);
+      for (size_t i = 0; i < data.size(); i += size_t{7} << 20)
+        output.write(data.data() + i, std::min(size_t{7} << 20, data.size() - i));
+      output.finish();
+      EXPECT_EQ(output.size(), data.size());
+      EXPECT_EQ(output.hash(), hash_of(data.data(), data.size()));
+      EXPECT_EQ(read_text(folder / "t"), data);
+    }
+  }
+}
+
+TEST(FaultyFile, AFailureOfTheWriterSurfaces) {
+  const Folder folder;
+  const std::string data(size_t{20} << 20, 'x');
+  FailingFiles files(FailingFiles::Fault::kOnce, 1, true);
+  OutputFile output(folder / "t", files);
+  output.write(data.data(), data.size());
+  expect_error(Status::kIo, "cannot write", [&] {
+    output.write(data.data(), data.size());
+    output.finish();
+  });
+}
+
 class RecordingFiles final : public FileSystem {
  public:
   int create_file(const char* path) override { return record("create", FileSystem::create_file(path)); }

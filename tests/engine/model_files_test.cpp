@@ -228,7 +228,8 @@ TEST(ModelFiles, SizesOfShardsAreParsedAsTheReferenceParsesThem) {
   EXPECT_EQ(parse_shard_size(" 1.5 mb "), 1'500'000U);
   EXPECT_EQ(parse_shard_size("2tb"), 2'000'000'000'000U);
   EXPECT_EQ(parse_shard_size("0.001KB"), 1U);
-  for (const char* wrong : {"", "10", "GB", "10GiB", "x GB", "-1GB", "nanGB", "infGB", "0KB", "1e30TB", "10 G B"})
+  EXPECT_EQ(parse_shard_size("5000"), 5000U);
+  for (const char* wrong : {"", "0", "GB", "10GiB", "x GB", "-1GB", "nanGB", "infGB", "0KB", "1e30TB", "10 G B"})
     expect_error(Status::kInvalidArgument, "max_shard_size is", [&] { parse_shard_size(wrong); });
 }
 

@@ -75,10 +75,8 @@ TEST(Project, TheNewestHasTheLargestNumber) {
   expect_error(Status::kNotFound, "there is no checkpoint", [&] { (void)named.project.newest_folder(); });
   for (const char* name : {"checkpoint_9", "checkpoint_10", "checkpoint_x", "other_99"}) named.add(name);
   EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_10"));
-  named.project.continue_after(9);  // 10 is there
-  EXPECT_EQ(named.project.next_folder(), named.path("checkpoint_11"));
-  named.project.continue_after(20);
-  EXPECT_EQ(named.project.next_folder(), named.path("checkpoint_21"));
+  EXPECT_EQ(named.project.iteration_after(9), 11);  // 10 is there
+  EXPECT_EQ(named.project.iteration_after(20), 21);
 }
 
 TEST(Project, TheOldestGo) {

@@ -54,7 +54,9 @@ def layout_probe(api):
         for field in struct["fields"]:
             lines += f'  printf("field {field["name"]} %zu\\n", offsetof({struct["name"]}, {field["name"]}));\n'
     for constant in api["constants"]:
-        lines += f'  printf("constant {constant["name"]} %.17g\\n", (double){constant["name"]});\n'
+        form, value = ("text", "%s") if constant["type"] == "text" else ("constant", "%.17g")
+        cast = "" if constant["type"] == "text" else "(double)"
+        lines += f'  printf("{form} {constant["name"]} {value}\\n", {cast}{constant["name"]});\n'
     return NOTE + f'#include <stdio.h>\n\n#include "accel.h"\n\nint main(void) {{\n{lines}  return 0;\n}}\n'
 
 

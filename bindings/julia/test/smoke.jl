@@ -73,7 +73,7 @@ function every_function_is_there()
     end
 end
 
-# Lines of `struct NAME SIZE`, `field NAME OFFSET` and `constant NAME VALUE`, printed by a C program.
+# Lines of `struct NAME SIZE`, `field NAME OFFSET` `constant NAME VALUE` and `text NAME VALUE`, printed by a C program.
 function layouts_are_those_of_c(probe)
     record, place, checked = nothing, 0, 0
     for line in eachline(`$probe`)
@@ -85,6 +85,8 @@ function layouts_are_those_of_c(probe)
         elseif kind == "field"
             place += 1
             @assert string(fieldname(record, place)) == name && fieldoffset(record, place) == parse(Int, value) "$record.$name"
+        elseif kind == "text"
+            @assert getfield(L, Symbol(name)) == value "$name"
         else
             @assert Float64(getfield(L, Symbol(name))) == parse(Float64, value) "$name"
         end

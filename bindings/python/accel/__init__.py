@@ -20,6 +20,7 @@ _NAMES = {
     "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
     "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),
     "errors": ("Error",),
+    "fsdp": ("FullyShardedDataParallelPlugin",),
     "handlers": ("AutocastKwargs", "DataLoaderConfiguration", "DistributedDataParallelKwargs", "GradScalerKwargs",
                  "GradientAccumulationPlugin", "InitProcessGroupKwargs", "PowerSGDKwargs", "ProjectConfiguration"),
     "launchers": ("debug_launcher", "notebook_launcher"),

@@ -12,6 +12,7 @@ from .device import Device as Device
 from .dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
 from .enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
 from .errors import Error as Error
+from .fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from .handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
 from .launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .local_sgd import LocalSGD as LocalSGD

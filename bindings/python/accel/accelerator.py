@@ -105,7 +105,7 @@ class Accelerator(View):
         self._schedulers: list = []
         self._dataloaders: list = []
         self._custom_objects: list = []
-        self._load_kwargs: dict = {}
+        self._load_kwargs: dict = {}  # of the load that is under way
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
         self.trackers: list = []
 
@@ -426,10 +426,10 @@ class Accelerator(View):
         if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
         options = fill(capi.accel_save_state_options_t(), {"safe_serialization": safe_serialization, **settings})
+        named = capi.accel_project(state)["next_checkpoint"] if project.automatic_checkpoint_naming else None
         capi.accel_save_state(state, None if project.automatic_checkpoint_naming else str(output_dir), options)
-        saved = capi.accel_project(state)
-        project.iteration = saved["iteration"]
-        return saved["checkpoint"] if project.automatic_checkpoint_naming else output_dir
+        project.iteration = checkpoint.iteration(state)
+        return named or output_dir
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
                    **settings: Any) -> None:
@@ -443,7 +443,8 @@ class Accelerator(View):
         project, state = self._set_project()
         if input_dir is None and not project.automatic_checkpoint_naming:
             raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
-        self._load_kwargs = load_kwargs or {}
+        self._load_kwargs.clear()
+        self._load_kwargs.update(load_kwargs or {})
         options = fill(capi.accel_load_state_options_t(), settings)
         capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)
         for loader in self._dataloaders:
@@ -461,24 +462,22 @@ class Accelerator(View):
         capi.accel_checkpoint_wait(self._current(), int(timeout * 1000))
 
     def checkpoint_progress(self) -> "tuple[int, int]":
-        """(bytes written, bytes in all) of the last asynchronous save; equal when none is under way."""
+        """(bytes written, bytes in all, about) of the asynchronous save that is under way; (0, 0) when none is."""
         return capi.accel_checkpoint_progress(self._current())
 
     def register_save_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
         """hook(models, weights, output_dir) before each save_state() writes, on all ranks. It may add files to the folder, and take weights out
         of the list, which then are not written. The result has remove()."""
-        return checkpoint.add_hook(capi.accel_register_save_state_pre_hook, self._current(),
-                                   lambda weights, folder: checkpoint.run_save_hook(hook, self._models, weights, folder))
+        return checkpoint.add_hook(capi.accel_register_save_state_pre_hook, self._current(), checkpoint.run_save_hook, hook, self._models)
 
     def register_load_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
         """hook(models, input_dir) before each load_state() reads, on all ranks. A model that it takes out of the list is left to it. The
         result has remove()."""
-        return checkpoint.add_hook(capi.accel_register_load_state_pre_hook, self._current(),
-                                   lambda numbers, folder: checkpoint.run_load_hook(hook, self._models, numbers, folder))
+        return checkpoint.add_hook(capi.accel_register_load_state_pre_hook, self._current(), checkpoint.run_load_hook, hook, self._models)
 
     def register_for_checkpointing(self, *objects: Any) -> None:
         """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
-        checkpoint.register(self._current(), objects, lambda: self._load_kwargs)
+        checkpoint.register(self._current(), objects, self._load_kwargs)
         self._custom_objects += objects
 
     def skip_first_batches(self, dataloader, num_batches=0):

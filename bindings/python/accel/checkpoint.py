@@ -112,15 +112,15 @@ def load_metadata(f):
 
 
 def register(state, objects, load_kwargs):
-    """Adds objects with state_dict() and load_state_dict() to the training state, as custom_checkpoint_<number>.pkl. `load_kwargs()` says how
-    they are read."""
+    """Adds objects with state_dict() and load_state_dict() to the training state, as custom_checkpoint_<number>.pkl. `load_kwargs` says
+    how they are read, when they are."""
     wrong = [f"Item at index {place} is a {type(thing).__name__}" for place, thing in enumerate(objects)
              if not callable(getattr(thing, "state_dict", None)) or not callable(getattr(thing, "load_state_dict", None))]
     if wrong:
         raise ValueError(f"{'; '.join(wrong)}: expected objects with state_dict() and load_state_dict()")
     for thing in objects:
         def read(state, thing=thing):
-            thing.load_state_dict(unpacked_state(state, trusted=load_kwargs().get("weights_only") is False))
+            thing.load_state_dict(unpacked_state(state, trusted=load_kwargs.get("weights_only") is False))
 
         capi.accel_register_for_checkpointing(state, None, (lambda thing=thing: packed_state(thing.state_dict()), read))
 
@@ -167,15 +167,15 @@ def _set_numpy_state(state):
     sys.modules["numpy"].random.set_state((name, sys.modules["numpy"].asarray(numbers, dtype="uint32"), *rest))
 
 
-def add_hook(register_in_engine, state, run):
-    """A hook of the engine: `run(models, folder)` changes the list, in which None stands for a model that is left to the hook. The result
-    has remove()."""
-    def hook(models, folder):
-        models = list(models)
-        run(models, folder)
-        return models
+def add_hook(register_in_engine, state, run, hook, models):
+    """A hook of the engine: `run(hook, models, items, folder)` changes the list of items, in which None stands for a model that is left to
+    the hook. The result has remove(). The engine keeps no Accelerator alive, which keeps the engine's state."""
+    def run_hook(items, folder):
+        items = list(items)
+        run(hook, models, items, folder)
+        return items
 
-    return RemovableHandle(state, register_in_engine(state, hook))
+    return RemovableHandle(state, register_in_engine(state, run_hook))
 
 
 class RemovableHandle:

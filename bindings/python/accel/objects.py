@@ -88,13 +88,13 @@ def packed(value):
 
 def packed_state(value):
     """The same for a file that other programs read: torch's tensors are plain there, and the engine's are marked where torch is imported.
-    Ordered dicts are dicts."""
+    State dicts of torch, which are ordered, are dicts."""
     kind = type(value)
     if kind is list:
         return [packed_state(item) for item in value]
     if kind is tuple:
         return tuple([packed_state(item) for item in value])
-    if kind in (dict, collections.OrderedDict) and has_plain_keys(value):
+    if (kind is dict or kind is collections.OrderedDict and any(map(is_torch_tensor, value.values()))) and has_plain_keys(value):
         return {key: packed_state(item) for key, item in value.items()}
     if is_torch_tensor(value):
         return to_engine(value.detach())

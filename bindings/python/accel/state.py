@@ -305,10 +305,21 @@ def current_of_accelerator(accelerator=None):
     return current(accelerator)
 
 
+class _OfClass:
+    """A property of the class itself."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, instance, kind):
+        return self.function()
+
+
 class AcceleratorState(View):
     """As PartialState, once there is an Accelerator. All instances are one."""
 
     _current = staticmethod(current_of_accelerator)
+    _shared_state = _OfClass(lambda: {"mixed_precision": AcceleratorState().mixed_precision} if _Job.accelerator else {})
 
     def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
         if mixed_precision is not None:
@@ -368,16 +379,6 @@ def loop_over(loader):
         yield
     finally:
         end_loop(loader)
-
-
-class _OfClass:
-    """A property of the class itself."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __get__(self, instance, kind):
-        return self.function()
 
 
 class GradientState:

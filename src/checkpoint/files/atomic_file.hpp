@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
-#include <vector>
+#include <thread>
 
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/files/file_system.hpp"
@@ -13,29 +14,42 @@
 
 namespace accel::checkpoint {
 
-// A new file. Small writes are buffered, large ones are passed to the system without a copy.
+// A new file. What is written is hashed, gathered, and written by a thread of its own while the next bytes are
+// gathered.
 class OutputFile {
  public:
   OutputFile(const std::string& path, FileSystem& files);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
   void write(const void* data, size_t size);
-  void finish();  // syncs the file; no writes afterwards
+  // Writes what is left and syncs the file; no writes afterwards. Not durable: without the sync, which the system does
+  // some time later.
+  void finish(bool durable = true);
   int descriptor() const { return descriptor_.number(); }
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  uint64_t hash() const { return hash_.value(); }  // of what has been written through
+  uint64_t hash() const { return hash_.value(); }
 
  private:
-  void write_through(const char* data, size_t size);
+  using Buffer = std::unique_ptr<char, void (*)(void*)>;
+
+  void write_in_background();
+  void wait_for_writer();
   void write_all(const char* data, size_t size);
-  void flush();
+  void write_through_cache();
 
   FileSystem& files_;
   std::string path_;
   FileDescriptor descriptor_;
-  std::vector<char> pending_;
-  uint64_t size_ = 0;    // written through
-  uint64_t synced_ = 0;  // of these, handed to the disk
   ContentHash hash_;
+  uint64_t size_ = 0;
+  Buffer filling_{nullptr, nullptr};
+  size_t filled_ = 0;
+  Buffer writing_{nullptr, nullptr};
+  bool is_direct_ = false;  // past the page cache; of the writer while there is one
+  std::thread writer_;
+  std::future<void> written_;
 };
 
 // Verifies a file before it replaces an older one: kIo if `is_as_given`, which reads it, returns false or finds it

@@ -19,8 +19,9 @@ ssize_t FileSystem::write(int descriptor, const void* data, size_t size) { retur
 
 int FileSystem::sync(int descriptor) { return ::fsync(descriptor); }
 
-void FileSystem::start_sync(int descriptor, uint64_t offset, size_t size) {
-  ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+int FileSystem::set_direct(int descriptor, bool on) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags < 0 ? -1 : ::fcntl(descriptor, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
 }
 
 int FileSystem::make_folder(const char* path) { return ::mkdir(path, 0777); }
@@ -62,7 +63,11 @@ FileSystem& system_files() {
 FileSystem& unsynced_files() {
   struct UnsyncedFiles final : FileSystem {
     int sync(int) override { return 0; }
-    void start_sync(int, uint64_t, size_t) override {}
+    // The page cache is faster than the disk.
+    int set_direct(int, bool) override {
+      errno = EINVAL;
+      return -1;
+    }
   };
   static UnsyncedFiles files;
   return files;

@@ -19,8 +19,7 @@ class FileSystem {
   virtual int create_file(const char* path);  // a descriptor of a new file; EEXIST if it exists
   virtual ssize_t write(int descriptor, const void* data, size_t size);
   virtual int sync(int descriptor);
-  virtual void start_sync(int descriptor, uint64_t offset,
-                          size_t size);  // a hint: starts writing data that sync() will wait for
+  virtual int set_direct(int descriptor, bool on);  // whether writes pass by the page cache; EINVAL if unsupported
   virtual int make_folder(const char* path);
   virtual int rename(const char* from, const char* to);
   virtual int exchange(const char* a, const char* b);  // atomic; EINVAL or ENOSYS if unsupported

@@ -18,7 +18,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kMetadata = "/.metadata";
+constexpr const char* kMetadataFile = "/.metadata";
 const RecordClasses kRecords = {
     "torch.distributed.checkpoint.metadata.Metadata",
     "torch.distributed.checkpoint.metadata.TensorStorageMetadata",
@@ -47,7 +47,7 @@ struct Piece {
 class MetadataReader {
  public:
   explicit MetadataReader(const std::string& folder)
-      : file_(folder + kMetadata), reader_(file_.text(), file_.path(), {{}, &kRecords}), root_(reader_.read()) {}
+      : file_(folder + kMetadataFile), reader_(file_.text(), file_.path(), {{}, &kRecords}), root_(reader_.read()) {}
 
   // {full name: pieces}
   std::map<std::string, std::vector<Piece>> pieces() {
@@ -201,7 +201,7 @@ std::string shared_key(const std::vector<std::pair<std::string, std::vector<int6
 
 bool is_distributed_checkpoint(const std::string& folder) {
   struct stat found {};
-  return ::stat((folder + kMetadata).c_str(), &found) == 0 && S_ISREG(found.st_mode);
+  return ::stat((folder + kMetadataFile).c_str(), &found) == 0 && S_ISREG(found.st_mode);
 }
 
 NamedTensors read_distributed_checkpoint(const std::string& folder) {

@@ -15,7 +15,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kMetadata = "metadata";
+constexpr const char* kIndexMetadata = "metadata";
 constexpr const char* kTotalSize = "total_size";
 constexpr const char* kWeightMap = "weight_map";
 
@@ -73,8 +73,8 @@ bool is_plain_file_name(const std::string& name) {
 std::string print_sharded_index(const ShardedIndex& index) {
   auto sorted = index.weight_map;
   std::sort(sorted.begin(), sorted.end());
-  std::string json = text("{\n  \"", kMetadata, "\": {\n    \"", kTotalSize, "\": ", index.total_size, "\n  },\n  \"",
-                          kWeightMap, "\": {");
+  std::string json = text("{\n  \"", kIndexMetadata, "\": {\n    \"", kTotalSize, "\": ", index.total_size,
+                          "\n  },\n  \"", kWeightMap, "\": {");
   const char* separator = "\n";
   for (const auto& [name, file] : sorted) {
     json += text(separator, "    ", ascii_json(name), ": ", ascii_json(file));
@@ -104,7 +104,7 @@ ShardedIndex parse_sharded_index(std::string_view document, const std::string& s
     if (!names.insert(name).second) corrupt("it has '", name, "' twice");
     index.weight_map.emplace_back(name, *file.text());
   }
-  const Json* const metadata = json_member(json, kMetadata);
+  const Json* const metadata = json_member(json, kIndexMetadata);
   const Json* const total =
       metadata == nullptr || metadata->members() == nullptr ? nullptr : json_member(*metadata, kTotalSize);
   if (total != nullptr && total->integer().value_or(-1) >= 0)
@@ -164,8 +164,11 @@ ShardedModel split_into_shards(const NamedTensors& tensors, uint64_t max_shard_s
 uint64_t parse_shard_size(const std::string& size) {
   const auto wrong = [&]() {
     fail(Status::kInvalidArgument, "max_shard_size is '", size,
-         "'; expected a number of TB, GB, MB or KB, as \"10GB\"");
+         "'; expected a number of bytes, or of TB, GB, MB or KB, as \"10GB\"");
   };
+  uint64_t plain = 0;
+  const auto whole = std::from_chars(size.data(), size.data() + size.size(), plain);
+  if (whole.ec == std::errc() && whole.ptr == size.data() + size.size() && plain > 0) return plain;
   const auto is_space = [](char byte) { return byte == ' '; };
   const auto begin = std::find_if_not(size.begin(), size.end(), is_space);
   const auto end = std::find_if_not(size.rbegin(), size.rend(), is_space).base();

@@ -37,7 +37,7 @@ struct ShardedModel {
 // share a storage stay together. `pattern` contains "{suffix}".
 ShardedModel split_into_shards(const NamedTensors& tensors, uint64_t max_shard_size, const std::string& pattern);
 
-// "10GB", "1.5 MB": bytes. The units are TB, GB, MB and KB, powers of 1000; kInvalidArgument for anything else.
+// "10GB", "1.5 MB", "5000": bytes. The units are TB, GB, MB and KB, powers of 1000; kInvalidArgument for anything else.
 uint64_t parse_shard_size(const std::string& size);
 
 }  // namespace accel::checkpoint

@@ -24,11 +24,13 @@ bool ends_with(std::string_view path, std::string_view extension) {
 
 NamedTensors named_tensors(const c10::IValue& value, const std::string& path) {
   NamedTensors tensors;
-  require(value.isGenericDict(), Status::kTypeMismatch, "'", path, "' holds maps of tensors; the value is a ",
-          tree::kind_name(value));
+  require(value.isGenericDict(), Status::kTypeMismatch, "the value for '", path, "' is a ", tree::kind_name(value),
+          "; expected a map of tensors, or a file of torch");
   for (const auto& entry : value.toGenericDict()) {
-    require(entry.key().isString() && entry.value().isTensor(), Status::kTypeMismatch, "'", path,
-            "' holds maps of tensors; the map has a ", tree::kind_name(entry.value()));
+    require(entry.key().isString(), Status::kTypeMismatch, "the value for '", path, "' has a key that is a ",
+            tree::kind_name(entry.key()), "; expected the name of a tensor");
+    require(entry.value().isTensor(), Status::kTypeMismatch, "the value for '", path, "' has a ",
+            tree::kind_name(entry.value()), " at '", entry.key().toStringRef(), "'; expected a tensor");
     tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());
   }
   return tensors;

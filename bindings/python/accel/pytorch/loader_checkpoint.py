@@ -3,9 +3,8 @@
 import weakref
 
 from .. import capi
-from ..objects import packed, unpacked
+from ..objects import packed_state, unpacked_state
 from ..state import current
-from .device_copy import of_torch
 from .loader_adapter import DataLoaderAdapter
 
 
@@ -25,10 +24,10 @@ def _register(job, owners):
         return [] if owner is None else [loader for loader in owner._dataloaders if isinstance(loader, DataLoaderAdapter)]
 
     def save():
-        return packed([loader.state_dict() for loader in loaders()])
+        return packed_state([loader.state_dict() for loader in loaders()])
 
     def load(saved):
-        states, known = of_torch(unpacked(saved, trusted=False)), loaders()
+        states, known = unpacked_state(saved, trusted=False), loaders()
         if len(states) != len(known):
             raise ValueError(f"the checkpoint has the positions of {len(states)} loaders of torch, and {len(known)} are prepared; prepare the same ones")
         for loader, state in zip(known, states):

@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from .. import capi
-from ..objects import inside, packed, unpacked
+from ..objects import inside, packed_state, unpacked_state
 from . import fused_update
 from .bridge import from_torch
 
@@ -118,8 +118,8 @@ def _register(owner):
     """The engine's optimizer that calls one of torch."""
     owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
     handle = capi.accel_optimizer_from_callbacks((
-        lambda: packed(owner().optimizer.state_dict()),
-        lambda saved: owner().optimizer.load_state_dict(unpacked(saved, trusted=False)),
+        lambda: packed_state(owner().optimizer.state_dict()),
+        lambda saved: owner().optimizer.load_state_dict(unpacked_state(saved, trusted=False)),
         lambda: owner()._step(), lambda set_to_none: owner()._zero_grad(set_to_none)))
     for group in owner().optimizer.param_groups:
         _add_group(handle, group)

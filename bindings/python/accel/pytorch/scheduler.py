@@ -3,7 +3,7 @@
 import weakref
 
 from .. import capi
-from ..objects import inside, packed, unpacked
+from ..objects import inside, packed_state, unpacked_state
 
 
 class AcceleratedScheduler:
@@ -75,5 +75,5 @@ def _register(owner):
     optimizer = owner.optimizers[0].handle
     owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
     return capi.accel_scheduler_from_callbacks(optimizer, (
-        lambda: packed(owner().state_dict()), lambda saved: owner().load_state_dict(unpacked(saved, trusted=False)),
+        lambda: packed_state(owner().state_dict()), lambda saved: owner().load_state_dict(unpacked_state(saved, trusted=False)),
         lambda metric: owner()._step(metric), lambda: owner()._count_step()))

@@ -1,0 +1,57 @@
+#include "accelerator/background_save.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace accel::accelerator {
+
+ssize_t BackgroundSave::CountingFiles::write(int descriptor, const void* data, size_t size) {
+  const ssize_t done = FileSystem::write(descriptor, data, size);
+  if (done > 0) written += done;
+  return done;
+}
+
+checkpoint::FileSystem& BackgroundSave::files(bool durable) {
+  files_.durable = durable;
+  return files_;
+}
+
+void BackgroundSave::copy(checkpoint::TrainingState& state) {
+  std::vector<c10::IValue> values;
+  for (checkpoint::StateEntry& entry : state) values.push_back(std::move(entry.state));
+  snapshot_ = {};  // gives its memory back
+  snapshot_ = memory_.take(values);
+  for (size_t i = 0; i < state.size(); i++) state[i].state = std::move(snapshot_.values[i]);
+  snapshot_.values.clear();
+}
+
+void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint::TrainingStateWriter> writer,
+                           checkpoint::TrainingState state, checkpoint::Ranks ranks,
+                           std::function<void(const checkpoint::Ranks&)> then) {
+  folder_ = folder;
+  files_.written = 0;
+  total_ = static_cast<int64_t>(writer->bytes_to_write(state, ranks));
+  // Shared, because std::function copies; the last owner is the thread.
+  const auto work =
+      std::make_shared<std::pair<std::unique_ptr<checkpoint::TrainingStateWriter>, checkpoint::TrainingState>>(
+          std::move(writer), std::move(state));
+  writer_.start("the asynchronous save of '" + folder + "'",
+                [this, work, ranks = std::move(ranks), then = std::move(then)] {
+                  snapshot_.wait();
+                  work->first->write(work->second, ranks);
+                  work->first.reset();
+                  work->second.clear();
+                  then(ranks);
+                });
+}
+
+std::string BackgroundSave::finish() {
+  writer_.wait(std::nullopt);
+  std::string folder = std::exchange(folder_, {});
+  writer_.throw_error();
+  return folder;
+}
+
+BackgroundSave::Progress BackgroundSave::progress() const { return {writer_.is_busy(), files_.written, total_}; }
+
+}  // namespace accel::accelerator

@@ -1,0 +1,205 @@
+#include "checkpoint/snapshot.hpp"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "kernels/cpu_allocator.hpp"
+#include "kernels/parallel.hpp"
+#include "tensor/tensor_piece.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr size_t kCopyAlignment = 64;             // of copies; a multiple of each element's size
+constexpr size_t kCopiedPiece = size_t{4} << 20;  // copied by one thread at a time
+
+size_t align_copy(size_t bytes) { return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment; }
+
+struct ByteRange {
+  size_t begin;
+  size_t end;
+};
+
+// Those that a tensor shows of its storage.
+ByteRange bytes_shown_by(const at::Tensor& tensor) {
+  const size_t item = tensor.itemsize();
+  const size_t begin = static_cast<size_t>(tensor.storage_offset()) * item;
+  int64_t last = 0;
+  for (int64_t dim = 0; dim < tensor.dim(); dim++) last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  return {begin, begin + (static_cast<size_t>(last) + 1) * item};
+}
+
+// What is copied of a storage.
+struct Part {
+  c10::Storage source;
+  ByteRange bytes;
+  c10::Storage copy;
+
+  size_t size() const { return bytes.end - bytes.begin; }
+};
+
+class Parts {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (!is_copied(tensor)) return;
+    ByteRange bytes = bytes_shown_by(tensor);
+    bytes.begin -= bytes.begin % kCopyAlignment;  // so that all elements of the part stay aligned
+    const auto [found, is_new] = index_.try_emplace(tensor.storage().unsafeGetStorageImpl(), parts_.size());
+    if (is_new) {
+      parts_.push_back({tensor.storage(), bytes, {}});
+      return;
+    }
+    ByteRange& known = parts_[found->second].bytes;
+    known = {std::min(known.begin, bytes.begin), std::max(known.end, bytes.end)};
+  }
+
+  // The same view of the copy. Tensors without a storage or elements, and lazily negated or conjugated ones, are copied
+  // on their own.
+  at::Tensor copy_of(const at::Tensor& tensor) const {
+    if (!tensor.defined()) return tensor;
+    if (!is_copied(tensor)) return tensor.detach().clone();
+    const Part& part = parts_[index_.at(tensor.storage().unsafeGetStorageImpl())];
+    const auto offset = static_cast<int64_t>((bytes_shown_by(tensor).begin - part.bytes.begin) / tensor.itemsize());
+    return at::empty({0}, tensor.options().device(part.copy.device()))
+        .set_(part.copy, offset, tensor.sizes(), tensor.strides());
+  }
+
+  std::vector<Part>& all() { return parts_; }
+
+ private:
+  static bool is_copied(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() == at::kStrided && tensor.has_storage() && tensor.numel() > 0 &&
+           !tensor.is_conj() && !tensor.is_neg() && !tensor.is_quantized() && !tensor.is_meta();
+  }
+
+  std::vector<Part> parts_;
+  std::unordered_map<const c10::StorageImpl*, size_t> index_;
+};
+
+// Null for what is neither a tensor nor a piece of one.
+const at::Tensor* tensor_of(const c10::IValue& leaf) {
+  if (const tensor::TensorPiece* const piece = tensor::piece_of(leaf)) return &piece->data;
+  return leaf.isTensor() ? &leaf.toTensor() : nullptr;
+}
+
+void keep_tensor(void* tensor) { delete static_cast<at::Tensor*>(tensor); }
+
+// A part of `memory`, which it keeps alive.
+c10::Storage storage_in(const at::Tensor& memory, size_t offset, size_t size) {
+  auto owner = std::make_unique<at::Tensor>(memory);
+  char* const data = static_cast<char*>(memory.mutable_data_ptr()) + offset;
+  return {c10::Storage::use_byte_size_t(), size,
+          c10::DataPtr(data, owner.release(), &keep_tensor, c10::Device(c10::kCPU))};
+}
+
+// Places the copies of the parts that `belongs` accepts in one tensor, which `allocate` makes.
+template <typename Belongs, typename Allocate>
+std::vector<Part*> place(std::vector<Part>& parts, const Belongs& belongs, const Allocate& allocate) {
+  std::vector<Part*> placed;
+  size_t total = 0;
+  for (Part& part : parts) {
+    if (!belongs(part)) continue;
+    placed.push_back(&part);
+    total += align_copy(part.size());
+  }
+  if (placed.empty()) return placed;
+  const at::Tensor memory = allocate(total);
+  size_t offset = 0;
+  for (Part* part : placed) {
+    part->copy = storage_in(memory, offset, part->size());
+    offset += align_copy(part->size());
+  }
+  return placed;
+}
+
+void copy_on_host(const std::vector<Part*>& parts) {
+  struct Piece {
+    char* to;
+    const char* from;
+    size_t size;
+  };
+  std::vector<Piece> pieces;
+  for (const Part* part : parts) {
+    const char* const from = static_cast<const char*>(part->source.data()) + part->bytes.begin;
+    char* const to = static_cast<char*>(part->copy.mutable_data());
+    for (size_t done = 0; done < part->size(); done += kCopiedPiece)
+      pieces.push_back({to + done, from + done, std::min(kCopiedPiece, part->size() - done)});
+  }
+  kernels::parallel_for(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const Piece& piece = pieces[static_cast<size_t>(i)];
+      std::memcpy(piece.to, piece.from, piece.size);
+    }
+  });
+}
+
+at::Tensor bytes_in(const c10::Storage& storage, size_t begin, size_t size) {
+  return at::empty({0}, at::TensorOptions().dtype(at::kByte).device(storage.device()))
+      .set_(storage, static_cast<int64_t>(begin), {static_cast<int64_t>(size)}, {1});
+}
+
+}  // namespace
+
+void Snapshot::wait() const {
+  for (const c10::Event& event : copied) event.synchronize();
+}
+
+Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
+  Parts parts;
+  for (const c10::IValue& value : values)
+    tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
+      if (const at::Tensor* const tensor = tensor_of(leaf)) parts.add(*tensor);
+    });
+
+  const auto on_host = [](const Part& part) { return part.source.device().is_cpu(); };
+  copy_on_host(place(parts.all(), on_host, [this](size_t bytes) {
+    const bool is_free = host_.defined() && host_.use_count() == 1;
+    if (!is_free || static_cast<size_t>(host_.numel()) < bytes) {
+      if (is_free) host_ = at::Tensor();  // before the new one is there
+      host_ = kernels::empty_cached({static_cast<int64_t>(bytes)}, at::kByte);
+    }
+    return host_;
+  }));
+
+  Snapshot snapshot;
+  std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, c10::Device> devices;
+  for (const Part& part : parts.all()) {
+    const c10::Device device = part.source.device();
+    if (!device.is_cpu()) devices.emplace(std::pair(device.type(), device.index()), device);
+    snapshot.bytes += part.size();
+  }
+  for (const auto& entry : devices) {
+    const c10::Device device = entry.second;
+    // LibTorch keeps page-locked memory that is freed for the next snapshot.
+    const auto copied = place(
+        parts.all(), [&](const Part& part) { return part.source.device() == device; },
+        [](size_t bytes) {
+          return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+        });
+    for (const Part* part : copied)
+      bytes_in(part->copy, 0, part->size())
+          .copy_(bytes_in(part->source, part->bytes.begin, part->size()), /*non_blocking=*/true);
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    snapshot.copied.emplace_back(device.type());
+    snapshot.copied.back().record(guard.getStream(device));
+  }
+
+  for (const c10::IValue& value : values)
+    snapshot.values.push_back(tree::map_leaves(value, [&](const c10::IValue& leaf) {
+      const at::Tensor* const tensor = tensor_of(leaf);
+      if (tensor == nullptr) return leaf;
+      const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
+      return piece == nullptr ? c10::IValue(parts.copy_of(*tensor))
+                              : tensor::piece_value(parts.copy_of(*tensor), piece->global_shape, piece->offset);
+    }));
+  return snapshot;
+}
+
+}  // namespace accel::checkpoint

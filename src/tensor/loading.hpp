@@ -1,0 +1,26 @@
+// Loading from mapped files into objects that exist, without a second copy of them in memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace accel::tensor {
+
+// During its lifetime this thread loads tensors of files that nobody else has: their pages are released once they are
+// read, and what the loading object has is filled instead of replaced.
+class LoadingScope {
+ public:
+  LoadingScope();
+  LoadingScope(const LoadingScope&) = delete;
+  LoadingScope& operator=(const LoadingScope&) = delete;
+  ~LoadingScope();
+
+ private:
+  bool before_;
+};
+
+bool is_loading();
+
+// As to.copy_(from).
+void copy_loaded(const at::Tensor& to, const at::Tensor& from);
+
+}  // namespace accel::tensor
