@@ -302,8 +302,8 @@ accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
 
 /** What is in a checkpoint.
  * @param folder What accel_save_state() or the reference wrote.
- * @param out A map: "manifest", the map in `accel_manifest.json`, or NONE; "files", a list of maps with "name" and "bytes", and
- *   of safetensors "tensors": a list of maps with "name", "dtype" and "shape".
+ * @param out A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with
+ *   "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
  * @return ACCEL_OK; NOT_FOUND; CORRUPT.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -15,18 +15,28 @@
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
 #include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/project.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr std::string_view kSafetensorsExtension = ".safetensors";
+bool has_extension(const std::string& name, std::string_view extension) {
+  return name.size() > extension.size() &&
+         name.compare(name.size() - extension.size(), extension.size(), extension) == 0;
+}
 
-bool is_safetensors(const std::string& name) {
-  return name.size() > kSafetensorsExtension.size() &&
-         name.compare(name.size() - kSafetensorsExtension.size(), kSafetensorsExtension.size(),
-                      kSafetensorsExtension) == 0;
+bool is_safetensors(const std::string& name) { return has_extension(name, ".safetensors"); }
+bool is_compressed_file(const std::string& name) { return has_extension(name, ".ztensors"); }
+
+std::vector<TensorEntry> tensors_in(const std::string& path) {
+  const MappedFile file(path);
+  if (!is_compressed_file(path)) return parse_safetensors_header(file.text(), path).tensors;
+  std::vector<TensorEntry> tensors;
+  for (const CompressedEntry& entry : parse_compressed_header(file.text(), path).tensors)
+    tensors.push_back({entry.name, entry.dtype, entry.shape, 0, entry.bytes});
+  return tensors;
 }
 
 std::optional<struct stat> look_at(const std::string& path) {
@@ -150,10 +160,7 @@ std::vector<FileContents> files_of_checkpoint(const std::string& folder) {
   std::vector<FileContents> files;
   for (const auto& [name, bytes] : sizes_of_files(folder)) {
     FileContents contents{name, bytes, {}};
-    if (is_safetensors(name)) {
-      const MappedFile file(folder + "/" + name);
-      contents.tensors = parse_safetensors_header(file.text(), file.path()).tensors;
-    }
+    if (is_safetensors(name) || is_compressed_file(name)) contents.tensors = tensors_in(folder + "/" + name);
     files.push_back(std::move(contents));
   }
   return files;

@@ -32,7 +32,7 @@ std::vector<CheckpointSummary> list_checkpoints(const std::string& folder);
 struct FileContents {
   std::string name;
   uint64_t bytes = 0;
-  std::vector<TensorEntry> tensors;  // of safetensors
+  std::vector<TensorEntry> tensors;  // of safetensors and compressed tensors
 };
 // The files of a checkpoint but its manifest, by their names.
 std::vector<FileContents> files_of_checkpoint(const std::string& folder);

@@ -325,6 +325,16 @@ static void test_what_is_in_a_checkpoint(void **unused) {
   assert_string_equal(accel_value_get(accel_value_at(weights, 0), "name")->as.string, "weight");
   assert_string_equal(accel_value_get(accel_value_at(weights, 0), "dtype")->as.string, "float32");
   accel_value_dispose(&report);
+  accel_save_state_options_t compressed = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  compressed.compression_level = 1;
+  assert_ok(accel_save_state(state, path_of("compressed"), &compressed));
+  assert_ok(accel_checkpoint_show(path_of("compressed"), &report));
+  const accel_value_t *const smaller = accel_value_get(&report, "files");
+  int with_tensors = 0;
+  for (size_t i = 0; i < accel_value_count(smaller); i++)
+    with_tensors += accel_value_get(accel_value_at(smaller, i), "tensors") != NULL;
+  assert_int_equal(with_tensors, 1);
+  accel_value_dispose(&report);
   assert_ok(accel_checkpoint_diff(path_of("project/checkpoints/checkpoint_0"),
                                   path_of("project/checkpoints/checkpoint_10"), &report));
   const accel_value_t *const different = accel_value_get(&report, "different");

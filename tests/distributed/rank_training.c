@@ -155,6 +155,7 @@ static void save_in_a_project(accel_state_t* state, const char* argument) {
   project.project_dir = path;
   project.automatic_checkpoint_naming = 1;
   project.total_limit = 2;
+  project.iteration = 0;
   CHECK(accel_set_project(state, &project));
   EXPECT(accel_load_state(state, NULL, NULL) == ACCEL_ERROR_NOT_FOUND);
   for (int i = 0; i < 3; i++) CHECK(accel_save_state(state, NULL, NULL));

@@ -463,7 +463,7 @@ class Accelerator(View):
 
     def checkpoint_progress(self) -> "tuple[int, int]":
         """(bytes written, bytes in all, about) of the asynchronous save that is under way; (0, 0) when none is."""
-        return capi.accel_checkpoint_progress(self._current())
+        return tuple(capi.accel_checkpoint_progress(self._current()))
 
     def register_save_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
         """hook(models, weights, output_dir) before each save_state() writes, on all ranks. It may add files to the folder, and take weights out

@@ -7584,7 +7584,7 @@ functions! {
     /// What is in a checkpoint.
     ///
     /// * `folder`: What accel_save_state() or the reference wrote.
-    /// * `out`: A map: "manifest", the map in `accel_manifest.json`, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors "tensors": a list of maps with "name", "dtype" and "shape".
+    /// * `out`: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
     ///

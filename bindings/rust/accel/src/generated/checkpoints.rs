@@ -101,8 +101,9 @@ pub fn checkpoint_list(folder: impl AsRef<Path>) -> Result<Value> {
 ///
 /// * `folder`: What [`State::save_state`](crate::State::save_state) or the reference wrote.
 ///
-/// Gives: A map: "manifest", the map in `accel_manifest.json`, or NONE; "files", a list of maps with "name" and
-/// "bytes", and of safetensors "tensors": a list of maps with "name", "dtype" and "shape".
+/// Gives: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of
+/// maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with
+/// "name", "dtype" and "shape".
 ///
 /// # Errors
 /// NotFound, Corrupt.
