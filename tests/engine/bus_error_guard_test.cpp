@@ -12,8 +12,8 @@
 #include <memory>
 
 #include "base/mapped_file.hpp"
-#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel {
