@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "reliability.md"
 LOGS = ROOT / "build" / "long"
 SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
 THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
-FUZZERS = ("safetensors", "sharded_index", "pickle", "torch_file", "zip_archive", "npy", "csv", "json_lines", "images")
+FUZZERS = ("safetensors", "sharded_index", "manifest", "compressed_header", "pickle", "torch_file", "zip_archive", "npy", "csv", "json_lines", "images")
 UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
 
 

@@ -4492,7 +4492,7 @@ accel_status_t accel_set_project(accel_state_t *state, const accel_project_optio
 %feature("docstring") accel_project "The project of a state.
 
 state: A state.
-out: A map with the fields of accel_project_options_t, NONE for what there is not, and \"checkpoint\": the folder that was saved or loaded last.
+out: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", that of automatic naming.
 Returns: ACCEL_OK.";
 accel_status_t accel_project(const accel_state_t *state, accel_value_t *OUTPUT);
 
@@ -4514,8 +4514,8 @@ accel_status_t accel_checkpoint_wait(accel_state_t *state, int64_t timeout_ms);
 %feature("docstring") accel_checkpoint_progress "How far the asynchronous save of a state is on this rank.
 
 state: A state.
-out_written: Bytes of the last save; equal when none is under way.
-out_total: Bytes of the last save; equal when none is under way.
+out_written: Bytes, the latter about; both 0 when none is under way.
+out_total: Bytes, the latter about; both 0 when none is under way.
 Returns: ACCEL_OK.";
 accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OUTPUT, int64_t *OUTPUT);
 

@@ -132,8 +132,9 @@ accel_set_project(accel_state_t *state, const accel_project_options_t *options);
 
 /** The project of a state.
  * @param state A state.
- * @param out A map with the fields of accel_project_options_t, NONE for what there is not, and "checkpoint": the folder
- *   that was saved or loaded last.
+ * @param out A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that
+ *   was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", that of automatic
+ *   naming.
  * @return ACCEL_OK.
  * @threads any
  * @accelerate project_dir, logging_dir, save_iteration, project_configuration */
@@ -183,7 +184,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_checkpoint_wait(accel_sta
 
 /** How far the asynchronous save of a state is on this rank.
  * @param state A state.
- * @param out_written,out_total Bytes of the last save; equal when none is under way.
+ * @param out_written,out_total Bytes, the latter about; both 0 when none is under way.
  * @return ACCEL_OK.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -40,12 +40,13 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
   };
   if (timing.asynchronous) {
     start_background_save(folder, options, ranks, rotate);
-  } else {
-    save_state(folder, options);
-    rotate(ranks);
-    last_checkpoint_ = folder;
+    project_.count_save();
+    return;
   }
-  project_.count_save();
+  save_state(folder, options);
+  last_checkpoint_ = folder;
+  project_.count_save();  // also when what is old cannot be removed
+  rotate(ranks);
 }
 
 void Accelerator::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,

@@ -1,6 +1,7 @@
 // Section 13 of accel.h: training states, and the project that they belong to.
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -103,6 +104,8 @@ ACCEL_FUNCTION accel_status_t accel_project(const accel_state_t* state, accel_va
     fields.insert(std::string("automatic_checkpoint_naming"), settings.automatic_checkpoint_naming.value);
     fields.insert(std::string("save_on_each_node"), settings.save_on_each_node.value);
     fields.insert(std::string("checkpoint"), text_or_none(accelerator.last_checkpoint()));
+    const bool names = settings.automatic_checkpoint_naming && !project_dir.empty();
+    fields.insert(std::string("next_checkpoint"), text_or_none(names ? accelerator.project().next_folder() : ""));
     return from_ivalue(fields);
   });
 }
@@ -139,9 +142,8 @@ ACCEL_FUNCTION accel_status_t accel_checkpoint_progress(const accel_state_t* sta
   return guarded(__func__, [&] {
     const auto progress = accelerator_of(state)->checkpoint_progress();
     check_pointer(out_written, "out_written");
-    *check_pointer(out_total, "out_total") = progress.total;
-    *out_written = progress.written;
-    return progress.is_busy ? ACCEL_IN_PROGRESS : ACCEL_OK;
+    *check_pointer(out_total, "out_total") = progress.is_busy ? std::max<int64_t>(progress.total, 1) : 0;
+    *out_written = progress.is_busy ? progress.written : 0;
   });
 }
 

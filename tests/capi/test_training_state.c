@@ -268,6 +268,35 @@ static void test_objects_of_the_application(void **unused) {
   accel_state_release(state);
 }
 
+static void test_asynchronous_saves(void **unused) {
+  accel_state_t *state = new_state();
+  accel_module_t *model = new_model(state, 1);
+  accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  int64_t written = -1, total = -1;
+  (void)unused;
+  assert_ok(accel_checkpoint_wait(state, 0)); /* nothing is under way */
+  options.asynchronous = 1;
+  options.when_busy = ACCEL_WHEN_BUSY_WAIT;
+  for (int i = 0; i < 3; i++) {
+    set_weight(model, (float)i);
+    assert_ok(accel_save_state(state, path_of(i == 2 ? "last" : "first"), &options)); /* waits for the one before */
+  }
+  set_weight(model, 9); /* what is saved is a copy */
+  assert_ok(accel_checkpoint_progress(state, &written, &total));
+  assert_true(written >= 0 && total >= 0);
+  assert_ok(accel_checkpoint_wait(state, 60000));
+  assert_ok(accel_checkpoint_progress(state, &written, &total));
+  assert_true(written == 0 && total == 0);
+  accel_value_t project = project_of(state);
+  assert_string_equal(accel_value_get(&project, "checkpoint")->as.string, path_of("last"));
+  accel_value_dispose(&project);
+  assert_ok(accel_load_state(state, path_of("last"), NULL));
+  assert_true(weight_of(model) == 2);
+  assert_fails(accel_checkpoint_wait(state, -1), ACCEL_ERROR_INVALID_ARGUMENT, "timeout_ms is -1");
+  accel_module_release(model);
+  accel_state_release(state);
+}
+
 static void test_what_is_in_a_checkpoint(void **unused) {
   accel_state_t *state = new_state();
   accel_module_t *model = new_model(state, 1);
@@ -327,6 +356,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_automatic_naming, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_hooks, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_objects_of_the_application, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_asynchronous_saves, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_what_is_in_a_checkpoint, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,7 @@ register_load_state_pre_hook!(hook::Function, state::State) =
     (id = Ref{Int64}(); LibAccel.accel_register_load_state_pre_hook(state, checkpoint_hook_callback(), keep(hook, state), destroy(), id); id[])
 @doc (@doc register_save_state_pre_hook!) register_load_state_pre_hook!
 
-"""    checkpoint_progress(state): (bytes written, bytes in all) of the last asynchronous save; equal when none is under way"""
+"""    checkpoint_progress(state): (bytes written, bytes in all, about) of the asynchronous save that is under way; (0, 0) when none is"""
 function checkpoint_progress(state::State)
     written, total = Ref{Int64}(), Ref{Int64}()
     LibAccel.accel_checkpoint_progress(state, written, total)

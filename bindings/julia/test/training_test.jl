@@ -201,7 +201,7 @@ end
                 nothing
             end
             register_load_state_pre_hook!((models, place) -> Any[nothing], state)
-            project!(state; project_dir = joinpath(folder, "run"), automatic_checkpoint_naming = true, total_limit = 1)
+            project!(state; project_dir = joinpath(folder, "run"), automatic_checkpoint_naming = true, total_limit = 1, iteration = 0)
             save_state(state, nothing)
             save_state(state, nothing; durable = false)
             checkpoint = project(state)["checkpoint"]
@@ -215,7 +215,7 @@ end
             @test isempty(verify_checkpoint(checkpoint)["problems"]) && length(list_checkpoints(joinpath(folder, "run"))) == 1
             @test any(file["name"] == "extra" for file in show_checkpoint(checkpoint)["files"])
             @test isempty(compare_checkpoints(checkpoint, checkpoint)["different"])
-            @test checkpoint_progress(state) == (0, 0) || allequal(checkpoint_progress(state))
+            @test checkpoint_progress(state) == (0, 0)
             save(joinpath(folder, "tree.bin"), (1, "two", [3.0]); safe_serialization = false)
             @test load(joinpath(folder, "tree.bin")) == (1, "two", [3.0])
             save_model(state, model, folder)

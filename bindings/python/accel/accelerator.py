@@ -426,10 +426,10 @@ class Accelerator(View):
         if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
         options = fill(capi.accel_save_state_options_t(), {"safe_serialization": safe_serialization, **settings})
+        named = capi.accel_project(state)["next_checkpoint"] if project.automatic_checkpoint_naming else None
         capi.accel_save_state(state, None if project.automatic_checkpoint_naming else str(output_dir), options)
-        saved = capi.accel_project(state)
-        project.iteration = saved["iteration"]
-        return saved["checkpoint"] if project.automatic_checkpoint_naming else output_dir
+        project.iteration = checkpoint.iteration(state)
+        return named or output_dir
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
                    **settings: Any) -> None:
@@ -462,7 +462,7 @@ class Accelerator(View):
         capi.accel_checkpoint_wait(self._current(), int(timeout * 1000))
 
     def checkpoint_progress(self) -> "tuple[int, int]":
-        """(bytes written, bytes in all) of the last asynchronous save; equal when none is under way."""
+        """(bytes written, bytes in all, about) of the asynchronous save that is under way; (0, 0) when none is."""
         return capi.accel_checkpoint_progress(self._current())
 
     def register_save_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:

@@ -107,6 +107,23 @@ def test_files_of_torch_without_torch(accelerator, tmp_path):
     accelerator.load_state(tmp_path / "state")
 
 
+def test_asynchronous_saves(tmp_path):
+    project = ProjectConfiguration(project_dir=str(tmp_path), automatic_checkpoint_naming=True, total_limit=2)
+    accelerator = Accelerator(cpu=True, project_config=project)
+    model = accelerator.prepare(nn.Linear(2, 2))
+    folders = [accelerator.save_state(asynchronous=True, when_busy="wait") for _ in range(3)]
+    before = model.weight.tolist()
+    ones_in(model)
+    accelerator.wait_for_checkpoint()
+    assert accelerator.checkpoint_progress() == (0, 0)
+    assert [os.path.basename(folder) for folder in folders] == ["checkpoint_0", "checkpoint_1", "checkpoint_2"]
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["checkpoint_1", "checkpoint_2"]
+    accelerator.load_state()
+    assert model.weight.tolist() == before
+    with pytest.raises(ValueError, match="when_busy='never'"):
+        accelerator.save_state(asynchronous=True, when_busy="never")
+
+
 class Steps:
     def __init__(self, steps):
         self.steps = steps

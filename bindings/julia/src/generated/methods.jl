@@ -2956,7 +2956,7 @@ project!(state::State; options...) =
 
 The project of a state.
 
-Gives: A map with the fields of accel_project_options_t, NONE for what there is not, and \"checkpoint\": the folder that was saved or loaded last.
+Gives: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", that of automatic naming.
 """
 project(state::State) =
     result(out -> LibAccel.accel_project(state, out))::Map

@@ -7437,7 +7437,7 @@ functions! {
     /// The project of a state.
     ///
     /// * `state`: A state.
-    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not, and "checkpoint": the folder that was saved or loaded last.
+    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", that of automatic naming.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -7472,8 +7472,8 @@ functions! {
     /// How far the asynchronous save of a state is on this rank.
     ///
     /// * `state`: A state.
-    /// * `out_written`: Bytes of the last save; equal when none is under way.
-    /// * `out_total`: Bytes of the last save; equal when none is under way.
+    /// * `out_written`: Bytes, the latter about; both 0 when none is under way.
+    /// * `out_total`: Bytes, the latter about; both 0 when none is under way.
     ///
     /// Returns: ACCEL_OK.
     ///

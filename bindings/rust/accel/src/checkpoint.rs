@@ -81,7 +81,7 @@ impl State {
         })
     }
 
-    /// The bytes that the last asynchronous save has written, and those in all; equal when none is under way.
+    /// The bytes that the asynchronous save has written, and about those in all; 0 and 0 when none is under way.
     pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
         let (mut written, mut total) = (0, 0);
         // SAFETY: both outputs are numbers.

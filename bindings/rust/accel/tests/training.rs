@@ -104,8 +104,13 @@ fn checkpoints_hold_objects_of_the_program() {
     assert_eq!(state.load_state(folder.as_path(), None).unwrap_err().code(), ErrorCode::NotFound);
 
     let file = folder.with_extension("safetensors");
-    save(&plain.state_dict().unwrap(), Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()), &file, None)
-        .unwrap();
+    save(
+        &plain.state_dict().unwrap(),
+        Some(&Value::map([("by", Value::string("test").unwrap())]).unwrap()),
+        &file,
+        None,
+    )
+    .unwrap();
     assert!(load(&file).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
     std::fs::remove_file(&file).unwrap();
 }
@@ -144,8 +149,7 @@ fn projects_name_checkpoints_and_hooks_see_them() {
     assert_eq!(checkpoint_list(&folder).unwrap().len(), 1);
     let saved = folder.join("checkpoints/checkpoint_1");
     assert_eq!(checkpoint_verify(&saved).unwrap().get("problems").unwrap().len(), 0);
-    let (written, total) = state.checkpoint_progress().unwrap();
-    assert_eq!(written, total);
+    assert_eq!(state.checkpoint_progress().unwrap(), (0, 0));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

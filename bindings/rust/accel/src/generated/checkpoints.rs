@@ -263,8 +263,9 @@ impl State {
 impl StateReader {
     /// The project of a state.
     ///
-    /// Gives: A map with the fields of accel_project_options_t, NONE for what there is not, and "checkpoint": the
-    /// folder that was saved or loaded last.
+    /// Gives: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the
+    /// folder that was saved or loaded last, an asynchronous save once it is known to be complete;
+    /// "next_checkpoint", that of automatic naming.
     #[inline]
     pub fn project(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_project(self.as_raw(), out) })

@@ -1,0 +1,49 @@
+// Any bytes as the manifest of a checkpoint, and as the list of files in it, which has no hash that mutations spoil: an
+// error that says what is wrong, or files inside of the folder that come back the same.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "checkpoint/manifest.hpp"
+
+namespace {
+
+using namespace accel::checkpoint;
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_files(const std::vector<FileRecord>& files) {
+  for (const FileRecord& file : files)
+    check(!file.name.empty() && file.name.front() != '/' && file.name.find("..") != 0 &&
+          file.name.find("/../") == std::string::npos);
+}
+
+template <typename Body>
+void expect_named(Body&& body) {
+  try {
+    body();
+  } catch (const accel::Error& error) {
+    check(error.status() == accel::Status::kCorrupt && error.message().find("'input'") != std::string::npos);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  expect_named([&] {
+    const Manifest manifest = parse_manifest(text, "input");
+    check_files(manifest.files);
+    check(print_manifest(parse_manifest(print_manifest(manifest), "again")) == print_manifest(manifest));
+  });
+  expect_named([&] {
+    const std::vector<FileRecord> files = parse_file_records(text, "input");
+    check_files(files);
+    check(print_file_records(parse_file_records(print_file_records(files), "again")) == print_file_records(files));
+  });
+  return 0;
+}
