@@ -254,8 +254,7 @@ TEST(FaultyFolder, WhereNothingMayBeWrittenIsAnError) {
   const Folder folder;
   fs::create_directory(folder / "kept");
   save_training_state(folder / "kept/s", example(0, 1), Ranks(), quick_files());
-  constexpr auto kRead =
-      fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec;
+  constexpr auto kRead = static_cast<fs::perms>(0555);  // the group, too
   fs::permissions(folder / "", kRead, fs::perm_options::add);
   fs::permissions(folder / "kept", kRead);
   constexpr uid_t kNobody = 65534;
