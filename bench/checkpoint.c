@@ -25,6 +25,7 @@
 static accel_state_t *state;
 static int64_t n_tensors;
 static size_t n_samples;
+static double base_rss_mb; /* when the part began */
 static char folder[PATH_SIZE];
 
 static void fail_system(const char *what) {
@@ -61,6 +62,11 @@ static const char *path_in(const char *name) {
   return path;
 }
 
+static void begin_peak(void) {
+  measure_reset_peak();
+  base_rss_mb = measure_memory("VmRSS");
+}
+
 static void report(const char *part, const char *unit, double *samples, size_t count, size_t bytes, const char *more) {
   char params[160], extra[256];
   snprintf(params, sizeof params, "{\"part\": \"%s\", \"tensors\": %lld, \"shape\": [%d, %d]}", part,
@@ -69,8 +75,13 @@ static void report(const char *part, const char *unit, double *samples, size_t c
   snprintf(extra, sizeof extra, "\"bytes\": %zu, \"gb_per_s\": %.4g, \"anonymous_rss_mb\": %.5g%s%s", bytes,
            (double)bytes / median / 1e9 * (strcmp(unit, "ms") == 0 ? 1e3 : 1), measure_memory("RssAnon"),
            more == NULL ? "" : ", ", more == NULL ? "" : more);
-  const struct figure figure = {
-      .bench = "checkpoint", .params = params, .unit = unit, .samples = samples, .n_samples = count, .extra = extra};
+  const struct figure figure = {.bench = "checkpoint",
+                                .params = params,
+                                .unit = unit,
+                                .samples = samples,
+                                .n_samples = count,
+                                .base_rss_mb = base_rss_mb,
+                                .extra = extra};
   measure_report(state, &figure);
 }
 
@@ -127,7 +138,7 @@ static char *random_block(void) {
 static void raw_parts(size_t bytes) {
   double written[MAX_SAMPLES], durable[MAX_SAMPLES], cold[MAX_SAMPLES], warm[MAX_SAMPLES];
   char *const block = random_block();
-  measure_reset_peak();
+  begin_peak();
   empty_folder();
   for (size_t sample = 0; sample < n_samples; sample++) {
     unlink(path_in("raw"));
@@ -159,7 +170,7 @@ static void raw_parts(size_t bytes) {
 
 static void state_parts(size_t bytes) {
   double saved[2][MAX_SAMPLES], cold[MAX_SAMPLES], warm[MAX_SAMPLES];
-  measure_reset_peak();
+  begin_peak();
   for (size_t sample = 0; sample < 2 * n_samples; sample++) {
     accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
     options.durable = sample % 2 == 1;
@@ -170,7 +181,7 @@ static void state_parts(size_t bytes) {
   }
   report("save_state", "s", saved[0], n_samples, bytes, NULL);
   report("save_state_durable", "s", saved[1], n_samples, bytes, NULL);
-  measure_reset_peak();
+  begin_peak();
   for (size_t sample = 0; sample < 2 * n_samples; sample++) {
     const int is_warm = sample % 2 == 1;
     if (!is_warm) evict_files();
@@ -185,7 +196,7 @@ static void state_parts(size_t bytes) {
 
 static void model_parts(const struct job *job, size_t bytes) {
   double saved[MAX_SAMPLES], first[MAX_SAMPLES];
-  measure_reset_peak();
+  begin_peak();
   for (size_t sample = 0; sample < n_samples; sample++) {
     empty_folder();
     const double start = measure_now();
@@ -193,7 +204,7 @@ static void model_parts(const struct job *job, size_t bytes) {
     saved[sample] = measure_now() - start;
   }
   report("save_model_durable", "s", saved, n_samples, bytes, NULL);
-  measure_reset_peak();
+  begin_peak();
   for (size_t sample = 0; sample < n_samples; sample++) {
     accel_value_t loaded = ACCEL_VALUE_INIT;
     void *data = NULL;
@@ -247,7 +258,7 @@ static void asynchronous_parts(size_t bytes) {
   char more[128];
   workload_gpt(&training, state, 600);
   training_run(&training, GPT_WARMUP, 1, alone);
-  measure_reset_peak();
+  begin_peak();
   for (size_t sample = 0; sample < n_samples; sample++) {
     for (int step = 0; step < 8; step++) training_run(&training, 0, 1, &alone[n_alone++]);
     remove_folder();

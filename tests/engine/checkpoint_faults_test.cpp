@@ -1,9 +1,11 @@
 // Writers of checkpoints that fail or die at every step.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "checkpoint/files/atomic_file.hpp"
@@ -119,6 +121,207 @@ TEST_P(FaultyFolder, DeathAtAnyStepLeavesACompleteState) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FaultyExchange, FaultyFolder, ::testing::Bool());
+
+void save_on_two_ranks(const std::string& path, double number) {
+  on_ranks(2,
+           [&](const Ranks& ranks) { save_training_state(path, example(ranks.rank, number), ranks, quick_files()); });
+}
+
+// 0 if the ranks have parts of different checkpoints.
+double number_of_two_ranks(const std::string& path) {
+  std::array<double, 2> numbers{};
+  on_ranks(2, [&](const Ranks& ranks) {
+    TrainingState loaded = load_training_state(path, example(ranks.rank, 0), ranks);
+    const double number = model_tensors(entry_of(loaded, StateKind::kModel, 1).state).front().second.item<double>();
+    if (same(loaded, example(ranks.rank, number))) numbers[static_cast<size_t>(ranks.rank)] = number;
+  });
+  return numbers[0] == numbers[1] ? numbers[0] : 0;
+}
+
+std::array<int, 2> steps_of_two_ranks(const std::string& path) {
+  std::array<int, 2> steps{};
+  on_ranks(2, [&](const Ranks& ranks) {
+    FailingFiles files(FailingFiles::Fault::kNone, 0, true);
+    save_training_state(path, example(ranks.rank, 1), ranks, files);
+    steps[static_cast<size_t>(ranks.rank)] = files.steps();
+  });
+  return steps;
+}
+
+TEST(FaultyRanks, FailureOfAnyRankAtAnyStepLeavesACompleteState) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_on_two_ranks(path, 1);
+  const auto steps = steps_of_two_ranks(path);
+  for (int failing = 0; failing < 2; failing++) {
+    ASSERT_GT(steps[static_cast<size_t>(failing)], 5);
+    for (int step = 0; step < steps[static_cast<size_t>(failing)]; step++) {
+      std::array<bool, 2> saved{};
+      on_ranks(2, [&](const Ranks& ranks) {
+        using Fault = FailingFiles::Fault;
+        FailingFiles files(ranks.rank == failing ? Fault::kFromThenOn : Fault::kNone, step, true);
+        try {
+          save_training_state(path, example(ranks.rank, 2), ranks, files);
+          saved[static_cast<size_t>(ranks.rank)] = true;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status(), Status::kIo) << error.message();
+        }
+      });
+      EXPECT_EQ(saved[0], saved[1]) << "rank " << failing << ", step " << step;
+      const double number = number_of_two_ranks(path);
+      EXPECT_TRUE(number == 2 || (!saved[0] && number == 1)) << "rank " << failing << ", step " << step;
+      save_on_two_ranks(path, 1);
+      EXPECT_EQ(number_of_two_ranks(path), 1);
+      EXPECT_EQ(folder.entries(), 1U) << "rank " << failing << ", step " << step;
+    }
+  }
+}
+
+void send_all(int socket, const void* data, size_t size) {
+  const bool is_sent = ::send(socket, data, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+  require(is_sent, Status::kPeerLost, "the other rank is gone");
+}
+
+void receive_all(int socket, void* data, size_t size) {
+  const bool is_there = size == 0 || ::recv(socket, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  require(is_there, Status::kPeerLost, "the other rank is gone");
+}
+
+// Two ranks as processes.
+Ranks ranks_over(int socket, int rank) {
+  Ranks ranks;
+  ranks.rank = rank;
+  ranks.size = 2;
+  ranks.all_gather = [socket, rank](const std::string& text) {
+    const size_t size = text.size();
+    send_all(socket, &size, sizeof size);
+    send_all(socket, text.data(), size);
+    size_t other_size = 0;
+    receive_all(socket, &other_size, sizeof other_size);
+    std::string other(other_size, '\0');
+    receive_all(socket, other.data(), other_size);
+    return rank == 0 ? std::vector<std::string>{text, other} : std::vector<std::string>{other, text};
+  };
+  return ranks;
+}
+
+// Saves 2 on two processes, one of which dies at a step.
+void save_and_die(const std::string& path, int dying, int step) {
+  const std::array<TrainingState, 2> states = {example(0, 2), example(1, 2)};
+  std::array<int, 2> sockets{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
+  std::array<pid_t, 2> children{};
+  for (int rank = 0; rank < 2; rank++) {
+    const auto index = static_cast<size_t>(rank);
+    children[index] = ::fork();
+    ASSERT_GE(children[index], 0);
+    if (children[index] != 0) continue;
+    ::close(sockets[1 - index]);
+    FailingFiles files(rank == dying ? FailingFiles::Fault::kDeath : FailingFiles::Fault::kNone, step, true);
+    try {
+      save_training_state(path, states[index], ranks_over(sockets[index], rank), files);
+    } catch (const Error& error) {
+      ::_exit(error.status() == Status::kPeerLost ? 0 : 1);
+    }
+    ::_exit(0);
+  }
+  for (const int socket : sockets) ::close(socket);
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "step " << step;
+  }
+}
+
+TEST(FaultyRanks, DeathOfAnyRankAtAnyStepLeavesACompleteState) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_on_two_ranks(path, 1);
+  const auto steps = steps_of_two_ranks(path);
+  for (int dying = 0; dying < 2; dying++) {
+    for (int step = 0; step < steps[static_cast<size_t>(dying)]; step++) {
+      save_and_die(path, dying, step);
+      const double number = number_of_two_ranks(path);
+      EXPECT_TRUE(number == 1 || number == 2) << "rank " << dying << ", step " << step;
+      save_on_two_ranks(path, 1);
+      EXPECT_EQ(number_of_two_ranks(path), 1);
+      EXPECT_EQ(folder.entries(), 1U) << "rank " << dying << ", step " << step;
+    }
+  }
+}
+
+TEST(FaultyFolder, WhereNothingMayBeWrittenIsAnError) {
+  const Folder folder;
+  fs::create_directory(folder / "kept");
+  save_training_state(folder / "kept/s", example(0, 1), Ranks(), quick_files());
+  constexpr auto kRead = static_cast<fs::perms>(0555);  // the group, too
+  fs::permissions(folder / "", kRead, fs::perm_options::add);
+  fs::permissions(folder / "kept", kRead);
+  constexpr uid_t kNobody = 65534;
+  const uid_t user = ::geteuid();
+  ASSERT_TRUE(user != 0 || ::seteuid(kNobody) == 0);  // the administrator may write everywhere
+  expect_error(Status::kIo, "cannot make the folder",
+               [&] { save_training_state(folder / "kept/s", example(0, 2), Ranks(), quick_files()); });
+  ASSERT_EQ(::seteuid(user), 0);
+  fs::permissions(folder / "kept", fs::perms::owner_all);
+  EXPECT_EQ(number_of(folder / "kept/s"), 1);
+}
+
+class FullDisk final : public QuickFiles {
+ public:
+  explicit FullDisk(size_t room) : room_(room) {}
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    const size_t fits = std::min(size, room_);
+    room_ -= fits;
+    if (fits > 0) return FileSystem::write(descriptor, data, fits);
+    errno = ENOSPC;
+    return -1;
+  }
+
+ private:
+  size_t room_;
+};
+
+TEST(FaultyDisk, AFullOneIsNamedAndLeavesTheFormerState) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_training_state(path, example(0, 1), Ranks(), quick_files());
+  for (const size_t room : {0U, 100U, 1000U, 4000U}) {
+    FullDisk files(room);
+    expect_error(Status::kIo, "No space left", [&] { save_training_state(path, example(0, 2), Ranks(), files); });
+    EXPECT_EQ(number_of(path), 1);
+    EXPECT_EQ(folder.entries(), 1U);
+  }
+}
+
+// What the manifest says of each file: its size, its contents, its name.
+TEST(FaultyDisk, DamagedFilesAreNamed) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_training_state(path, example(0, 1), Ranks(), quick_files());
+  const auto expect_named = [&](const std::string& name) {
+    expect_error(Status::kCorrupt, name.c_str(), [&] { number_of(path); });
+  };
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename(), file = path + "/" + name, contents = read_text(file);
+    write_text(file, contents.substr(0, contents.size() / 2));
+    expect_named(name);
+    for (size_t at = 0; at < contents.size(); at += std::max<size_t>(contents.size() / 7, 1)) {
+      std::string flipped = contents;
+      flipped[at] ^= 0x10;
+      write_text(file, flipped);
+      expect_named(name);
+    }
+    write_text(file, contents);
+  }
+  const std::string model = read_text(path + "/model.safetensors");
+  write_text(path + "/model.safetensors", read_text(path + "/model_1.safetensors"));
+  write_text(path + "/model_1.safetensors", model);
+  expect_named("model");
+  write_text(path + "/model_1.safetensors", read_text(path + "/model.safetensors"));
+  write_text(path + "/model.safetensors", model);
+  EXPECT_EQ(number_of(path), 1);
+}
 
 TEST(FaultyFile, FailureAtAnyStepLeavesACompleteFile) {
   const Folder folder;

@@ -9,14 +9,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <random>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -209,6 +213,47 @@ inline double number_of(const std::string& folder) {
   TrainingState loaded = load_training_state(folder, example(0, 0), Ranks());
   const double number = model_tensors(entry_of(loaded, StateKind::kModel, 1).state).front().second.item<double>();
   return same(loaded, example(0, number)) ? number : 0;
+}
+
+// Ranks as threads.
+class ThreadAllGather {
+ public:
+  explicit ThreadAllGather(int size) : texts_(static_cast<size_t>(size)) {}
+  std::vector<std::string> all_gather(int rank, const std::string& text) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    texts_[static_cast<size_t>(rank)] = text;
+    const int round = round_;
+    if (++arrived_ == static_cast<int>(texts_.size())) {
+      result_ = texts_;
+      arrived_ = 0;
+      round_++;
+      all_here_.notify_all();
+    } else if (!all_here_.wait_for(lock, std::chrono::seconds(30), [&] { return round_ != round; })) {
+      fail(Status::kTimeout, "a rank is missing");
+    }
+    return result_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::vector<std::string> texts_, result_;
+  int arrived_ = 0, round_ = 0;
+};
+
+template <typename Body>
+void on_ranks(int size, Body&& body) {
+  ThreadAllGather gather(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; rank++)
+    threads.emplace_back([&, rank] {
+      Ranks ranks;
+      ranks.rank = rank;
+      ranks.size = size;
+      ranks.all_gather = [&, rank](const std::string& text) { return gather.all_gather(rank, text); };
+      body(ranks);
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace accel::checkpoint::tests

@@ -233,47 +233,6 @@ TEST(CheckpointTrainingState, DamageAndMisfitsAreFoundBeforeAnythingChanges) {
   EXPECT_EQ(number_of(folder / "s"), 1);
 }
 
-// Ranks as threads.
-class ThreadAllGather {
- public:
-  explicit ThreadAllGather(int size) : texts_(static_cast<size_t>(size)) {}
-  std::vector<std::string> all_gather(int rank, const std::string& text) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    texts_[static_cast<size_t>(rank)] = text;
-    const int round = round_;
-    if (++arrived_ == static_cast<int>(texts_.size())) {
-      result_ = texts_;
-      arrived_ = 0;
-      round_++;
-      all_here_.notify_all();
-    } else if (!all_here_.wait_for(lock, std::chrono::seconds(30), [&] { return round_ != round; })) {
-      fail(Status::kTimeout, "a rank is missing");
-    }
-    return result_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  std::vector<std::string> texts_, result_;
-  int arrived_ = 0, round_ = 0;
-};
-
-template <typename Body>
-void on_ranks(int size, Body&& body) {
-  ThreadAllGather gather(size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; rank++)
-    threads.emplace_back([&, rank] {
-      Ranks ranks;
-      ranks.rank = rank;
-      ranks.size = size;
-      ranks.all_gather = [&, rank](const std::string& text) { return gather.all_gather(rank, text); };
-      body(ranks);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(CheckpointTrainingState, EveryRankGetsItsOwnBack) {
   const Folder folder;
   on_ranks(3, [&](const Ranks& ranks) {
