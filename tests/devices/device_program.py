@@ -227,16 +227,19 @@ def checkpoint(outcome, folder):
     """Training goes on with the same bits after a checkpoint. What a dropout draws is the device's own."""
     accelerator = Accelerator()
     model, optimizer, loader = prepared(accelerator, dropout=0.2)
-    path = os.path.join(folder, "state")
     train_epoch(accelerator, model, optimizer, loader, Outcome())
-    accelerator.save_state(path)
+    kinds = {"state": {}, "torch": {"safe_serialization": False}, "compressed": {"compression_level": 1},
+             "shared": {"incremental": True, "asynchronous": True}, "asynchronous": {"asynchronous": True}}
+    for name, settings in kinds.items():
+        accelerator.save_state(os.path.join(folder, name), **settings)
     outcomes = []
-    for _ in range(2):
+    for name in [None, *kinds]:  # the last save goes on beside the first epoch
+        if name is not None:
+            accelerator.load_state(os.path.join(folder, name))
         outcomes.append(Outcome())
         train_epoch(accelerator, model, optimizer, loader, outcomes[-1])
         outcomes[-1].add_model(accelerator.unwrap_model(model))
-        accelerator.load_state(path)
-    assert outcomes[0].numbers == outcomes[1].numbers
+        assert outcomes[-1].numbers == outcomes[0].numbers, name
     outcome.add("batches", [len(outcomes[0].numbers["loss"])])
 
 
