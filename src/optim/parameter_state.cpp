@@ -93,7 +93,7 @@ at::Tensor read_step(const UpdateRule& rule, const Map& state, size_t index, con
   const bool is_tensor = value != nullptr && value->isTensor() && value->toTensor().numel() == 1;
   require(is_tensor || (value != nullptr && (value->isInt() || value->isDouble())), Status::kInvalidArgument,
           "state of parameter ", index, " has no \"step\"; expected a number");
-  return new_step(rule, parameter, is_tensor ? value->toTensor().item<double>() : value->toScalar().toDouble());
+  return new_step(rule, parameter, is_tensor ? tensor::loaded_number(value->toTensor()) : value->toScalar().toDouble());
 }
 
 std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& state, const at::Tensor& parameter) {

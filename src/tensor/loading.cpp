@@ -1,6 +1,9 @@
 #include "tensor/loading.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/mapped_file.hpp"
@@ -12,8 +15,14 @@ constexpr int64_t kLoadedBytes = int64_t{16} << 20;  // whose pages are in memor
 
 thread_local bool loading = false;
 
+// With the pages that it shares with its neighbours in the file. The system may map 2 MiB for one byte that is read, so
+// small tensors count too.
 void forget(const at::Tensor& tensor) {
-  if (tensor.is_cpu() && tensor.is_non_overlapping_and_dense()) forget_pages(tensor.const_data_ptr(), tensor.nbytes());
+  if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) return;
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  const uintptr_t begin = address / page * page, end = (address + tensor.nbytes() + page - 1) / page * page;
+  forget_pages(reinterpret_cast<const void*>(begin), end - begin);
 }
 
 }  // namespace
@@ -39,6 +48,12 @@ void copy_loaded(const at::Tensor& to, const at::Tensor& from) {
     target.slice(0, begin, end).copy_(source.slice(0, begin, end));
     forget(source.slice(0, begin, end));
   }
+}
+
+double loaded_number(const at::Tensor& tensor) {
+  const double number = tensor.item<double>();
+  if (loading) forget(tensor);
+  return number;
 }
 
 }  // namespace accel::tensor

@@ -22,5 +22,7 @@ bool is_loading();
 
 // As to.copy_(from).
 void copy_loaded(const at::Tensor& to, const at::Tensor& from);
+// As tensor.item<double>().
+double loaded_number(const at::Tensor& tensor);
 
 }  // namespace accel::tensor

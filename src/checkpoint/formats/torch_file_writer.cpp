@@ -66,12 +66,13 @@ class TorchFileContents {
   }
 
   bool is_in(std::string_view archive, const std::string& source) const {
-    std::unordered_map<std::string, std::string_view> entries;
-    for (const ZipEntry& entry : read_zip(archive, source)) entries.emplace(entry.name, entry.data);
-    return entries[path_of("data.pkl")] == pickle_ &&
+    std::unordered_map<std::string, ListedZipEntry> entries;
+    for (ListedZipEntry& entry : list_zip(archive, source)) entries.emplace(entry.name, std::move(entry));
+    const auto pickle = entries.find(path_of("data.pkl"));
+    return pickle != entries.end() && open_zip_entry(archive, pickle->second, source).data == pickle_ &&
            std::all_of(storages_.begin(), storages_.end(), [&](const StoredStorage& stored) {
              const auto found = entries.find(path_of("data/" + stored.key));
-             return found != entries.end() && found->second.size() == stored.end - stored.begin;
+             return found != entries.end() && found->second.size == stored.end - stored.begin;
            });
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/zip_format.hpp"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint64_t kLongestComment = 0xffff;
 constexpr uint64_t kEncryptedFlag = 1;
+constexpr size_t kOpenedTogether = 8;     // entries; the system may map 2 MiB of a file for one byte that is read
 constexpr uint64_t kSizesFollowFlag = 8;  // a flag: the local header has no sizes
 
 struct ZipDirectory {
@@ -31,19 +33,56 @@ struct ZipMember {
 
 class ZipParser {
  public:
-  ZipParser(std::string_view archive, const std::string& source) : archive_(archive), source_(source) {}
+  ZipParser(std::string_view archive, const std::string& source)
+      : archive_(archive), source_(source), data_end_(archive.size()) {}
+
+  std::vector<ListedZipEntry> list() {
+    const ZipDirectory directory = find_directory();
+    data_end_ = directory.begin;
+    std::vector<ListedZipEntry> entries;
+    uint64_t position = directory.begin;
+    for (uint64_t i = 0; i < directory.count; i++) entries.push_back(listed_entry(position, directory.end));
+    if (position != directory.end) corrupt("its directory has bytes behind its ", directory.count, " entries");
+    return entries;
+  }
 
   std::vector<ZipEntry> parse() {
-    directory_ = find_directory();
     std::vector<ZipMember> members;
-    uint64_t position = directory_.begin;
-    for (uint64_t i = 0; i < directory_.count; i++) members.push_back(member(position));
-    if (position != directory_.end) corrupt("its directory has bytes behind its ", directory_.count, " entries");
+    for (const ListedZipEntry& listed : list()) {
+      members.push_back(open(listed));
+      if (members.size() % kOpenedTogether == 0) forget_pages(archive_.data(), archive_.size());
+    }
     check_layout(members);
     std::vector<ZipEntry> entries;
     entries.reserve(members.size());
     for (ZipMember& member : members) entries.push_back(std::move(member.entry));
     return entries;
+  }
+
+  ZipMember open(const ListedZipEntry& listed) const {
+    const auto& [name, size, begin, checksum] = listed;
+    const std::string_view header = range(begin, zip::kLocalBytes, "an entry");
+    const uint64_t name_size = integer(header, 26, 2), extra_size = integer(header, 28, 2);
+    const uint64_t data = begin + zip::kLocalBytes + name_size + extra_size;
+    if (data > data_end_ || size > data_end_ - data)
+      corrupt("the entry '", printable(name), "' lies beyond the beginning of its directory");
+    const bool sizes_follow = (integer(header, 6, 2) & kSizesFollowFlag) != 0;
+    std::string_view field =
+        find_field(archive_.substr(begin + zip::kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
+    // Where the sizes follow the data, the header may leave them out.
+    const auto agrees_with = [&](uint64_t local, uint64_t written) {
+      return local == written || (sizes_follow && local == 0);
+    };
+    bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
+                  archive_.substr(begin + zip::kLocalBytes, name_size) == name &&
+                  agrees_with(integer(header, 14, 4), checksum);
+    for (const size_t place : {22, 18}) {
+      uint64_t local_size = integer(header, place, 4);
+      widen(local_size, field, name);
+      agrees = agrees && agrees_with(local_size, size);
+    }
+    if (!agrees) corrupt("the entry '", printable(name), "' and its place in the directory do not agree");
+    return {{name, archive_.substr(data, size), checksum}, begin, data + size};
   }
 
  private:
@@ -133,13 +172,13 @@ class ZipParser {
   }
 
   // Reads an entry of the directory, and moves the position behind it.
-  ZipMember member(uint64_t& position) const {
-    if (directory_.end - position < zip::kCentralBytes) corrupt("its directory is cut short");
+  ListedZipEntry listed_entry(uint64_t& position, uint64_t end) const {
+    if (end - position < zip::kCentralBytes) corrupt("its directory is cut short");
     const std::string_view header = archive_.substr(position, zip::kCentralBytes);
     if (integer(header, 0, 4) != zip::kCentralHeader) corrupt("an entry of its directory is damaged");
     const uint64_t name_size = integer(header, 28, 2), extra_size = integer(header, 30, 2);
     const uint64_t total = zip::kCentralBytes + name_size + extra_size + integer(header, 32, 2);
-    if (total > directory_.end - position) corrupt("its directory is cut short");
+    if (total > end - position) corrupt("its directory is cut short");
     const std::string name(archive_.substr(position + zip::kCentralBytes, name_size));
     check_name(name);
     if ((integer(header, 8, 2) & kEncryptedFlag) != 0) refuse("the entry '", printable(name), "' is encrypted");
@@ -154,32 +193,7 @@ class ZipParser {
     if (stored != size)
       corrupt("the stored entry '", printable(name), "' has ", stored, " bytes; expected ", size, " as it says");
     position += total;
-    return local_member(name, begin, size, static_cast<uint32_t>(integer(header, 16, 4)));
-  }
-
-  ZipMember local_member(const std::string& name, uint64_t begin, uint64_t size, uint32_t checksum) const {
-    const std::string_view header = range(begin, zip::kLocalBytes, "an entry");
-    const uint64_t name_size = integer(header, 26, 2), extra_size = integer(header, 28, 2);
-    const uint64_t data = begin + zip::kLocalBytes + name_size + extra_size;
-    if (data > directory_.begin || size > directory_.begin - data)
-      corrupt("the entry '", printable(name), "' lies beyond the beginning of its directory");
-    const bool sizes_follow = (integer(header, 6, 2) & kSizesFollowFlag) != 0;
-    std::string_view field =
-        find_field(archive_.substr(begin + zip::kLocalBytes + name_size, extra_size), zip::kZip64Field, name);
-    // Where the sizes follow the data, the header may leave them out.
-    const auto agrees_with = [&](uint64_t local, uint64_t listed) {
-      return local == listed || (sizes_follow && local == 0);
-    };
-    bool agrees = integer(header, 0, 4) == zip::kLocalHeader && integer(header, 8, 2) == 0 &&
-                  archive_.substr(begin + zip::kLocalBytes, name_size) == name &&
-                  agrees_with(integer(header, 14, 4), checksum);
-    for (const size_t place : {22, 18}) {
-      uint64_t local_size = integer(header, place, 4);
-      widen(local_size, field, name);
-      agrees = agrees && agrees_with(local_size, size);
-    }
-    if (!agrees) corrupt("the entry '", printable(name), "' and its place in the directory do not agree");
-    return {{name, archive_.substr(data, size), checksum}, begin, data + size};
+    return {name, size, begin, static_cast<uint32_t>(integer(header, 16, 4))};
   }
 
   void check_layout(const std::vector<ZipMember>& members) const {
@@ -199,13 +213,21 @@ class ZipParser {
 
   std::string_view archive_;
   const std::string& source_;
-  ZipDirectory directory_{0, 0, 0};
+  uint64_t data_end_;  // where the directory begins, once it is found
 };
 
 }  // namespace
 
 std::vector<ZipEntry> read_zip(std::string_view archive, const std::string& source) {
   return ZipParser(archive, source).parse();
+}
+
+std::vector<ListedZipEntry> list_zip(std::string_view archive, const std::string& source) {
+  return ZipParser(archive, source).list();
+}
+
+ZipEntry open_zip_entry(std::string_view archive, const ListedZipEntry& listed, const std::string& source) {
+  return ZipParser(archive, source).open(listed).entry;
 }
 
 void check_zip_entry(const ZipEntry& entry, const std::string& source) {

@@ -18,6 +18,19 @@ struct ZipEntry {
 // headers agree. `source` names the archive in errors: kCorrupt, or kUnsupported for compressed or encrypted entries.
 std::vector<ZipEntry> read_zip(std::string_view archive, const std::string& source);
 
+// What the directory at the end of the archive says of an entry.
+struct ListedZipEntry {
+  std::string name;
+  uint64_t size;
+  uint64_t header;  // where its own header begins
+  uint32_t checksum;
+};
+
+// Reads the directory alone, and no page of the entries: those of a large file may have to come from the disk, one by
+// one.
+std::vector<ListedZipEntry> list_zip(std::string_view archive, const std::string& source);
+ZipEntry open_zip_entry(std::string_view archive, const ListedZipEntry& listed, const std::string& source);
+
 // kCorrupt if the data is not what was written.
 void check_zip_entry(const ZipEntry& entry, const std::string& source);
 
