@@ -50,11 +50,13 @@ def together(sources, folder, parts):
     """Sources that are compiled alike, joined to `parts` compilations of about the same size."""
     alike = {}
     for file, how in sources.items():
-        alike.setdefault(how, []).append(file)
+        # The public C++ names and the engine's are alike, and no source has both.
+        is_outside = "<accel.hpp>" in pathlib.Path(file).read_text()
+        alike.setdefault((how, is_outside), []).append(file)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     joined = {}
-    for how, files in alike.items():
+    for (how, _), files in alike.items():
         sizes = [0] * parts
         members = [[] for _ in sizes]
         for file in files:  # neighbours stay together while there is room

@@ -20,9 +20,9 @@ namespace {
 
 using Map = c10::impl::GenericDict;
 
-Map map_of(std::vector<std::pair<std::string, c10::IValue>> members) {
+Map map_of(const std::vector<std::pair<std::string, c10::IValue>>& members) {
   Map map = tree::new_map();
-  for (auto& [name, value] : members) map.insert(name, std::move(value));
+  for (const auto& [name, value] : members) map.insert(name, value);
   return map;
 }
 

@@ -30,7 +30,7 @@ constexpr const char* kNamedExtension = ".bin";
 constexpr const char* kUnsafePrefix = "pytorch_";
 constexpr const char* kUnsafeExtension = ".bin";
 constexpr const char* kCompressedExtension = ".ztensors";
-constexpr const char* kIndexExtension = ".safetensors.index.json";
+constexpr const char* kModelIndexExtension = ".safetensors.index.json";
 constexpr std::string_view kOfTheReference[] = {"sampler", "dl_state_dict", "pytorch_model"};
 
 const Kind& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; }
@@ -74,10 +74,10 @@ std::vector<std::string> possible_names(StateKind kind, const std::string& stem)
   return names;
 }
 
-std::string index_name(const std::string& stem) { return stem + kIndexExtension; }
+std::string index_name(const std::string& stem) { return stem + kModelIndexExtension; }
 
 bool is_index(std::string_view name) {
-  const std::string_view end = kIndexExtension;
+  const std::string_view end = kModelIndexExtension;
   return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
 }
 

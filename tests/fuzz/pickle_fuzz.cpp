@@ -67,7 +67,8 @@ void read(std::string_view bytes, const RecordClasses* records) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const RecordClasses records = {"a.B", "os.system", "torch.distributed.checkpoint.metadata.Metadata"};
+  constexpr std::string_view kNames[] = {"a.B", "os.system", "torch.distributed.checkpoint.metadata.Metadata"};
+  const RecordClasses records = {kNames, std::size(kNames)};
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   read(bytes, nullptr);
   read(bytes, &records);

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <sys/stat.h>
 
+#include <iterator>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,7 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kMetadataFile = "/.metadata";
-const RecordClasses kRecords = {
+constexpr std::string_view kRecordNames[] = {
     "torch.distributed.checkpoint.metadata.Metadata",
     "torch.distributed.checkpoint.metadata.TensorStorageMetadata",
     "torch.distributed.checkpoint.metadata.BytesStorageMetadata",
@@ -36,6 +38,7 @@ const RecordClasses kRecords = {
     "pathlib.PosixPath",
     "pathlib._local.PosixPath",
 };
+constexpr RecordClasses kRecords = {kRecordNames, std::size(kRecordNames)};
 
 struct Piece {
   std::string file;

@@ -471,7 +471,7 @@ void PickleReader::extend_map(const PickleItems& items) {
 void PickleReader::push_name(std::string_view module, std::string_view name) {
   const std::string full = text(module == "__builtin__" ? "builtins" : module, ".", name);
   PickleNode found;
-  if (options_.records != nullptr && options_.records->count(full) != 0)
+  if (options_.records != nullptr && options_.records->has(full))
     found.content = PickledName{full};
   else if (!find_pickled_name(full, found))
     refuse("names ", printable(full), ", which is not read, and nothing of it is executed");
@@ -482,7 +482,7 @@ void PickleReader::make_object(const PickleNode& callable, PickleNode* arguments
   if (callable.name() == nullptr) refuse("calls a ", kind_of(callable));
   if (arguments->tuple() == nullptr) corrupt("the arguments of ", *callable.name(), " are a ", kind_of(*arguments));
   charge(*arguments, 0);
-  if (options_.records != nullptr && options_.records->count(*callable.name()) != 0)
+  if (options_.records != nullptr && options_.records->has(*callable.name()))
     push_new(PickledRecord{*callable.name(), arguments, nullptr});
   else
     push(add(call_pickled_name(*callable.name(), *arguments->tuple())));

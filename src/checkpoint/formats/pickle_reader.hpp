@@ -2,10 +2,10 @@
 // lists, anything else is refused by its full name. All protocols from 0 to 5.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,7 +16,12 @@
 namespace accel::checkpoint {
 
 // Full names of further classes whose objects are read as plain records.
-using RecordClasses = std::set<std::string>;
+struct RecordClasses {
+  const std::string_view* names;
+  size_t count;
+
+  bool has(std::string_view name) const { return std::find(names, names + count, name) != names + count; }
+};
 
 struct PickleOptions {
   // Returns the object that a persistent id (a tuple) stands for; empty if there are none.

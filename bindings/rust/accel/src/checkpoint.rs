@@ -5,7 +5,8 @@ use crate::state::State;
 use crate::strings::c_string;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::{c_char, c_void, CStr};
+use std::ffi::{c_void, CStr};
+use std::os::raw::c_char;
 use std::ptr;
 
 /// An object of the program that is a part of the training state.
