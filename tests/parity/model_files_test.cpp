@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,6 +74,17 @@ class SavedFolder {
   std::string path_;
 };
 
+// The bytes, but of the header of a safetensors file without the spaces at its end: ours has more of them, so that the
+// data begins at a cache line.
+std::string contents_of(const std::string& path) {
+  std::string bytes = read_bytes(path);
+  if (fs::path(path).extension() != ".safetensors") return bytes;
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const size_t data = sizeof header + header, end = bytes.find_last_not_of(' ', data - 1) + 1;
+  return bytes.substr(sizeof header, end - sizeof header) + bytes.substr(data);
+}
+
 TEST(ModelFilesParity, FoldersOfTheReferenceLoadAndAreWrittenTheSame) {
   int count = 0;
   for (const Case& recorded : read_cases("checkpoints/expected")) {
@@ -98,7 +111,7 @@ TEST(ModelFilesParity, FoldersOfTheReferenceLoadAndAreWrittenTheSame) {
     for (const std::string& name : names_in(reference)) {
       const bool is_index = name == checkpoint::kWeightsIndexName || name == checkpoint::kSafeWeightsIndexName;
       if (!is_index && is_tied) continue;  // files with tied weights have their other names, too
-      EXPECT_TRUE(read_bytes(folder.path() + "/" + name) == read_bytes(reference + "/" + name)) << name;
+      EXPECT_TRUE(contents_of(folder.path() + "/" + name) == contents_of(reference + "/" + name)) << name;
     }
     const NamedTensors again = checkpoint::load_state_dict(folder.path());
     EXPECT_EQ(again.size(), model.size());

@@ -32,8 +32,6 @@ class OutputFile {
   uint64_t hash() const { return hash_.value(); }
 
  private:
-  using Buffer = std::unique_ptr<char, void (*)(void*)>;
-
   void write_in_background();
   void wait_for_writer();
   void write_all(const char* data, size_t size);
@@ -44,9 +42,9 @@ class OutputFile {
   FileDescriptor descriptor_;
   ContentHash hash_;
   uint64_t size_ = 0;
-  Buffer filling_{nullptr, nullptr};
+  std::shared_ptr<char> filling_;
   size_t filled_ = 0;
-  Buffer writing_{nullptr, nullptr};
+  std::shared_ptr<char> writing_;
   bool is_direct_ = false;  // past the page cache; of the writer while there is one
   std::thread writer_;
   std::future<void> written_;
