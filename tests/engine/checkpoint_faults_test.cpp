@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cerrno>
+#include <tuple>
 
+#include "accelerator/background_save.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint_fixture.hpp"
@@ -62,26 +64,40 @@ class FailingFiles final : public QuickFiles {
   int count_ = 0;
 };
 
-int steps_of_saving(const std::string& path, bool can_exchange, double number) {
+enum class Timing { kSynchronous, kAsynchronous };
+constexpr Timing kTimings[] = {Timing::kSynchronous, Timing::kAsynchronous};
+
+void save(const std::string& path, TrainingState state, const Ranks& ranks, FileSystem& files, Timing timing) {
+  if (timing == Timing::kSynchronous) return save_training_state(path, std::move(state), ranks, files);
+  auto writer = std::make_unique<TrainingStateWriter>(path, SaveOptions(), ranks, files);
+  accelerator::BackgroundSave background;
+  background.copy(state);
+  background.start(path, std::move(writer), std::move(state), ranks, [](const Ranks&) {});
+  EXPECT_EQ(background.finish(), path);
+}
+
+int steps_of_saving(const std::string& path, bool can_exchange, Timing timing) {
   FailingFiles files(FailingFiles::Fault::kNone, 0, can_exchange);
-  save_training_state(path, example(0, number), Ranks(), files);
+  save(path, example(0, 1), Ranks(), files, timing);
   return files.steps();
 }
 
-class FaultyFolder : public ::testing::TestWithParam<bool> {};
+// Whether the system can exchange two names at once, and when the state is written.
+class FaultyFolder : public ::testing::TestWithParam<std::tuple<bool, Timing>> {};
 
 TEST_P(FaultyFolder, FailureAtAnyStepLeavesACompleteState) {
+  const auto [can_exchange, timing] = GetParam();
   for (const auto fault : {FailingFiles::Fault::kOnce, FailingFiles::Fault::kFromThenOn}) {
     const Folder folder;
     const std::string path = folder / "s";
     save_training_state(path, example(0, 1), Ranks(), quick_files());
-    const int steps = steps_of_saving(path, GetParam(), 1);
+    const int steps = steps_of_saving(path, can_exchange, timing);
     ASSERT_GT(steps, 20);
     for (int step = 0; step < steps; step++) {
-      FailingFiles files(fault, step, GetParam());
+      FailingFiles files(fault, step, can_exchange);
       bool saved = true;
       try {
-        save_training_state(path, example(0, 2), Ranks(), files);
+        save(path, example(0, 2), Ranks(), files, timing);
       } catch (const Error& error) {
         saved = false;
         EXPECT_EQ(error.status(), Status::kIo) << error.message();
@@ -96,17 +112,18 @@ TEST_P(FaultyFolder, FailureAtAnyStepLeavesACompleteState) {
 }
 
 TEST_P(FaultyFolder, DeathAtAnyStepLeavesACompleteState) {
+  const auto [can_exchange, timing] = GetParam();
   const Folder folder;
   const std::string path = folder / "s";
   save_training_state(path, example(0, 1), Ranks(), quick_files());
-  const int steps = steps_of_saving(path, GetParam(), 1);
+  const int steps = steps_of_saving(path, can_exchange, timing);
   for (int step = 0; step < steps; step++) {
     const TrainingState next = example(0, 2);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      FailingFiles files(FailingFiles::Fault::kDeath, step, GetParam());
-      save_training_state(path, next, Ranks(), files);
+      FailingFiles files(FailingFiles::Fault::kDeath, step, can_exchange);
+      save(path, next, Ranks(), files, timing);
       ::_exit(1);
     }
     int status = 0;
@@ -120,7 +137,8 @@ TEST_P(FaultyFolder, DeathAtAnyStepLeavesACompleteState) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FaultyExchange, FaultyFolder, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(FaultyExchange, FaultyFolder,
+                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(kTimings)));
 
 void save_on_two_ranks(const std::string& path, double number) {
   on_ranks(2,
@@ -138,21 +156,23 @@ double number_of_two_ranks(const std::string& path) {
   return numbers[0] == numbers[1] ? numbers[0] : 0;
 }
 
-std::array<int, 2> steps_of_two_ranks(const std::string& path) {
+std::array<int, 2> steps_of_two_ranks(const std::string& path, Timing timing) {
   std::array<int, 2> steps{};
   on_ranks(2, [&](const Ranks& ranks) {
     FailingFiles files(FailingFiles::Fault::kNone, 0, true);
-    save_training_state(path, example(ranks.rank, 1), ranks, files);
+    save(path, example(ranks.rank, 1), ranks, files, timing);
     steps[static_cast<size_t>(ranks.rank)] = files.steps();
   });
   return steps;
 }
 
-TEST(FaultyRanks, FailureOfAnyRankAtAnyStepLeavesACompleteState) {
+class FaultyRanks : public ::testing::TestWithParam<Timing> {};
+
+TEST_P(FaultyRanks, FailureOfAnyRankAtAnyStepLeavesACompleteState) {
   const Folder folder;
   const std::string path = folder / "s";
   save_on_two_ranks(path, 1);
-  const auto steps = steps_of_two_ranks(path);
+  const auto steps = steps_of_two_ranks(path, GetParam());
   for (int failing = 0; failing < 2; failing++) {
     ASSERT_GT(steps[static_cast<size_t>(failing)], 5);
     for (int step = 0; step < steps[static_cast<size_t>(failing)]; step++) {
@@ -161,7 +181,7 @@ TEST(FaultyRanks, FailureOfAnyRankAtAnyStepLeavesACompleteState) {
         using Fault = FailingFiles::Fault;
         FailingFiles files(ranks.rank == failing ? Fault::kFromThenOn : Fault::kNone, step, true);
         try {
-          save_training_state(path, example(ranks.rank, 2), ranks, files);
+          save(path, example(ranks.rank, 2), ranks, files, GetParam());
           saved[static_cast<size_t>(ranks.rank)] = true;
         } catch (const Error& error) {
           EXPECT_EQ(error.status(), Status::kIo) << error.message();
@@ -206,7 +226,7 @@ Ranks ranks_over(int socket, int rank) {
 }
 
 // Saves 2 on two processes, one of which dies at a step.
-void save_and_die(const std::string& path, int dying, int step) {
+void save_and_die(const std::string& path, int dying, int step, Timing timing) {
   const std::array<TrainingState, 2> states = {example(0, 2), example(1, 2)};
   std::array<int, 2> sockets{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
@@ -219,7 +239,7 @@ void save_and_die(const std::string& path, int dying, int step) {
     ::close(sockets[1 - index]);
     FailingFiles files(rank == dying ? FailingFiles::Fault::kDeath : FailingFiles::Fault::kNone, step, true);
     try {
-      save_training_state(path, states[index], ranks_over(sockets[index], rank), files);
+      save(path, states[index], ranks_over(sockets[index], rank), files, timing);
     } catch (const Error& error) {
       ::_exit(error.status() == Status::kPeerLost ? 0 : 1);
     }
@@ -233,14 +253,14 @@ void save_and_die(const std::string& path, int dying, int step) {
   }
 }
 
-TEST(FaultyRanks, DeathOfAnyRankAtAnyStepLeavesACompleteState) {
+TEST_P(FaultyRanks, DeathOfAnyRankAtAnyStepLeavesACompleteState) {
   const Folder folder;
   const std::string path = folder / "s";
   save_on_two_ranks(path, 1);
-  const auto steps = steps_of_two_ranks(path);
+  const auto steps = steps_of_two_ranks(path, GetParam());
   for (int dying = 0; dying < 2; dying++) {
     for (int step = 0; step < steps[static_cast<size_t>(dying)]; step++) {
-      save_and_die(path, dying, step);
+      save_and_die(path, dying, step, GetParam());
       const double number = number_of_two_ranks(path);
       EXPECT_TRUE(number == 1 || number == 2) << "rank " << dying << ", step " << step;
       save_on_two_ranks(path, 1);
@@ -250,7 +270,9 @@ TEST(FaultyRanks, DeathOfAnyRankAtAnyStepLeavesACompleteState) {
   }
 }
 
-TEST(FaultyFolder, WhereNothingMayBeWrittenIsAnError) {
+INSTANTIATE_TEST_SUITE_P(FaultyTiming, FaultyRanks, ::testing::ValuesIn(kTimings));
+
+TEST(FaultyDisk, WhereNothingMayBeWrittenIsAnError) {
   const Folder folder;
   fs::create_directory(folder / "kept");
   save_training_state(folder / "kept/s", example(0, 1), Ranks(), quick_files());
