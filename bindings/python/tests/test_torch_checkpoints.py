@@ -3,10 +3,12 @@
 import os
 import random
 
-import accel
 import pytest
-import torch
-from accel import ProjectConfiguration
+
+torch = pytest.importorskip("torch", reason="there is no torch")
+
+import accel  # noqa: E402
+from accel import ProjectConfiguration  # noqa: E402
 
 
 class Progress:

@@ -2,7 +2,6 @@
 
 import collections
 import logging
-import pickle
 import random
 
 import pytest
@@ -66,7 +65,7 @@ def test_files(tmp_path, caplog):
     utils.save({"a": shared, "step": 3}, tmp_path / "w.bin")
     assert utils.load(tmp_path / "w.bin")["step"] == 3 and isinstance(utils.load(tmp_path / "w.bin")["a"], torch.Tensor)
     torch.save({"a": {1, 2, logging.INFO}, "f": Pair}, tmp_path / "objects.bin")
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(accel.errors.UnsupportedError, match="nothing of it is executed"):
         utils.load(tmp_path / "objects.bin")
 
 
@@ -86,7 +85,7 @@ def test_weights_of_files(tmp_path):
     assert isinstance(utils.load_state_dict(tmp_path / "a.safetensors")["blocks.0.bias"], torch.Tensor)
     with pytest.raises(NotImplementedError, match="device_map: models that are larger"):
         accel.load_checkpoint_in_model(other, tmp_path, device_map="auto")
-    with pytest.raises(ValueError, match="has no weights; expected one of model.safetensors"):
+    with pytest.raises(ValueError, match="has no pytorch_model.bin, model.safetensors or index"):
         accel.load_checkpoint_in_model(other, tmp_path.parent)
     with pytest.raises(TypeError, match="a dict is no model"):
         accel.load_checkpoint_in_model({}, tmp_path)
