@@ -496,6 +496,13 @@ struct DdpOptions : accel_ddp_options_t {
   DdpOptions() : accel_ddp_options_t(ACCEL_DDP_OPTIONS_INIT) {}
 };
 
+// Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state,
+// and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., "ZeRO", 2020;
+// Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
+struct FsdpOptions : accel_fsdp_options_t {
+  FsdpOptions() : accel_fsdp_options_t(ACCEL_FSDP_OPTIONS_INIT) {}
+};
+
 // How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
 // 2018).
 struct GradScalerOptions : accel_grad_scaler_options_t {

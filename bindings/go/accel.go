@@ -159,6 +159,10 @@ static inline void go_unset_accel_ddp_options_t(accel_ddp_options_t *options) {
   *options = (accel_ddp_options_t)ACCEL_DDP_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_fsdp_options_t(accel_fsdp_options_t *options) {
+  *options = (accel_fsdp_options_t)ACCEL_FSDP_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_grad_scaler_options_t(accel_grad_scaler_options_t *options) {
   *options = (accel_grad_scaler_options_t)ACCEL_GRAD_SCALER_OPTIONS_INIT;
 }
@@ -2394,6 +2398,22 @@ type PaddingSide int32
 // DDPCommunicationHookType
 type DDPCommHook int32
 
+// ShardingStrategy: How the parameters, gradients and optimizer states of a model are shared among the ranks. The
+// numbers are torch's. @accelerate FullyShardedDataParallelPlugin.sharding_strategy
+type ShardingStrategy int32
+
+// BackwardPrefetch: When the parameters of the next group are gathered in backward. @accelerate
+// FullyShardedDataParallelPlugin.backward_prefetch
+type BackwardPrefetch int32
+
+// AutoWrapPolicy: Which modules form a group whose parameters are gathered together. @accelerate
+// FullyShardedDataParallelPlugin.auto_wrap_policy
+type AutoWrapPolicy int32
+
+// StateDictType: What accel_save_state() writes of a sharded model and its optimizer. @accelerate
+// FullyShardedDataParallelPlugin.state_dict_type
+type StateDictType int32
+
 // WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
@@ -2778,6 +2798,48 @@ const DDPCommHookPowerSGD DDPCommHook = 3
 
 // DDPCommHookBatchedPowerSGD: the whole bucket as one square matrix: faster, less exact
 const DDPCommHookBatchedPowerSGD DDPCommHook = 4
+
+// ShardingStrategyFullShard: all three, also between forward and backward (ZeRO-3)
+const ShardingStrategyFullShard ShardingStrategy = 1
+
+// ShardingStrategyShardGradOp: parameters stay whole from the forward to the end of the backward (ZeRO-2)
+const ShardingStrategyShardGradOp ShardingStrategy = 2
+
+// ShardingStrategyNoShard: nothing: data parallelism
+const ShardingStrategyNoShard ShardingStrategy = 3
+
+// ShardingStrategyHybridShard: FULL_SHARD within each shard group of the mesh, copies between them
+const ShardingStrategyHybridShard ShardingStrategy = 4
+
+// ShardingStrategyHybridShardZero2: SHARD_GRAD_OP within each shard group, copies between them
+const ShardingStrategyHybridShardZero2 ShardingStrategy = 5
+
+// BackwardPrefetchBackwardPre: before the backward of the current group
+const BackwardPrefetchBackwardPre BackwardPrefetch = 1
+
+// BackwardPrefetchBackwardPost: after it
+const BackwardPrefetchBackwardPost BackwardPrefetch = 2
+
+// BackwardPrefetchNoPrefetch: when they are needed
+const BackwardPrefetchNoPrefetch BackwardPrefetch = 3
+
+// AutoWrapPolicyTransformerBasedWrap: those of the named classes
+const AutoWrapPolicyTransformerBasedWrap AutoWrapPolicy = 1
+
+// AutoWrapPolicySizeBasedWrap: those with at least min_num_params parameters
+const AutoWrapPolicySizeBasedWrap AutoWrapPolicy = 2
+
+// AutoWrapPolicyNoWrap: the whole model is one group
+const AutoWrapPolicyNoWrap AutoWrapPolicy = 3
+
+// StateDictTypeFullStateDict: whole tensors, collected one by one on rank 0
+const StateDictTypeFullStateDict StateDictType = 1
+
+// StateDictTypeLocalStateDict: each rank its shards, as SHARDED_STATE_DICT
+const StateDictTypeLocalStateDict StateDictType = 2
+
+// StateDictTypeShardedStateDict: each rank its shards, with their place in the whole tensors
+const StateDictTypeShardedStateDict StateDictType = 3
 
 const WeightsName string = "pytorch_model.bin"
 
@@ -4908,6 +4970,151 @@ func (options *DDPOptions) c(given *arguments) *C.accel_ddp_options_t {
 	return made
 }
 
+// FsdpOptions: Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its
+// optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et
+// al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
+type FsdpOptions struct {
+	// 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the
+	// state is above 1
+	Enabled *bool
+
+	// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+	ShardingStrategy *ShardingStrategy
+
+	// Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+	FsdpVersion *int64
+
+	// 0: parameters stay whole until the backward, 1: they are gathered again. Variable
+	// FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
+	ReshardAfterForward *bool
+
+	// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+	BackwardPrefetch *BackwardPrefetch
+
+	// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default
+	// 0
+	ForwardPrefetch *bool
+
+	// 1: at most two groups are gathered at a time. Default 1
+	LimitAllGathers *bool
+
+	// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+	AutoWrapPolicy *AutoWrapPolicy
+
+	// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+	StateDictType *StateDictType
+
+	// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
+	TransformerClsNamesToWrap string
+
+	// Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS.
+	// Default 0
+	MinNumParams *int64
+
+	// Regular expression of the whole names of modules that are left out: each rank has all of their parameters,
+	// and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
+	IgnoredModules string
+
+	// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
+	ParamDtype string
+
+	// The same for gradients that are summed. Default: param_dtype
+	ReduceDtype string
+
+	// The same for the output of the model. Default: as computed
+	OutputDtype string
+
+	// 1: floating inputs of each group are cast to param_dtype. Default 1
+	CastForwardInputs *bool
+
+	// 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0
+	CPUOffload *bool
+
+	// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS.
+	// Default 1
+	UseOrigParams *bool
+
+	// 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
+	SyncModuleStates *bool
+
+	// 1: only rank 0 has weights, the others may have models without memory. Variable
+	// FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0
+	CPURamEfficientLoading *bool
+
+	// 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default
+	// 0
+	ActivationCheckpointing *bool
+
+	// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing.
+	// Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
+	ActivationCheckpointingOffload *bool
+}
+
+func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_fsdp_options_t)(given.room(C.sizeof_accel_fsdp_options_t))
+	C.go_unset_accel_fsdp_options_t(made)
+	if options.Enabled != nil {
+		made.enabled = C.accel_flag_t(flag(*options.Enabled))
+	}
+	if options.ShardingStrategy != nil {
+		made.sharding_strategy = C.accel_sharding_strategy_t(*options.ShardingStrategy)
+	}
+	if options.FsdpVersion != nil {
+		made.fsdp_version = C.int64_t(*options.FsdpVersion)
+	}
+	if options.ReshardAfterForward != nil {
+		made.reshard_after_forward = C.accel_flag_t(flag(*options.ReshardAfterForward))
+	}
+	if options.BackwardPrefetch != nil {
+		made.backward_prefetch = C.accel_backward_prefetch_t(*options.BackwardPrefetch)
+	}
+	if options.ForwardPrefetch != nil {
+		made.forward_prefetch = C.accel_flag_t(flag(*options.ForwardPrefetch))
+	}
+	if options.LimitAllGathers != nil {
+		made.limit_all_gathers = C.accel_flag_t(flag(*options.LimitAllGathers))
+	}
+	if options.AutoWrapPolicy != nil {
+		made.auto_wrap_policy = C.accel_auto_wrap_policy_t(*options.AutoWrapPolicy)
+	}
+	if options.StateDictType != nil {
+		made.state_dict_type = C.accel_state_dict_type_t(*options.StateDictType)
+	}
+	made.transformer_cls_names_to_wrap = given.nullable(options.TransformerClsNamesToWrap)
+	if options.MinNumParams != nil {
+		made.min_num_params = C.int64_t(*options.MinNumParams)
+	}
+	made.ignored_modules = given.nullable(options.IgnoredModules)
+	made.param_dtype = given.nullable(options.ParamDtype)
+	made.reduce_dtype = given.nullable(options.ReduceDtype)
+	made.output_dtype = given.nullable(options.OutputDtype)
+	if options.CastForwardInputs != nil {
+		made.cast_forward_inputs = C.accel_flag_t(flag(*options.CastForwardInputs))
+	}
+	if options.CPUOffload != nil {
+		made.cpu_offload = C.accel_flag_t(flag(*options.CPUOffload))
+	}
+	if options.UseOrigParams != nil {
+		made.use_orig_params = C.accel_flag_t(flag(*options.UseOrigParams))
+	}
+	if options.SyncModuleStates != nil {
+		made.sync_module_states = C.accel_flag_t(flag(*options.SyncModuleStates))
+	}
+	if options.CPURamEfficientLoading != nil {
+		made.cpu_ram_efficient_loading = C.accel_flag_t(flag(*options.CPURamEfficientLoading))
+	}
+	if options.ActivationCheckpointing != nil {
+		made.activation_checkpointing = C.accel_flag_t(flag(*options.ActivationCheckpointing))
+	}
+	if options.ActivationCheckpointingOffload != nil {
+		made.activation_checkpointing_offload = C.accel_flag_t(flag(*options.ActivationCheckpointingOffload))
+	}
+	return made
+}
+
 // GradScalerOptions: How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed
 // Precision Training", 2018).
 type GradScalerOptions struct {
@@ -4986,6 +5193,9 @@ type PrepareModelOptions struct {
 
 	// Of data parallelism. Default: theirs
 	DDP *DDPOptions
+
+	// Of sharding. Default: theirs
+	Fsdp *FsdpOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -5001,6 +5211,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 		made.evaluation_mode = C.accel_flag_t(flag(*options.EvaluationMode))
 	}
 	made.ddp = options.DDP.c(given)
+	made.fsdp = options.Fsdp.c(given)
 	return made
 }
 

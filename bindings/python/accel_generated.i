@@ -311,6 +311,10 @@ typedef int32_t accel_merge_end_t;
 typedef int32_t accel_collate_t;
 typedef int32_t accel_padding_side_t;
 typedef int32_t accel_ddp_comm_hook_t;
+typedef int32_t accel_sharding_strategy_t;
+typedef int32_t accel_backward_prefetch_t;
+typedef int32_t accel_auto_wrap_policy_t;
+typedef int32_t accel_state_dict_type_t;
 typedef int32_t accel_when_busy_t;
 
 typedef struct accel_device {
@@ -625,6 +629,32 @@ typedef struct accel_ddp_options {
   int32_t reserved;
   const accel_power_sgd_options_t *comm_state_option;
 } accel_ddp_options_t;
+typedef struct accel_fsdp_options {
+  size_t struct_size;
+  accel_flag_t enabled;
+  accel_sharding_strategy_t sharding_strategy;
+  int64_t fsdp_version;
+  accel_flag_t reshard_after_forward;
+  accel_backward_prefetch_t backward_prefetch;
+  accel_flag_t forward_prefetch;
+  accel_flag_t limit_all_gathers;
+  accel_auto_wrap_policy_t auto_wrap_policy;
+  accel_state_dict_type_t state_dict_type;
+  const char *transformer_cls_names_to_wrap;
+  int64_t min_num_params;
+  const char *ignored_modules;
+  const char *param_dtype;
+  const char *reduce_dtype;
+  const char *output_dtype;
+  accel_flag_t cast_forward_inputs;
+  accel_flag_t cpu_offload;
+  accel_flag_t use_orig_params;
+  accel_flag_t sync_module_states;
+  accel_flag_t cpu_ram_efficient_loading;
+  accel_flag_t activation_checkpointing;
+  accel_flag_t activation_checkpointing_offload;
+  int32_t reserved;
+} accel_fsdp_options_t;
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
   double init_scale;
@@ -640,11 +670,13 @@ typedef struct accel_autocast_options {
   accel_flag_t cache_enabled;
 } accel_autocast_options_t;
 %accel_borrowed(accel_ddp_options_t, ddp)
+%accel_borrowed(accel_fsdp_options_t, fsdp)
 typedef struct accel_prepare_model_options {
   size_t struct_size;
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
   const accel_ddp_options_t *ddp;
+  const accel_fsdp_options_t *fsdp;
 } accel_prepare_model_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
@@ -942,6 +974,14 @@ typedef struct accel_merge_weights_options {
     return options;
   }
   ~accel_ddp_options() {  free($self); }
+}
+%extend accel_fsdp_options {
+  accel_fsdp_options() {
+    accel_fsdp_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_fsdp_options_t)ACCEL_FSDP_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_fsdp_options() { free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free($self); }
 }
 %extend accel_grad_scaler_options {
   accel_grad_scaler_options() {
@@ -1414,6 +1454,20 @@ typedef struct accel_merge_weights_options {
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
 %constant int ACCEL_DDP_COMM_HOOK_POWER_SGD = 3;
 %constant int ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = 4;
+%constant int ACCEL_SHARDING_STRATEGY_FULL_SHARD = 1;
+%constant int ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP = 2;
+%constant int ACCEL_SHARDING_STRATEGY_NO_SHARD = 3;
+%constant int ACCEL_SHARDING_STRATEGY_HYBRID_SHARD = 4;
+%constant int ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2 = 5;
+%constant int ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE = 1;
+%constant int ACCEL_BACKWARD_PREFETCH_BACKWARD_POST = 2;
+%constant int ACCEL_BACKWARD_PREFETCH_NO_PREFETCH = 3;
+%constant int ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP = 1;
+%constant int ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP = 2;
+%constant int ACCEL_AUTO_WRAP_POLICY_NO_WRAP = 3;
+%constant int ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT = 1;
+%constant int ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT = 2;
+%constant int ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT = 3;
 %constant char *ACCEL_WEIGHTS_NAME = "pytorch_model.bin";
 %constant char *ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json";
 %constant char *ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors";

@@ -303,6 +303,18 @@ ACCEL_INLINE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options) {
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_FSDP_OPTIONS_INIT \
+  {sizeof(accel_fsdp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_fsdp_options_init(accel_fsdp_options_t *options) {
+  const accel_fsdp_options_t unset = ACCEL_FSDP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_GRAD_SCALER_OPTIONS_INIT \
   {sizeof(accel_grad_scaler_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
@@ -325,7 +337,7 @@ ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *op
 }
 
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
-  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL}
+  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

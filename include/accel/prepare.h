@@ -49,6 +49,80 @@ typedef struct accel_ddp_options {
   const accel_power_sgd_options_t *comm_state_option; /* Of both PowerSGDs. Default: theirs */
 } accel_ddp_options_t;
 
+/* How the parameters, gradients and optimizer states of a model are shared among the ranks. The numbers are torch's.
+ * @accelerate FullyShardedDataParallelPlugin.sharding_strategy */
+typedef int32_t accel_sharding_strategy_t;
+#define ACCEL_SHARDING_STRATEGY_FULL_SHARD 1 /* all three, also between forward and backward (ZeRO-3) */
+#define ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP 2 /* parameters stay whole from the forward to the end of the backward (ZeRO-2) */
+#define ACCEL_SHARDING_STRATEGY_NO_SHARD 3 /* nothing: data parallelism */
+#define ACCEL_SHARDING_STRATEGY_HYBRID_SHARD 4 /* FULL_SHARD within each shard group of the mesh, copies between them */
+#define ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2 5 /* SHARD_GRAD_OP within each shard group, copies between them */
+
+/* When the parameters of the next group are gathered in backward. @accelerate FullyShardedDataParallelPlugin.backward_prefetch */
+typedef int32_t accel_backward_prefetch_t;
+#define ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE 1 /* before the backward of the current group */
+#define ACCEL_BACKWARD_PREFETCH_BACKWARD_POST 2 /* after it */
+#define ACCEL_BACKWARD_PREFETCH_NO_PREFETCH 3 /* when they are needed */
+
+/* Which modules form a group whose parameters are gathered together. @accelerate
+ * FullyShardedDataParallelPlugin.auto_wrap_policy */
+typedef int32_t accel_auto_wrap_policy_t;
+#define ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP 1 /* those of the named classes */
+#define ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP 2 /* those with at least min_num_params parameters */
+#define ACCEL_AUTO_WRAP_POLICY_NO_WRAP 3 /* the whole model is one group */
+
+/* What accel_save_state() writes of a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type */
+typedef int32_t accel_state_dict_type_t;
+#define ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT 1 /* whole tensors, collected one by one on rank 0 */
+#define ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT 2 /* each rank its shards, as SHARDED_STATE_DICT */
+#define ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT 3 /* each rank its shards, with their place in the whole tensors */
+
+/* Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state,
+ * and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., "ZeRO", 2020;
+ * Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0. @accelerate FullyShardedDataParallelPlugin */
+typedef struct accel_fsdp_options {
+  size_t struct_size;
+  accel_flag_t enabled;                     /* 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether
+                                             * data_parallel_shard_size of the state is above 1 */
+  accel_sharding_strategy_t sharding_strategy; /* Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD */
+  int64_t fsdp_version;                     /* Whose names and defaults count; sharding is the same. In [1, 2]. Variable
+                                             * FSDP_VERSION. Default 1 */
+  accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.
+                                             * Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy */
+  accel_backward_prefetch_t backward_prefetch; /* Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE */
+  accel_flag_t forward_prefetch;            /* 1: the next group is gathered during the forward of the current one.
+                                             * Variable FSDP_FORWARD_PREFETCH. Default 0 */
+  accel_flag_t limit_all_gathers;           /* 1: at most two groups are gathered at a time. Default 1 */
+  accel_auto_wrap_policy_t auto_wrap_policy; /* Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP */
+  accel_state_dict_type_t state_dict_type;  /* Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT */
+  const char *transformer_cls_names_to_wrap; /* Names of classes with commas between them. Variable
+                                             * FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none */
+  int64_t min_num_params;                   /* Parameters from which a module forms a group; 0: no module does. In
+                                             * [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0 */
+  const char *ignored_modules;              /* Regular expression of the whole names of modules that are left out: each
+                                             * rank has all of their parameters, and their gradients are not averaged.
+                                             * Variable FSDP_IGNORED_MODULES. Default: none */
+  const char *param_dtype;                  /* "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that
+                                             * of mixed_precision */
+  const char *reduce_dtype;                 /* The same for gradients that are summed. Default: param_dtype */
+  const char *output_dtype;                 /* The same for the output of the model. Default: as computed */
+  accel_flag_t cast_forward_inputs;         /* 1: floating inputs of each group are cast to param_dtype. Default 1 */
+  accel_flag_t cpu_offload;                 /* 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS.
+                                             * Default 0 */
+  accel_flag_t use_orig_params;             /* Of version 1: parameters keep their identity, which they always do here.
+                                             * Variable FSDP_USE_ORIG_PARAMS. Default 1 */
+  accel_flag_t sync_module_states;          /* 1: all ranks begin with rank 0's parameters and buffers. Variable
+                                             * FSDP_SYNC_MODULE_STATES. Default 1 */
+  accel_flag_t cpu_ram_efficient_loading;   /* 1: only rank 0 has weights, the others may have models without memory.
+                                             * Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0 */
+  accel_flag_t activation_checkpointing;    /* 1: the forward of each group is computed again in backward. Variable
+                                             * FSDP_ACTIVATION_CHECKPOINTING. Default 0 */
+  accel_flag_t activation_checkpointing_offload; /* 1: what remains of each group's activations is in the memory of the
+                                             * host; needs activation_checkpointing. Variable
+                                             * FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0 */
+  int32_t reserved;                         /* 0 */
+} accel_fsdp_options_t;
+
 /* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
  * 2018). @accelerate GradScalerKwargs */
 typedef struct accel_grad_scaler_options {
@@ -101,6 +175,7 @@ typedef struct accel_prepare_model_options {
   accel_flag_t evaluation_mode;   /* 1: the model is only evaluated: each rank has its own weights, and nothing is
                                    * exchanged. Default 0 */
   const accel_ddp_options_t *ddp; /* Of data parallelism. Default: theirs */
+  const accel_fsdp_options_t *fsdp; /* Of sharding. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

@@ -148,6 +148,10 @@ const accel_merge_end_t = Int32
 const accel_collate_t = Int32
 const accel_padding_side_t = Int32
 const accel_ddp_comm_hook_t = Int32
+const accel_sharding_strategy_t = Int32
+const accel_backward_prefetch_t = Int32
+const accel_auto_wrap_policy_t = Int32
+const accel_state_dict_type_t = Int32
 const accel_when_busy_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -300,6 +304,20 @@ const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
 const ACCEL_DDP_COMM_HOOK_POWER_SGD = Int32(3)
 const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD = Int32(4)
+const ACCEL_SHARDING_STRATEGY_FULL_SHARD = Int32(1)
+const ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP = Int32(2)
+const ACCEL_SHARDING_STRATEGY_NO_SHARD = Int32(3)
+const ACCEL_SHARDING_STRATEGY_HYBRID_SHARD = Int32(4)
+const ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2 = Int32(5)
+const ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE = Int32(1)
+const ACCEL_BACKWARD_PREFETCH_BACKWARD_POST = Int32(2)
+const ACCEL_BACKWARD_PREFETCH_NO_PREFETCH = Int32(3)
+const ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP = Int32(1)
+const ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP = Int32(2)
+const ACCEL_AUTO_WRAP_POLICY_NO_WRAP = Int32(3)
+const ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT = Int32(1)
+const ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT = Int32(2)
+const ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT = Int32(3)
 const ACCEL_WEIGHTS_NAME = "pytorch_model.bin"
 const ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json"
 const ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors"
@@ -1109,6 +1127,63 @@ function accel_ddp_options_t(;
     return accel_ddp_options_t(sizeof(accel_ddp_options_t), broadcast_buffers, find_unused_parameters, gradient_as_bucket_view, static_graph, bucket_cap_mb, check_reduction, comm_hook, comm_wrapper, reserved, comm_state_option)
 end
 
+"""Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0."""
+struct accel_fsdp_options_t
+    struct_size::Csize_t
+    enabled::accel_flag_t
+    sharding_strategy::accel_sharding_strategy_t
+    fsdp_version::Int64
+    reshard_after_forward::accel_flag_t
+    backward_prefetch::accel_backward_prefetch_t
+    forward_prefetch::accel_flag_t
+    limit_all_gathers::accel_flag_t
+    auto_wrap_policy::accel_auto_wrap_policy_t
+    state_dict_type::accel_state_dict_type_t
+    transformer_cls_names_to_wrap::Ptr{Cchar}
+    min_num_params::Int64
+    ignored_modules::Ptr{Cchar}
+    param_dtype::Ptr{Cchar}
+    reduce_dtype::Ptr{Cchar}
+    output_dtype::Ptr{Cchar}
+    cast_forward_inputs::accel_flag_t
+    cpu_offload::accel_flag_t
+    use_orig_params::accel_flag_t
+    sync_module_states::accel_flag_t
+    cpu_ram_efficient_loading::accel_flag_t
+    activation_checkpointing::accel_flag_t
+    activation_checkpointing_offload::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_fsdp_options_t(;
+    enabled = ACCEL_UNSET,
+    sharding_strategy = ACCEL_UNSET,
+    fsdp_version = ACCEL_UNSET_INT64,
+    reshard_after_forward = ACCEL_UNSET,
+    backward_prefetch = ACCEL_UNSET,
+    forward_prefetch = ACCEL_UNSET,
+    limit_all_gathers = ACCEL_UNSET,
+    auto_wrap_policy = ACCEL_UNSET,
+    state_dict_type = ACCEL_UNSET,
+    transformer_cls_names_to_wrap = C_NULL,
+    min_num_params = ACCEL_UNSET_INT64,
+    ignored_modules = C_NULL,
+    param_dtype = C_NULL,
+    reduce_dtype = C_NULL,
+    output_dtype = C_NULL,
+    cast_forward_inputs = ACCEL_UNSET,
+    cpu_offload = ACCEL_UNSET,
+    use_orig_params = ACCEL_UNSET,
+    sync_module_states = ACCEL_UNSET,
+    cpu_ram_efficient_loading = ACCEL_UNSET,
+    activation_checkpointing = ACCEL_UNSET,
+    activation_checkpointing_offload = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, reserved)
+end
+
 """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
 struct accel_grad_scaler_options_t
     struct_size::Csize_t
@@ -1153,6 +1228,7 @@ struct accel_prepare_model_options_t
     device_placement::accel_flag_t
     evaluation_mode::accel_flag_t
     ddp::Ptr{accel_ddp_options_t}
+    fsdp::Ptr{accel_fsdp_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1160,8 +1236,9 @@ function accel_prepare_model_options_t(;
     device_placement = ACCEL_UNSET,
     evaluation_mode = ACCEL_UNSET,
     ddp = C_NULL,
+    fsdp = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp)
 end
 
 """How the ranks share a loader's batches."""

@@ -336,6 +336,32 @@ class accel_ddp_options_t:
     reserved: int
     comm_state_option: accel_power_sgd_options_t
 
+class accel_fsdp_options_t:
+    struct_size: int
+    enabled: int
+    sharding_strategy: int
+    fsdp_version: int
+    reshard_after_forward: int
+    backward_prefetch: int
+    forward_prefetch: int
+    limit_all_gathers: int
+    auto_wrap_policy: int
+    state_dict_type: int
+    transformer_cls_names_to_wrap: str
+    min_num_params: int
+    ignored_modules: str
+    param_dtype: str
+    reduce_dtype: str
+    output_dtype: str
+    cast_forward_inputs: int
+    cpu_offload: int
+    use_orig_params: int
+    sync_module_states: int
+    cpu_ram_efficient_loading: int
+    activation_checkpointing: int
+    activation_checkpointing_offload: int
+    reserved: int
+
 class accel_grad_scaler_options_t:
     struct_size: int
     init_scale: float
@@ -355,6 +381,7 @@ class accel_prepare_model_options_t:
     device_placement: int
     evaluation_mode: int
     ddp: accel_ddp_options_t
+    fsdp: accel_fsdp_options_t
 
 class accel_dataloader_config_t:
     struct_size: int
@@ -580,6 +607,20 @@ ACCEL_DDP_COMM_HOOK_FP16: int
 ACCEL_DDP_COMM_HOOK_BF16: int
 ACCEL_DDP_COMM_HOOK_POWER_SGD: int
 ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: int
+ACCEL_SHARDING_STRATEGY_FULL_SHARD: int
+ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP: int
+ACCEL_SHARDING_STRATEGY_NO_SHARD: int
+ACCEL_SHARDING_STRATEGY_HYBRID_SHARD: int
+ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2: int
+ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE: int
+ACCEL_BACKWARD_PREFETCH_BACKWARD_POST: int
+ACCEL_BACKWARD_PREFETCH_NO_PREFETCH: int
+ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP: int
+ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP: int
+ACCEL_AUTO_WRAP_POLICY_NO_WRAP: int
+ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT: int
+ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT: int
+ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT: int
 ACCEL_WEIGHTS_NAME: str
 ACCEL_WEIGHTS_INDEX_NAME: str
 ACCEL_SAFE_WEIGHTS_NAME: str

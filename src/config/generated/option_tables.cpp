@@ -82,6 +82,32 @@ constexpr OptionChoice kDdpCommHookChoices[] = {
     {"batched_power_sgd", 4},
 };
 
+constexpr OptionChoice kShardingStrategyChoices[] = {
+    {"full_shard", 1},
+    {"shard_grad_op", 2},
+    {"no_shard", 3},
+    {"hybrid_shard", 4},
+    {"hybrid_shard_zero2", 5},
+};
+
+constexpr OptionChoice kBackwardPrefetchChoices[] = {
+    {"backward_pre", 1},
+    {"backward_post", 2},
+    {"no_prefetch", 3},
+};
+
+constexpr OptionChoice kAutoWrapPolicyChoices[] = {
+    {"transformer_based_wrap", 1},
+    {"size_based_wrap", 2},
+    {"no_wrap", 3},
+};
+
+constexpr OptionChoice kStateDictTypeChoices[] = {
+    {"full_state_dict", 1},
+    {"local_state_dict", 2},
+    {"sharded_state_dict", 3},
+};
+
 constexpr OptionChoice kWhenBusyChoices[] = {
     {"wait", 0},
     {"refuse", 1},
@@ -391,6 +417,32 @@ constexpr OptionField kDdpOptions[] = {
     {"comm_state_option", "Of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 18, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
 };
 
+constexpr OptionField kFsdpOptions[] = {
+    {"enabled", "1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1", OptionKind::kFlag, 4, 8, 26, kNone, "ACCELERATE_USE_FSDP", nullptr, "whether data_parallel_shard_size of the state is above 1", nullptr, 0, false},
+    {"sharding_strategy", "Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 0, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
+    {"fsdp_version", "Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 53, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
+    {"reshard_after_forward", "0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy", OptionKind::kFlag, 4, 24, 72, kNone, "FSDP_RESHARD_AFTER_FORWARD", nullptr, "as the strategy", nullptr, 0, false},
+    {"backward_prefetch", "Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 0, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
+    {"forward_prefetch", "1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0", OptionKind::kFlag, 4, 32, 68, kNone, "FSDP_FORWARD_PREFETCH", "0", nullptr, nullptr, 0, false},
+    {"limit_all_gathers", "1: at most two groups are gathered at a time. Default 1", OptionKind::kFlag, 4, 36, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"auto_wrap_policy", "Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP", OptionKind::kChoice, 4, 40, 0, kNone, "FSDP_AUTO_WRAP_POLICY", "no_wrap", nullptr, kAutoWrapPolicyChoices, std::size(kAutoWrapPolicyChoices), false},
+    {"state_dict_type", "Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT", OptionKind::kChoice, 4, 44, 0, kNone, "FSDP_STATE_DICT_TYPE", "full_state_dict", nullptr, kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
+    {"transformer_cls_names_to_wrap", "Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none", OptionKind::kText, 8, 48, 42, kNone, "FSDP_TRANSFORMER_CLS_TO_WRAP", nullptr, "none", nullptr, 0, false},
+    {"min_num_params", "Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0", OptionKind::kInteger, 8, 56, 64, {0, kInfinity, false, true}, "FSDP_MIN_NUM_PARAMS", "0", nullptr, nullptr, 0, false},
+    {"ignored_modules", "Regular expression of the whole names of modules that are left out: each rank has all of their parameters, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none", OptionKind::kText, 8, 64, 144, kNone, "FSDP_IGNORED_MODULES", nullptr, "none", nullptr, 0, false},
+    {"param_dtype", "\"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision", OptionKind::kText, 8, 72, 66, kNone, nullptr, nullptr, "that of mixed_precision", nullptr, 0, false},
+    {"reduce_dtype", "The same for gradients that are summed. Default: param_dtype", OptionKind::kText, 8, 80, 39, kNone, nullptr, nullptr, "param_dtype", nullptr, 0, false},
+    {"output_dtype", "The same for the output of the model. Default: as computed", OptionKind::kText, 8, 88, 37, kNone, nullptr, nullptr, "as computed", nullptr, 0, false},
+    {"cast_forward_inputs", "1: floating inputs of each group are cast to param_dtype. Default 1", OptionKind::kFlag, 4, 96, 57, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"cpu_offload", "1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0", OptionKind::kFlag, 4, 100, 40, kNone, "FSDP_OFFLOAD_PARAMS", "0", nullptr, nullptr, 0, false},
+    {"use_orig_params", "Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1", OptionKind::kFlag, 4, 104, 72, kNone, "FSDP_USE_ORIG_PARAMS", "1", nullptr, nullptr, 0, false},
+    {"sync_module_states", "1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1", OptionKind::kFlag, 4, 108, 56, kNone, "FSDP_SYNC_MODULE_STATES", "1", nullptr, nullptr, 0, false},
+    {"cpu_ram_efficient_loading", "1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0", OptionKind::kFlag, 4, 112, 70, kNone, "FSDP_CPU_RAM_EFFICIENT_LOADING", "0", nullptr, nullptr, 0, false},
+    {"activation_checkpointing", "1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0", OptionKind::kFlag, 4, 116, 59, kNone, "FSDP_ACTIVATION_CHECKPOINTING", "0", nullptr, nullptr, 0, false},
+    {"activation_checkpointing_offload", "1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0", OptionKind::kFlag, 4, 120, 105, kNone, "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD", "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 124, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kGradScalerOptions[] = {
     {"init_scale", "The first scale. In (0, 3.4e38]. Default 65536", OptionKind::kNumber, 8, 8, 16, {0, 3.4e38, true, false}, nullptr, "65536", nullptr, nullptr, 0, false},
     {"growth_factor", "The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2", OptionKind::kNumber, 8, 16, 67, {1, kInfinity, true, true}, nullptr, "2", nullptr, nullptr, 0, false},
@@ -409,6 +461,7 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"device_placement", "1: on the state's device, 0: as it is. Default: as the state", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, 88, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
+    {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -516,9 +569,10 @@ const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std:
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
+const OptionTable fsdp_options{"accel_fsdp_options_t", 128, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 24, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 32, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
@@ -561,6 +615,7 @@ OptionTables all_option_tables() {
       &option_tables::dataloader_options,
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
+      &option_tables::fsdp_options,
       &option_tables::grad_scaler_options,
       &option_tables::autocast_options,
       &option_tables::prepare_model_options,

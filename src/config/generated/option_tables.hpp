@@ -32,6 +32,7 @@ extern const OptionTable image_options;
 extern const OptionTable dataloader_options;
 extern const OptionTable power_sgd_options;
 extern const OptionTable ddp_options;
+extern const OptionTable fsdp_options;
 extern const OptionTable grad_scaler_options;
 extern const OptionTable autocast_options;
 extern const OptionTable prepare_model_options;

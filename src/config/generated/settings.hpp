@@ -22,6 +22,10 @@ enum class Packing : int32_t { kConcatenate = 0, kBestFit = 1 };
 enum class Collate : int32_t { kStack = 0, kPad = 1 };
 enum class PaddingSide : int32_t { kRight = 0, kLeft = 1 };
 enum class DdpCommHook : int32_t { kNo = 0, kFp16 = 1, kBf16 = 2, kPowerSgd = 3, kBatchedPowerSgd = 4 };
+enum class ShardingStrategy : int32_t { kFullShard = 1, kShardGradOp = 2, kNoShard = 3, kHybridShard = 4, kHybridShardZero2 = 5 };
+enum class BackwardPrefetch : int32_t { kBackwardPre = 1, kBackwardPost = 2, kNoPrefetch = 3 };
+enum class AutoWrapPolicy : int32_t { kTransformerBasedWrap = 1, kSizeBasedWrap = 2, kNoWrap = 3 };
+enum class StateDictType : int32_t { kFullStateDict = 1, kLocalStateDict = 2, kShardedStateDict = 3 };
 enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
 
 // accel_state_options_t
@@ -349,6 +353,60 @@ struct DdpSettings {
   }
 };
 
+// accel_fsdp_options_t
+struct FsdpSettings {
+  Setting<std::optional<bool>> enabled{};
+  Setting<ShardingStrategy> sharding_strategy{ShardingStrategy::kFullShard};
+  Setting<int64_t> fsdp_version{1};
+  Setting<std::optional<bool>> reshard_after_forward{};
+  Setting<BackwardPrefetch> backward_prefetch{BackwardPrefetch::kBackwardPre};
+  Setting<bool> forward_prefetch{false};
+  Setting<bool> limit_all_gathers{true};
+  Setting<AutoWrapPolicy> auto_wrap_policy{AutoWrapPolicy::kNoWrap};
+  Setting<StateDictType> state_dict_type{StateDictType::kFullStateDict};
+  Setting<std::string> transformer_cls_names_to_wrap{};
+  Setting<int64_t> min_num_params{0};
+  Setting<std::string> ignored_modules{};
+  Setting<std::string> param_dtype{};
+  Setting<std::string> reduce_dtype{};
+  Setting<std::string> output_dtype{};
+  Setting<bool> cast_forward_inputs{true};
+  Setting<bool> cpu_offload{false};
+  Setting<bool> use_orig_params{true};
+  Setting<bool> sync_module_states{true};
+  Setting<bool> cpu_ram_efficient_loading{false};
+  Setting<bool> activation_checkpointing{false};
+  Setting<bool> activation_checkpointing_offload{false};
+
+  static const OptionTable& table() { return option_tables::fsdp_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.enabled...);
+    visit(table().fields[1], settings.sharding_strategy...);
+    visit(table().fields[2], settings.fsdp_version...);
+    visit(table().fields[3], settings.reshard_after_forward...);
+    visit(table().fields[4], settings.backward_prefetch...);
+    visit(table().fields[5], settings.forward_prefetch...);
+    visit(table().fields[6], settings.limit_all_gathers...);
+    visit(table().fields[7], settings.auto_wrap_policy...);
+    visit(table().fields[8], settings.state_dict_type...);
+    visit(table().fields[9], settings.transformer_cls_names_to_wrap...);
+    visit(table().fields[10], settings.min_num_params...);
+    visit(table().fields[11], settings.ignored_modules...);
+    visit(table().fields[12], settings.param_dtype...);
+    visit(table().fields[13], settings.reduce_dtype...);
+    visit(table().fields[14], settings.output_dtype...);
+    visit(table().fields[15], settings.cast_forward_inputs...);
+    visit(table().fields[16], settings.cpu_offload...);
+    visit(table().fields[17], settings.use_orig_params...);
+    visit(table().fields[18], settings.sync_module_states...);
+    visit(table().fields[19], settings.cpu_ram_efficient_loading...);
+    visit(table().fields[20], settings.activation_checkpointing...);
+    visit(table().fields[21], settings.activation_checkpointing_offload...);
+  }
+};
+
 // accel_grad_scaler_options_t
 struct GradScalerSettings {
   Setting<double> init_scale{65536};
@@ -388,6 +446,7 @@ struct PrepareModelSettings {
   Setting<std::optional<bool>> device_placement{};
   Setting<bool> evaluation_mode{false};
   DdpSettings ddp;
+  FsdpSettings fsdp;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

@@ -295,6 +295,31 @@ SAME(place_of_accel_ddp_options_t_comm_hook, offsetof(accel_ddp_options_t, comm_
 SAME(place_of_accel_ddp_options_t_comm_wrapper, offsetof(accel_ddp_options_t, comm_wrapper) == 40 && sizeof(((accel_ddp_options_t *)0)->comm_wrapper) == 4);
 SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 44 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_ddp_options_t_comm_state_option, offsetof(accel_ddp_options_t, comm_state_option) == 48 && sizeof(((accel_ddp_options_t *)0)->comm_state_option) == 8);
+SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 128);
+SAME(place_of_accel_fsdp_options_t_struct_size, offsetof(accel_fsdp_options_t, struct_size) == 0 && sizeof(((accel_fsdp_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_fsdp_options_t_enabled, offsetof(accel_fsdp_options_t, enabled) == 8 && sizeof(((accel_fsdp_options_t *)0)->enabled) == 4);
+SAME(place_of_accel_fsdp_options_t_sharding_strategy, offsetof(accel_fsdp_options_t, sharding_strategy) == 12 && sizeof(((accel_fsdp_options_t *)0)->sharding_strategy) == 4);
+SAME(place_of_accel_fsdp_options_t_fsdp_version, offsetof(accel_fsdp_options_t, fsdp_version) == 16 && sizeof(((accel_fsdp_options_t *)0)->fsdp_version) == 8);
+SAME(place_of_accel_fsdp_options_t_reshard_after_forward, offsetof(accel_fsdp_options_t, reshard_after_forward) == 24 && sizeof(((accel_fsdp_options_t *)0)->reshard_after_forward) == 4);
+SAME(place_of_accel_fsdp_options_t_backward_prefetch, offsetof(accel_fsdp_options_t, backward_prefetch) == 28 && sizeof(((accel_fsdp_options_t *)0)->backward_prefetch) == 4);
+SAME(place_of_accel_fsdp_options_t_forward_prefetch, offsetof(accel_fsdp_options_t, forward_prefetch) == 32 && sizeof(((accel_fsdp_options_t *)0)->forward_prefetch) == 4);
+SAME(place_of_accel_fsdp_options_t_limit_all_gathers, offsetof(accel_fsdp_options_t, limit_all_gathers) == 36 && sizeof(((accel_fsdp_options_t *)0)->limit_all_gathers) == 4);
+SAME(place_of_accel_fsdp_options_t_auto_wrap_policy, offsetof(accel_fsdp_options_t, auto_wrap_policy) == 40 && sizeof(((accel_fsdp_options_t *)0)->auto_wrap_policy) == 4);
+SAME(place_of_accel_fsdp_options_t_state_dict_type, offsetof(accel_fsdp_options_t, state_dict_type) == 44 && sizeof(((accel_fsdp_options_t *)0)->state_dict_type) == 4);
+SAME(place_of_accel_fsdp_options_t_transformer_cls_names_to_wrap, offsetof(accel_fsdp_options_t, transformer_cls_names_to_wrap) == 48 && sizeof(((accel_fsdp_options_t *)0)->transformer_cls_names_to_wrap) == 8);
+SAME(place_of_accel_fsdp_options_t_min_num_params, offsetof(accel_fsdp_options_t, min_num_params) == 56 && sizeof(((accel_fsdp_options_t *)0)->min_num_params) == 8);
+SAME(place_of_accel_fsdp_options_t_ignored_modules, offsetof(accel_fsdp_options_t, ignored_modules) == 64 && sizeof(((accel_fsdp_options_t *)0)->ignored_modules) == 8);
+SAME(place_of_accel_fsdp_options_t_param_dtype, offsetof(accel_fsdp_options_t, param_dtype) == 72 && sizeof(((accel_fsdp_options_t *)0)->param_dtype) == 8);
+SAME(place_of_accel_fsdp_options_t_reduce_dtype, offsetof(accel_fsdp_options_t, reduce_dtype) == 80 && sizeof(((accel_fsdp_options_t *)0)->reduce_dtype) == 8);
+SAME(place_of_accel_fsdp_options_t_output_dtype, offsetof(accel_fsdp_options_t, output_dtype) == 88 && sizeof(((accel_fsdp_options_t *)0)->output_dtype) == 8);
+SAME(place_of_accel_fsdp_options_t_cast_forward_inputs, offsetof(accel_fsdp_options_t, cast_forward_inputs) == 96 && sizeof(((accel_fsdp_options_t *)0)->cast_forward_inputs) == 4);
+SAME(place_of_accel_fsdp_options_t_cpu_offload, offsetof(accel_fsdp_options_t, cpu_offload) == 100 && sizeof(((accel_fsdp_options_t *)0)->cpu_offload) == 4);
+SAME(place_of_accel_fsdp_options_t_use_orig_params, offsetof(accel_fsdp_options_t, use_orig_params) == 104 && sizeof(((accel_fsdp_options_t *)0)->use_orig_params) == 4);
+SAME(place_of_accel_fsdp_options_t_sync_module_states, offsetof(accel_fsdp_options_t, sync_module_states) == 108 && sizeof(((accel_fsdp_options_t *)0)->sync_module_states) == 4);
+SAME(place_of_accel_fsdp_options_t_cpu_ram_efficient_loading, offsetof(accel_fsdp_options_t, cpu_ram_efficient_loading) == 112 && sizeof(((accel_fsdp_options_t *)0)->cpu_ram_efficient_loading) == 4);
+SAME(place_of_accel_fsdp_options_t_activation_checkpointing, offsetof(accel_fsdp_options_t, activation_checkpointing) == 116 && sizeof(((accel_fsdp_options_t *)0)->activation_checkpointing) == 4);
+SAME(place_of_accel_fsdp_options_t_activation_checkpointing_offload, offsetof(accel_fsdp_options_t, activation_checkpointing_offload) == 120 && sizeof(((accel_fsdp_options_t *)0)->activation_checkpointing_offload) == 4);
+SAME(place_of_accel_fsdp_options_t_reserved, offsetof(accel_fsdp_options_t, reserved) == 124 && sizeof(((accel_fsdp_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
 SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);
@@ -307,11 +332,12 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 24);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 32);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
 SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_options_t, ddp) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp) == 8);
+SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_options_t, fsdp) == 24 && sizeof(((accel_prepare_model_options_t *)0)->fsdp) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
@@ -523,6 +549,20 @@ SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_POWER_SGD, ACCEL_DDP_COMM_HOOK_POWER_SGD == 3);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD, ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD == 4);
+SAME(value_of_ACCEL_SHARDING_STRATEGY_FULL_SHARD, ACCEL_SHARDING_STRATEGY_FULL_SHARD == 1);
+SAME(value_of_ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP, ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP == 2);
+SAME(value_of_ACCEL_SHARDING_STRATEGY_NO_SHARD, ACCEL_SHARDING_STRATEGY_NO_SHARD == 3);
+SAME(value_of_ACCEL_SHARDING_STRATEGY_HYBRID_SHARD, ACCEL_SHARDING_STRATEGY_HYBRID_SHARD == 4);
+SAME(value_of_ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2, ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2 == 5);
+SAME(value_of_ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE == 1);
+SAME(value_of_ACCEL_BACKWARD_PREFETCH_BACKWARD_POST, ACCEL_BACKWARD_PREFETCH_BACKWARD_POST == 2);
+SAME(value_of_ACCEL_BACKWARD_PREFETCH_NO_PREFETCH, ACCEL_BACKWARD_PREFETCH_NO_PREFETCH == 3);
+SAME(value_of_ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP, ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP == 1);
+SAME(value_of_ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP, ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP == 2);
+SAME(value_of_ACCEL_AUTO_WRAP_POLICY_NO_WRAP, ACCEL_AUTO_WRAP_POLICY_NO_WRAP == 3);
+SAME(value_of_ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT == 1);
+SAME(value_of_ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT, ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT == 2);
+SAME(value_of_ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT, ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT == 3);
 SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
 SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
 
@@ -769,6 +809,15 @@ static void test_accel_ddp_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_fsdp_options_t(void **state) {
+  static const accel_fsdp_options_t expected = ACCEL_FSDP_OPTIONS_INIT;
+  accel_fsdp_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_fsdp_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_grad_scaler_options_t(void **state) {
   static const accel_grad_scaler_options_t expected = ACCEL_GRAD_SCALER_OPTIONS_INIT;
   accel_grad_scaler_options_t given;
@@ -915,6 +964,7 @@ int main(void) {
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
+      cmocka_unit_test(test_accel_fsdp_options_t),
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_prepare_model_options_t),

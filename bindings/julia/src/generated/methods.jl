@@ -18,6 +18,10 @@ const CHOICES = (
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
     ddp_comm_hook = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4,),
+    sharding_strategy = (full_shard = 1, shard_grad_op = 2, no_shard = 3, hybrid_shard = 4, hybrid_shard_zero2 = 5,),
+    backward_prefetch = (backward_pre = 1, backward_post = 2, no_prefetch = 3,),
+    auto_wrap_policy = (transformer_based_wrap = 1, size_based_wrap = 2, no_wrap = 3,),
+    state_dict_type = (full_state_dict = 1, local_state_dict = 2, sharded_state_dict = 3,),
     when_busy = (wait = 0, refuse = 1,),
 )
 choices(::Type) = NamedTuple()
@@ -29,6 +33,7 @@ choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode,
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
+choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,

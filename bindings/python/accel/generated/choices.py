@@ -18,6 +18,10 @@ CHOICES = {
     "collate": {"stack": 0, "pad": 1},
     "padding_side": {"right": 0, "left": 1},
     "ddp_comm_hook": {"no": 0, "fp16": 1, "bf16": 2, "power_sgd": 3, "batched_power_sgd": 4},
+    "sharding_strategy": {"full_shard": 1, "shard_grad_op": 2, "no_shard": 3, "hybrid_shard": 4, "hybrid_shard_zero2": 5},
+    "backward_prefetch": {"backward_pre": 1, "backward_post": 2, "no_prefetch": 3},
+    "auto_wrap_policy": {"transformer_based_wrap": 1, "size_based_wrap": 2, "no_wrap": 3},
+    "state_dict_type": {"full_state_dict": 1, "local_state_dict": 2, "sharded_state_dict": 3},
     "when_busy": {"wait": 0, "refuse": 1},
 }
 
@@ -37,5 +41,9 @@ FIELDS = {
     ("accel_dataloader_options_t", "padding_side"): "padding_side",
     ("accel_ddp_options_t", "comm_hook"): "ddp_comm_hook",
     ("accel_ddp_options_t", "comm_wrapper"): "ddp_comm_hook",
+    ("accel_fsdp_options_t", "sharding_strategy"): "sharding_strategy",
+    ("accel_fsdp_options_t", "backward_prefetch"): "backward_prefetch",
+    ("accel_fsdp_options_t", "auto_wrap_policy"): "auto_wrap_policy",
+    ("accel_fsdp_options_t", "state_dict_type"): "state_dict_type",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
 }

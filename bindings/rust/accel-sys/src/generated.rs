@@ -62,6 +62,18 @@ pub type accel_padding_side_t = i32;
 /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
+/// How the parameters, gradients and optimizer states of a model are shared among the ranks. The numbers are torch's. @accelerate FullyShardedDataParallelPlugin.sharding_strategy
+pub type accel_sharding_strategy_t = i32;
+
+/// When the parameters of the next group are gathered in backward. @accelerate FullyShardedDataParallelPlugin.backward_prefetch
+pub type accel_backward_prefetch_t = i32;
+
+/// Which modules form a group whose parameters are gathered together. @accelerate FullyShardedDataParallelPlugin.auto_wrap_policy
+pub type accel_auto_wrap_policy_t = i32;
+
+/// What accel_save_state() writes of a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type
+pub type accel_state_dict_type_t = i32;
+
 /// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
@@ -446,6 +458,48 @@ pub const ACCEL_DDP_COMM_HOOK_POWER_SGD: accel_ddp_comm_hook_t = 3;
 
 /// the whole bucket as one square matrix: faster, less exact
 pub const ACCEL_DDP_COMM_HOOK_BATCHED_POWER_SGD: accel_ddp_comm_hook_t = 4;
+
+/// all three, also between forward and backward (ZeRO-3)
+pub const ACCEL_SHARDING_STRATEGY_FULL_SHARD: accel_sharding_strategy_t = 1;
+
+/// parameters stay whole from the forward to the end of the backward (ZeRO-2)
+pub const ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP: accel_sharding_strategy_t = 2;
+
+/// nothing: data parallelism
+pub const ACCEL_SHARDING_STRATEGY_NO_SHARD: accel_sharding_strategy_t = 3;
+
+/// FULL_SHARD within each shard group of the mesh, copies between them
+pub const ACCEL_SHARDING_STRATEGY_HYBRID_SHARD: accel_sharding_strategy_t = 4;
+
+/// SHARD_GRAD_OP within each shard group, copies between them
+pub const ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2: accel_sharding_strategy_t = 5;
+
+/// before the backward of the current group
+pub const ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE: accel_backward_prefetch_t = 1;
+
+/// after it
+pub const ACCEL_BACKWARD_PREFETCH_BACKWARD_POST: accel_backward_prefetch_t = 2;
+
+/// when they are needed
+pub const ACCEL_BACKWARD_PREFETCH_NO_PREFETCH: accel_backward_prefetch_t = 3;
+
+/// those of the named classes
+pub const ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP: accel_auto_wrap_policy_t = 1;
+
+/// those with at least min_num_params parameters
+pub const ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP: accel_auto_wrap_policy_t = 2;
+
+/// the whole model is one group
+pub const ACCEL_AUTO_WRAP_POLICY_NO_WRAP: accel_auto_wrap_policy_t = 3;
+
+/// whole tensors, collected one by one on rank 0
+pub const ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT: accel_state_dict_type_t = 1;
+
+/// each rank its shards, as SHARDED_STATE_DICT
+pub const ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT: accel_state_dict_type_t = 2;
+
+/// each rank its shards, with their place in the whole tensors
+pub const ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT: accel_state_dict_type_t = 3;
 
 pub const ACCEL_WEIGHTS_NAME: &str = "pytorch_model.bin";
 
@@ -2191,6 +2245,92 @@ impl Default for accel_ddp_options_t {
     }
 }
 
+/// Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_fsdp_options_t {
+    pub struct_size: usize,
+    /// 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
+    pub enabled: accel_flag_t,
+    /// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+    pub sharding_strategy: accel_sharding_strategy_t,
+    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
+    pub fsdp_version: i64,
+    /// 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
+    pub reshard_after_forward: accel_flag_t,
+    /// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+    pub backward_prefetch: accel_backward_prefetch_t,
+    /// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
+    pub forward_prefetch: accel_flag_t,
+    /// 1: at most two groups are gathered at a time. Default 1
+    pub limit_all_gathers: accel_flag_t,
+    /// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+    pub auto_wrap_policy: accel_auto_wrap_policy_t,
+    /// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+    pub state_dict_type: accel_state_dict_type_t,
+    /// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
+    pub transformer_cls_names_to_wrap: *const c_char,
+    /// Parameters from which a module forms a group; 0: no module does. In \[0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0
+    pub min_num_params: i64,
+    /// Regular expression of the whole names of modules that are left out: each rank has all of their parameters, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
+    pub ignored_modules: *const c_char,
+    /// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
+    pub param_dtype: *const c_char,
+    /// The same for gradients that are summed. Default: param_dtype
+    pub reduce_dtype: *const c_char,
+    /// The same for the output of the model. Default: as computed
+    pub output_dtype: *const c_char,
+    /// 1: floating inputs of each group are cast to param_dtype. Default 1
+    pub cast_forward_inputs: accel_flag_t,
+    /// 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0
+    pub cpu_offload: accel_flag_t,
+    /// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
+    pub use_orig_params: accel_flag_t,
+    /// 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
+    pub sync_module_states: accel_flag_t,
+    /// 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0
+    pub cpu_ram_efficient_loading: accel_flag_t,
+    /// 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0
+    pub activation_checkpointing: accel_flag_t,
+    /// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
+    pub activation_checkpointing_offload: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_fsdp_options_t`] unset.
+pub const ACCEL_FSDP_OPTIONS_INIT: accel_fsdp_options_t = accel_fsdp_options_t {
+    struct_size: core::mem::size_of::<accel_fsdp_options_t>(),
+    enabled: ACCEL_UNSET,
+    sharding_strategy: ACCEL_UNSET,
+    fsdp_version: ACCEL_UNSET_INT64,
+    reshard_after_forward: ACCEL_UNSET,
+    backward_prefetch: ACCEL_UNSET,
+    forward_prefetch: ACCEL_UNSET,
+    limit_all_gathers: ACCEL_UNSET,
+    auto_wrap_policy: ACCEL_UNSET,
+    state_dict_type: ACCEL_UNSET,
+    transformer_cls_names_to_wrap: core::ptr::null(),
+    min_num_params: ACCEL_UNSET_INT64,
+    ignored_modules: core::ptr::null(),
+    param_dtype: core::ptr::null(),
+    reduce_dtype: core::ptr::null(),
+    output_dtype: core::ptr::null(),
+    cast_forward_inputs: ACCEL_UNSET,
+    cpu_offload: ACCEL_UNSET,
+    use_orig_params: ACCEL_UNSET,
+    sync_module_states: ACCEL_UNSET,
+    cpu_ram_efficient_loading: ACCEL_UNSET,
+    activation_checkpointing: ACCEL_UNSET,
+    activation_checkpointing_offload: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_fsdp_options_t {
+    fn default() -> Self {
+        ACCEL_FSDP_OPTIONS_INIT
+    }
+}
+
 /// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training", 2018).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2260,6 +2400,8 @@ pub struct accel_prepare_model_options_t {
     pub evaluation_mode: accel_flag_t,
     /// Of data parallelism. Default: theirs
     pub ddp: *const accel_ddp_options_t,
+    /// Of sharding. Default: theirs
+    pub fsdp: *const accel_fsdp_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2268,6 +2410,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     device_placement: ACCEL_UNSET,
     evaluation_mode: ACCEL_UNSET,
     ddp: core::ptr::null(),
+    fsdp: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {

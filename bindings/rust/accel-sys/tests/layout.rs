@@ -458,6 +458,36 @@ fn layout_of_accel_ddp_options() {
 }
 
 #[test]
+fn layout_of_accel_fsdp_options() {
+    assert_eq!(size_of::<accel_fsdp_options_t>(), 128);
+    assert_eq!(align_of::<accel_fsdp_options_t>(), 8);
+    assert_eq!(offset_of!(accel_fsdp_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_fsdp_options_t, enabled), 8);
+    assert_eq!(offset_of!(accel_fsdp_options_t, sharding_strategy), 12);
+    assert_eq!(offset_of!(accel_fsdp_options_t, fsdp_version), 16);
+    assert_eq!(offset_of!(accel_fsdp_options_t, reshard_after_forward), 24);
+    assert_eq!(offset_of!(accel_fsdp_options_t, backward_prefetch), 28);
+    assert_eq!(offset_of!(accel_fsdp_options_t, forward_prefetch), 32);
+    assert_eq!(offset_of!(accel_fsdp_options_t, limit_all_gathers), 36);
+    assert_eq!(offset_of!(accel_fsdp_options_t, auto_wrap_policy), 40);
+    assert_eq!(offset_of!(accel_fsdp_options_t, state_dict_type), 44);
+    assert_eq!(offset_of!(accel_fsdp_options_t, transformer_cls_names_to_wrap), 48);
+    assert_eq!(offset_of!(accel_fsdp_options_t, min_num_params), 56);
+    assert_eq!(offset_of!(accel_fsdp_options_t, ignored_modules), 64);
+    assert_eq!(offset_of!(accel_fsdp_options_t, param_dtype), 72);
+    assert_eq!(offset_of!(accel_fsdp_options_t, reduce_dtype), 80);
+    assert_eq!(offset_of!(accel_fsdp_options_t, output_dtype), 88);
+    assert_eq!(offset_of!(accel_fsdp_options_t, cast_forward_inputs), 96);
+    assert_eq!(offset_of!(accel_fsdp_options_t, cpu_offload), 100);
+    assert_eq!(offset_of!(accel_fsdp_options_t, use_orig_params), 104);
+    assert_eq!(offset_of!(accel_fsdp_options_t, sync_module_states), 108);
+    assert_eq!(offset_of!(accel_fsdp_options_t, cpu_ram_efficient_loading), 112);
+    assert_eq!(offset_of!(accel_fsdp_options_t, activation_checkpointing), 116);
+    assert_eq!(offset_of!(accel_fsdp_options_t, activation_checkpointing_offload), 120);
+    assert_eq!(offset_of!(accel_fsdp_options_t, reserved), 124);
+}
+
+#[test]
 fn layout_of_accel_grad_scaler_options() {
     assert_eq!(size_of::<accel_grad_scaler_options_t>(), 48);
     assert_eq!(align_of::<accel_grad_scaler_options_t>(), 8);
@@ -481,12 +511,13 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 24);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 32);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, evaluation_mode), 12);
     assert_eq!(offset_of!(accel_prepare_model_options_t, ddp), 16);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, fsdp), 24);
 }
 
 #[test]

@@ -122,6 +122,157 @@ impl DdpOptions {
 }
 
 builder! {
+    /// Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its
+    /// optimizer state, and parameters are gathered group by group when a forward or backward needs them
+    /// (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
+    #[derive(Clone)]
+    FsdpOptions(accel_fsdp_options_t = ACCEL_FSDP_OPTIONS_INIT), Kept
+}
+
+impl FsdpOptions {
+    /// Parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state
+    /// is above 1.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.0.enabled = enabled.into();
+        self
+    }
+
+    /// Variable FSDP_SHARDING_STRATEGY. Default `ShardingStrategy::FullShard`.
+    pub fn sharding_strategy(mut self, sharding_strategy: ShardingStrategy) -> Self {
+        self.0.sharding_strategy = sharding_strategy.into();
+        self
+    }
+
+    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1.
+    pub fn fsdp_version(mut self, fsdp_version: i64) -> Self {
+        self.0.fsdp_version = fsdp_version;
+        self
+    }
+
+    /// False: parameters stay whole until the backward, true: they are gathered again. Variable
+    /// FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy.
+    pub fn reshard_after_forward(mut self, reshard_after_forward: bool) -> Self {
+        self.0.reshard_after_forward = reshard_after_forward.into();
+        self
+    }
+
+    /// Variable FSDP_BACKWARD_PREFETCH. Default `BackwardPrefetch::BackwardPre`.
+    pub fn backward_prefetch(mut self, backward_prefetch: BackwardPrefetch) -> Self {
+        self.0.backward_prefetch = backward_prefetch.into();
+        self
+    }
+
+    /// The next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default
+    /// false.
+    pub fn forward_prefetch(mut self, forward_prefetch: bool) -> Self {
+        self.0.forward_prefetch = forward_prefetch.into();
+        self
+    }
+
+    /// At most two groups are gathered at a time. Default true.
+    pub fn limit_all_gathers(mut self, limit_all_gathers: bool) -> Self {
+        self.0.limit_all_gathers = limit_all_gathers.into();
+        self
+    }
+
+    /// Variable FSDP_AUTO_WRAP_POLICY. Default `AutoWrapPolicy::NoWrap`.
+    pub fn auto_wrap_policy(mut self, auto_wrap_policy: AutoWrapPolicy) -> Self {
+        self.0.auto_wrap_policy = auto_wrap_policy.into();
+        self
+    }
+
+    /// Variable FSDP_STATE_DICT_TYPE. Default `StateDictType::FullStateDict`.
+    pub fn state_dict_type(mut self, state_dict_type: StateDictType) -> Self {
+        self.0.state_dict_type = state_dict_type.into();
+        self
+    }
+
+    /// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none.
+    pub fn transformer_cls_names_to_wrap(mut self, transformer_cls_names_to_wrap: &str) -> Self {
+        self.0.transformer_cls_names_to_wrap = self.1.text(transformer_cls_names_to_wrap);
+        self
+    }
+
+    /// Parameters from which a module forms a group; 0: no module does. In \[0, inf). Variable FSDP_MIN_NUM_PARAMS.
+    /// Default 0.
+    pub fn min_num_params(mut self, min_num_params: i64) -> Self {
+        self.0.min_num_params = min_num_params;
+        self
+    }
+
+    /// Regular expression of the whole names of modules that are left out: each rank has all of their parameters,
+    /// and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none.
+    pub fn ignored_modules(mut self, ignored_modules: &str) -> Self {
+        self.0.ignored_modules = self.1.text(ignored_modules);
+        self
+    }
+
+    /// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision.
+    pub fn param_dtype(mut self, param_dtype: &str) -> Self {
+        self.0.param_dtype = self.1.text(param_dtype);
+        self
+    }
+
+    /// The same for gradients that are summed. Default: param_dtype.
+    pub fn reduce_dtype(mut self, reduce_dtype: &str) -> Self {
+        self.0.reduce_dtype = self.1.text(reduce_dtype);
+        self
+    }
+
+    /// The same for the output of the model. Default: as computed.
+    pub fn output_dtype(mut self, output_dtype: &str) -> Self {
+        self.0.output_dtype = self.1.text(output_dtype);
+        self
+    }
+
+    /// Floating inputs of each group are cast to param_dtype. Default true.
+    pub fn cast_forward_inputs(mut self, cast_forward_inputs: bool) -> Self {
+        self.0.cast_forward_inputs = cast_forward_inputs.into();
+        self
+    }
+
+    /// Shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default false.
+    pub fn cpu_offload(mut self, cpu_offload: bool) -> Self {
+        self.0.cpu_offload = cpu_offload.into();
+        self
+    }
+
+    /// Of version true: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS.
+    /// Default true.
+    pub fn use_orig_params(mut self, use_orig_params: bool) -> Self {
+        self.0.use_orig_params = use_orig_params.into();
+        self
+    }
+
+    /// All ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default true.
+    pub fn sync_module_states(mut self, sync_module_states: bool) -> Self {
+        self.0.sync_module_states = sync_module_states.into();
+        self
+    }
+
+    /// Only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING.
+    /// Default false.
+    pub fn cpu_ram_efficient_loading(mut self, cpu_ram_efficient_loading: bool) -> Self {
+        self.0.cpu_ram_efficient_loading = cpu_ram_efficient_loading.into();
+        self
+    }
+
+    /// The forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default
+    /// false.
+    pub fn activation_checkpointing(mut self, activation_checkpointing: bool) -> Self {
+        self.0.activation_checkpointing = activation_checkpointing.into();
+        self
+    }
+
+    /// What remains of each group's activations is in the memory of the host; needs activation_checkpointing.
+    /// Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default false.
+    pub fn activation_checkpointing_offload(mut self, activation_checkpointing_offload: bool) -> Self {
+        self.0.activation_checkpointing_offload = activation_checkpointing_offload.into();
+        self
+    }
+}
+
+builder! {
     /// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision
     /// Training", 2018).
     #[derive(Clone, Copy)]
@@ -202,6 +353,12 @@ impl PrepareModelOptions {
     /// Of data parallelism. Default: theirs.
     pub fn ddp(mut self, ddp: DdpOptions) -> Self {
         self.0.ddp = self.1.keep(ddp, |options| &options.0 as *const _);
+        self
+    }
+
+    /// Of sharding. Default: theirs.
+    pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
+        self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
         self
     }
 }

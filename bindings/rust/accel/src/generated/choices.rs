@@ -232,6 +232,62 @@ constants! {
 }
 
 constants! {
+    /// How the parameters, gradients and optimizer states of a model are shared among the ranks. The numbers are
+    /// torch's. @accelerate FullyShardedDataParallelPlugin.sharding_strategy.
+    ShardingStrategy {
+        /// All three, also between forward and backward (ZeRO-3).
+        FullShard = ACCEL_SHARDING_STRATEGY_FULL_SHARD,
+        /// Parameters stay whole from the forward to the end of the backward (ZeRO-2).
+        ShardGradOp = ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP,
+        /// Nothing: data parallelism.
+        NoShard = ACCEL_SHARDING_STRATEGY_NO_SHARD,
+        /// FULL_SHARD within each shard group of the mesh, copies between them.
+        HybridShard = ACCEL_SHARDING_STRATEGY_HYBRID_SHARD,
+        /// SHARD_GRAD_OP within each shard group, copies between them.
+        HybridShardZero2 = ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2,
+    }
+}
+
+constants! {
+    /// When the parameters of the next group are gathered in backward. @accelerate
+    /// FullyShardedDataParallelPlugin.backward_prefetch.
+    BackwardPrefetch {
+        /// Before the backward of the current group.
+        BackwardPre = ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE,
+        /// After it.
+        BackwardPost = ACCEL_BACKWARD_PREFETCH_BACKWARD_POST,
+        /// When they are needed.
+        NoPrefetch = ACCEL_BACKWARD_PREFETCH_NO_PREFETCH,
+    }
+}
+
+constants! {
+    /// Which modules form a group whose parameters are gathered together. @accelerate
+    /// FullyShardedDataParallelPlugin.auto_wrap_policy.
+    AutoWrapPolicy {
+        /// Those of the named classes.
+        TransformerBasedWrap = ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP,
+        /// Those with at least min_num_params parameters.
+        SizeBasedWrap = ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP,
+        /// The whole model is one group.
+        NoWrap = ACCEL_AUTO_WRAP_POLICY_NO_WRAP,
+    }
+}
+
+constants! {
+    /// What [`accel_save_state`](accel_sys::accel_save_state) writes of a sharded model and its optimizer. @accelerate
+    /// FullyShardedDataParallelPlugin.state_dict_type.
+    StateDictType {
+        /// Whole tensors, collected one by one on rank 0.
+        FullStateDict = ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT,
+        /// Each rank its shards, as SHARDED_STATE_DICT.
+        LocalStateDict = ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT,
+        /// Each rank its shards, with their place in the whole tensors.
+        ShardedStateDict = ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT,
+    }
+}
+
+constants! {
     /// What [`accel_save_state`](accel_sys::accel_save_state) does while an asynchronous save is under way. The numbers are pinned.
     WhenBusy {
         /// Waits for it.
