@@ -55,23 +55,41 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
   autocast_ = settings;
 }
 
-void Accelerator::refuse_shards() const {
-  const int64_t shards = state_.mesh()->size("shard");
-  require(shards == 1, Status::kUnsupported, "data_parallel_shard_size is ", shards,
-          ", and this version does not share a model's parameters out; expected 1, with data_parallel_replicate_size ",
-          "for more data parallelism");
+// A mesh with a shard axis says who shares a copy. Without one all ranks do.
+parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
+  comm::Mesh& mesh = *state_.mesh();
+  if (mesh.size("shard") > 1) return {state_.gradient_group(), mesh.group("shard,context"), mesh.group("replicate")};
+  const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
+                         settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
+  const int64_t on_host = state_.local_num_processes();
+  require(
+      !is_hybrid || on_host == state_.num_processes(), Status::kInvalidArgument,
+      "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
+      "copy, such as the ",
+      on_host, " of this host");
+  return {state_.gradient_group(), state_.gradient_group(), nullptr};
+}
+
+FsdpSettings Accelerator::sharding(FsdpSettings given) const {
+  if (!given.enabled.value) given.enabled.set(state_.mesh()->size("shard") > 1, given.enabled.source);
+  if (!*given.enabled || !given.param_dtype.value.empty()) return given;
+  if (state_.mixed_precision() == Precision::kBf16) given.param_dtype.set("bfloat16", "mixed_precision");
+  if (state_.mixed_precision() == Precision::kFp16) given.param_dtype.set("float16", "mixed_precision");
+  return given;
 }
 
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  refuse_shards();
+  PrepareModelSettings settings = preparation;
+  settings.fsdp = sharding(std::move(settings.fsdp));
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), preparation),
+  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, model_ranks(settings.fsdp), settings),
                                                   precision, state_.compute_policy(), state_.step_times());
+  if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
@@ -80,7 +98,7 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
-                                                      state_.step_times());
+                                                      state_.step_times(), sharded_models_);
   optimizers_.push_back(prepared);
   return prepared;
 }
@@ -142,7 +160,10 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
 std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
-  refuse_shards();
+  const int64_t shards = state_.mesh()->size("shard");
+  require(shards == 1, Status::kUnsupported, "data_parallel_shard_size is ", shards,
+          ", and parameters whose gradients the program computes are not sharded; expected 1, with "
+          "data_parallel_replicate_size for more data parallelism");
   module->to(std::nullopt, state_.device());
   auto prepared =
       std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());

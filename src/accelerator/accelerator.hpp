@@ -137,8 +137,8 @@ class Accelerator {
   BackgroundSave::Progress checkpoint_progress() const;
   // The folder that was saved or loaded last; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
-  // On the calling rank.
-  void save_model(const nn::Module& module, const std::string& folder,
+  // Collective for a sharded model. Others are saved by the calling rank, if it writes.
+  void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                   const checkpoint::ModelFileOptions& options = {});
 
   // The active mechanisms, one per line.
@@ -188,7 +188,8 @@ class Accelerator {
   };
 
   void require_nothing_prepared(const char* what) const;
-  void refuse_shards() const;
+  parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
+  FsdpSettings sharding(FsdpSettings given) const;
   void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
@@ -201,6 +202,7 @@ class Accelerator {
   void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
                              const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
   void finish_background_save(bool refuse);
+  c10::IValue saved_state(const tensor::Stateful& object, checkpoint::StateKind kind) const;
   checkpoint::TrainingState collect_state(const std::string& folder) const;
   void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
   int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
@@ -215,6 +217,7 @@ class Accelerator {
   double seed_factor_ = 0;
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
   std::vector<ModelEntry> models_;
+  const std::shared_ptr<ShardedModels> sharded_models_ = std::make_shared<ShardedModels>();
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;

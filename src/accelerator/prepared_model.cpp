@@ -15,13 +15,13 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       step_times_(std::move(step_times)) {
   // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
-  if (precision_.precision != Precision::kNo) casts_.emplace(precision_.device);
+  if (precision_.precision != Precision::kNo && !parallel_->is_sharded()) casts_.emplace(precision_.device);
 }
 
 c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
-  if (!window_is_open_) casts_->start_accumulation_window();
+  if (casts_ && !window_is_open_) casts_->start_accumulation_window();
   window_is_open_ = !accumulation_->complete;
-  const precision::AutocastWeightCache::Scope kept(&*casts_);
+  const precision::AutocastWeightCache::Scope kept(casts_ ? &*casts_ : nullptr);
   const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
   return parallel_->call(inputs);
 }

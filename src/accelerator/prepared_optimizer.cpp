@@ -7,8 +7,12 @@ namespace accel::accelerator {
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                                      std::shared_ptr<const state::GradientState> gradient_state,
                                      const std::shared_ptr<precision::GradScaler>& scaler,
-                                     std::shared_ptr<StepTimes> step_times)
-    : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)), step_times_(std::move(step_times)) {
+                                     std::shared_ptr<StepTimes> step_times,
+                                     std::shared_ptr<const ShardedModels> sharded_models)
+    : optimizer_(std::move(optimizer)),
+      gradient_state_(std::move(gradient_state)),
+      step_times_(std::move(step_times)),
+      sharded_models_(std::move(sharded_models)) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] {
     std::vector<at::Tensor> parameters;
@@ -18,18 +22,42 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
   });
 }
 
+void PreparedOptimizer::finish_sharded_models() const {
+  for (const auto& entry : *sharded_models_) {
+    const auto model = entry.lock();
+    if (model == nullptr) continue;
+    model->finish_step();
+    if (optimizer_->is_elementwise()) continue;
+    for (const optim::ParameterGroup& group : optimizer_->groups())
+      for (const at::Tensor& parameter : group.parameters)
+        require(
+            model->shard_of(parameter) == nullptr, Status::kUnsupported,
+            "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a part; "
+            "expected one that updates each element by itself, such as AdamW or SGD, or a model without sharding");
+  }
+}
+
+// Each rank looks at the gradients of its shards; all skip the step, or none.
+bool PreparedOptimizer::overflowed() const {
+  bool overflowed = scaled_->overflowed();
+  for (const auto& entry : *sharded_models_)
+    if (const auto model = entry.lock()) overflowed = model->any_rank(overflowed);
+  return overflowed;
+}
+
 bool PreparedOptimizer::step() {
   if (!gradient_state_->sync_gradients()) return false;  // no update, so none was skipped: schedulers ask for that
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
+  finish_sharded_models();
   if (scaled_ == nullptr) {
     skipped_ = !optimizer_->step();
     return !skipped_;
   }
-  const bool overflowed = scaled_->overflowed();
-  if (!overflowed) skipped_ = !optimizer_->step();
-  scaled_->finish(overflowed);
+  const bool is_overflow = overflowed();
+  if (!is_overflow) skipped_ = !optimizer_->step();
+  scaled_->finish(is_overflow);
   return !skipped_;
 }
 
@@ -41,6 +69,7 @@ bool PreparedOptimizer::step_by(const optim::Closure& closure) {
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
+  finish_sharded_models();
   skipped_ = !optimizer_->step_by(closure);
   return !skipped_;
 }

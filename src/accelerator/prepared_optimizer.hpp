@@ -6,23 +6,29 @@
 
 #include "base/step_times.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/parallel_model.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
+
+// The sharded models of an accelerator, which complete their gradients before an update.
+using ShardedModels = std::vector<std::weak_ptr<parallel::ParallelModel>>;
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
   // `scaler` is null if losses are not scaled.
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
-                    const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times);
+                    const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
+                    std::shared_ptr<const ShardedModels> sharded_models);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
   void train(bool training) override { optimizer_->train(training); }
   // Unscales the gradients, once per step.
   void unscale() {
+    finish_sharded_models();
     if (scaled_ != nullptr) scaled_->unscale();
   }
   bool step_was_skipped() const override { return skipped_; }
@@ -37,6 +43,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   }
   c10::ArrayRef<optim::Setting> settings() const override { return optimizer_->settings(); }
   void check_settings(const optim::ParameterGroup& group) const override { optimizer_->check_settings(group); }
+  bool is_elementwise() const override { return optimizer_->is_elementwise(); }
   int64_t state_bytes() const override { return optimizer_->state_bytes(); }
   c10::IValue state_dict() const override { return optimizer_->state_dict(); }
   void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
@@ -44,10 +51,14 @@ class PreparedOptimizer final : public optim::Optimizer {
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
 
  private:
+  void finish_sharded_models() const;
+  bool overflowed() const;
+
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   std::shared_ptr<precision::ScaledGradients> scaled_;
   std::shared_ptr<StepTimes> step_times_;
+  std::shared_ptr<const ShardedModels> sharded_models_;
   bool skipped_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include "accelerator/accelerator.hpp"
 #include "accelerator/rank_state.hpp"
 #include "accelerator/ranks.hpp"
+#include "accelerator/sharded_state.hpp"
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -24,16 +25,6 @@ namespace accel::accelerator {
 namespace {
 
 using checkpoint::StateKind;
-
-class ModelState final : public tensor::Stateful {
- public:
-  explicit ModelState(nn::ModulePtr model) : model_(std::move(model)) {}
-  c10::IValue state_dict() const override { return checkpoint::model_state(model_->state_dict()); }
-  void load_state_dict(const c10::IValue& state) override { model_->load_state_dict(checkpoint::model_tensors(state)); }
-
- private:
-  nn::ModulePtr model_;
-};
 
 class RegisteredState : public tensor::Stateful {
  public:
@@ -147,11 +138,16 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     objects.push_back({kind, name, std::move(object)});
     return &objects.back();
   };
+  std::vector<parallel::ParallelModelPtr> parallel;
+  for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
+  const bool are_sharded =
+      std::any_of(parallel.begin(), parallel.end(), [](const auto& model) { return model->is_sharded(); });
   for (const auto& optimizer : optimizers_)
-    add(StateKind::kOptimizer, "", optimizer)->is_equal_on_all_ranks = !weights_differ;
-  for (const auto& model : models())
+    add(StateKind::kOptimizer, "", std::make_shared<OptimizerState>(optimizer, parallel))->is_equal_on_all_ranks =
+        !weights_differ && !are_sharded;
+  for (const auto& model : parallel)
     add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
-        !weights_differ && model->named_buffers().empty();
+        !weights_differ && !model->is_sharded() && model->module()->named_buffers().empty();
   for (const auto& scheduler : schedulers_) add(StateKind::kScheduler, "", scheduler);
   if (grad_scaler_ != nullptr) add(StateKind::kScaler, "", grad_scaler_);
   for (const RegisteredObject& object : objects_)
@@ -168,8 +164,6 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     add(StateKind::kRandom, generator.name, std::make_shared<ApplicationGenerator>(generator))->may_be_missing = true;
 
   for (const auto& loader : loaders_) add(StateKind::kDataloader, "", std::make_shared<LoaderState>(loader));
-  std::vector<parallel::ParallelModelPtr> parallel;
-  for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
   const auto add_own = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     add(StateKind::kRankState, name, std::move(object));
   };
@@ -208,12 +202,26 @@ void Accelerator::require_copies() const {
           "each rank's own state_dict");
 }
 
+// With whole tensors on the ranks that may write them, or pieces on those that are the first to have them.
+c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind kind) const {
+  c10::IValue state = object.state_dict();
+  if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
+  for (const ModelEntry& entry : models_) {
+    const parallel::ParallelModelPtr model = entry.parallel();
+    if (!model->is_sharded()) continue;
+    if (model->state_dict_type() == StateDictType::kFullStateDict)
+      return gather_pieces(state, *model, state_.is_local_main_process());
+    return model->saves_shards() ? state : without_pieces(state);
+  }
+  return state;
+}
+
 checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) const {
   checkpoint::TrainingState state;
   std::vector<size_t> places;  // of the models
   for (const SavedObject& saved : saved_objects()) {
     state.push_back(saved.entry());
-    state.back().state = saved.object->state_dict();
+    state.back().state = saved_state(*saved.object, saved.kind);
     if (saved.kind != StateKind::kModel) continue;
     state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
     places.push_back(state.size() - 1);
@@ -284,10 +292,18 @@ void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, con
     if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
 }
 
-void Accelerator::save_model(const nn::Module& module, const std::string& folder,
+void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                              const checkpoint::ModelFileOptions& options) {
   require_copies();
-  checkpoint::save_model(folder, module.state_dict(), options);
+  const nn::ModulePtr model = unwrap_model(module);
+  for (const ModelEntry& entry : models_) {
+    const parallel::ParallelModelPtr parallel = entry.parallel();
+    if (entry.model != model || !parallel->is_sharded()) continue;
+    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, writes);
+    if (writes) checkpoint::save_model(folder, checkpoint::model_tensors(state), options);
+    return;
+  }
+  if (writes) checkpoint::save_model(folder, model->state_dict(), options);
 }
 
 }  // namespace accel::accelerator

@@ -87,13 +87,13 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
                                                const accel_save_model_options_t* options) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const auto model = accelerator::unwrap_model(check(module, "module").module);
+    const nn::ModulePtr& model = check(module, "module").module;
     check_pointer(folder, "folder");
     const SaveModelSettings settings = read_settings(options, "options");
     checkpoint::ModelFileOptions files;
     files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
     files.safe_serialization = settings.safe_serialization;
-    if (writes(accelerator, settings.save_on_each_node)) accelerator.save_model(*model, folder, files);
+    accelerator.save_model(model, folder, writes(accelerator, settings.save_on_each_node), files);
   });
 }
 

@@ -212,6 +212,7 @@ class AdamaxRule final : public AdamFamily {
 class LambRule final : public AdamFamily {
  public:
   LambRule() : AdamFamily(option_tables::lamb_options) {}
+  bool is_elementwise() const override { return false; }
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
     std::vector<kernels::UpdateArguments> arguments;

@@ -9,6 +9,7 @@
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -77,6 +78,32 @@ double joint_norm(kernels::Norm kind, const std::vector<at::Tensor>& gradients) 
   return kind == kernels::Norm::kSquares ? std::sqrt(total) : total;
 }
 
+void check_norm(double max_norm, double norm_type) {
+  require(max_norm >= 0, Status::kInvalidArgument, "max_norm is ", max_norm, "; expected at least 0");
+  require(norm_type > 0, Status::kInvalidArgument, "norm_type is ", norm_type,
+          "; expected a number above 0, or infinity");
+}
+
+at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
+  if (const auto kind = kernel_norm(norm_type); kind && have_kernels(gradients))
+    return at::full({}, joint_norm(*kind, gradients), at::kDouble);
+  std::vector<at::Tensor> norms;
+  for (const auto& list : by_device(gradients))
+    for (const auto& norm : at::_foreach_norm(list, norm_type)) norms.push_back(norm.to(gradients[0].device()));
+  return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+void scale_to_norm(const std::vector<at::Tensor>& gradients, const at::Tensor& total, double max_norm) {
+  // Multiplies even if the factor is 1: a check would wait for the device. On the CPU there is no wait.
+  const at::Tensor factor = (max_norm / (total + kNormEpsilon)).clamp_max(1.0);
+  if (total.is_cpu()) {
+    const double value = factor.item<double>();
+    if (value == 1.0) return;
+    if (have_kernels(gradients)) return kernels::scale(gradients, value, kInfinity);
+  }
+  for (const auto& list : by_device(gradients)) at::_foreach_mul_(list, factor.to(list[0].device()));
+}
+
 }  // namespace
 
 double clip_factor(double norm, double max_norm) {
@@ -85,9 +112,7 @@ double clip_factor(double norm, double max_norm) {
 }
 
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type) {
-  require(max_norm >= 0, Status::kInvalidArgument, "max_norm is ", max_norm, "; expected at least 0");
-  require(norm_type > 0, Status::kInvalidArgument, "norm_type is ", norm_type,
-          "; expected a number above 0, or infinity");
+  check_norm(max_norm, norm_type);
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = dense_gradients(parameters);
   if (gradients.empty()) return at::zeros({}, at::kFloat);
@@ -97,17 +122,34 @@ at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, dou
     if (factor != 1) kernels::scale(gradients, factor, kInfinity);
     return at::full({}, norm, gradients[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   }
+  const at::Tensor total = norm_of(gradients, norm_type);
+  scale_to_norm(gradients, total, max_norm);
+  return total;
+}
 
-  std::vector<at::Tensor> norms;
-  const c10::Device device = gradients[0].device();
-  const auto lists = by_device(gradients);
-  for (const auto& list : lists)
-    for (const auto& norm : at::_foreach_norm(list, norm_type)) norms.push_back(norm.to(device));
-  const at::Tensor total = at::linalg_vector_norm(at::stack(norms), norm_type);
-  // Multiplies even if the factor is 1: a check would wait for the device. On the CPU there is no wait.
-  const at::Tensor factor = (max_norm / (total + kNormEpsilon)).clamp_max(1.0);
-  if (device.is_cpu() && factor.item<double>() == 1.0) return total;
-  for (const auto& list : lists) at::_foreach_mul_(list, factor.to(list[0].device()));
+at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded, const std::vector<at::Tensor>& whole,
+                                          double max_norm, double norm_type, const CombineNorms& combine) {
+  check_norm(max_norm, norm_type);
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients = dense_gradients(sharded);
+  const std::vector<at::Tensor> others = dense_gradients(whole);
+  const bool largest = norm_type == kInfinity;
+  // Powers are summed over the ranks; a rank may have no part of any gradient, and an empty part is 0.
+  const auto power_of = [&](const std::vector<at::Tensor>& list) {
+    std::vector<at::Tensor> filled;
+    for (const at::Tensor& gradient : list)
+      if (gradient.numel() > 0) filled.push_back(gradient);
+    const at::Tensor norm = filled.empty() ? at::zeros({}, at::kFloat) : norm_of(filled, norm_type).to(at::kFloat);
+    return largest ? norm : norm.pow(norm_type);
+  };
+  at::Tensor total = combine(power_of(gradients).view({1}), largest).view({});
+  if (!others.empty()) {
+    const at::Tensor more = power_of(others).to(total.device());
+    total = largest ? at::maximum(total, more) : total + more;
+  }
+  if (!largest) total = total.pow(1 / norm_type);
+  gradients.insert(gradients.end(), others.begin(), others.end());
+  if (!gradients.empty()) scale_to_norm(gradients, total, max_norm);
   return total;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 namespace accel::optim {
@@ -11,6 +12,12 @@ namespace accel::optim {
 // the gradients' device, so that callers that do not read it do not wait for the device. norm_type is above 0; infinity
 // is the largest magnitude. Parameters without a gradient are skipped; without any gradient the norm is 0.
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2.0);
+
+// The same where other ranks have the other parts of the gradients of `sharded`. `combine` returns the sum over those
+// ranks of a scalar tensor, or the largest.
+using CombineNorms = std::function<at::Tensor(const at::Tensor& partial, bool largest)>;
+at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded, const std::vector<at::Tensor>& whole,
+                                          double max_norm, double norm_type, const CombineNorms& combine);
 
 // The factor for gradients of a norm: 1 if the norm is within the limit.
 double clip_factor(double norm, double max_norm);

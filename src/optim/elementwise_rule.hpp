@@ -10,6 +10,7 @@ namespace accel::optim {
 class ElementwiseRule : public UpdateRule {
  public:
   bool rounds() const final { return true; }
+  bool is_elementwise() const override { return true; }
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override;
 
  protected:

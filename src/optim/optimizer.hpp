@@ -67,6 +67,8 @@ class Optimizer : public tensor::Stateful {
   c10::IValue state_dict() const override = 0;
   void load_state_dict(const c10::IValue& state_dict) override = 0;
 
+  // Whether each element is updated by itself. Optimizers of the application are taken to be so.
+  virtual bool is_elementwise() const { return true; }
   // The size of the state of all parameters.
   virtual int64_t state_bytes() const = 0;
   // Throws for settings that contradict each other.

@@ -29,6 +29,7 @@ class ParameterOptimizer final : public Optimizer {
   c10::ArrayRef<Setting> settings() const override { return rule_->settings(); }
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state_dict) override;
+  bool is_elementwise() const override { return rule_->is_elementwise(); }
   int64_t state_bytes() const override;
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 

@@ -79,6 +79,9 @@ class UpdateRule {
   virtual bool keeps_step_on_device() const { return false; }
   // Whether it reads and writes float16 and bfloat16 parameters on the CPU itself. Other rules get float32 copies.
   virtual bool rounds() const { return false; }
+  // Whether each element is updated by its own gradient and state alone, so that a rank can update a part of a
+  // parameter.
+  virtual bool is_elementwise() const { return false; }
   // Whether parameters are updated during backward, and step() does nothing.
   virtual bool updates_in_backward() const { return false; }
 

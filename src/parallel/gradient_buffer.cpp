@@ -1,16 +1,14 @@
 #include "parallel/gradient_buffer.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "base/error.hpp"
+#include "parallel/communication_memory.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -21,14 +19,6 @@ int64_t elements_of(const at::Tensor& parameter, GradientLayout layout) {
   if (layout == GradientLayout::kPacked) return parameter.numel();
   const int64_t unit = std::max<int64_t>(1, kCacheLine / static_cast<int64_t>(parameter.element_size()));
   return (parameter.numel() + unit - 1) / unit * unit;
-}
-
-at::Tensor zeros_on(const comm::Communicator& communicator, int64_t numel, const at::TensorOptions& options) {
-  if (const auto& group = communicator.process_group()) {
-    const auto backend = group->getBackend(options.device().type());
-    if (backend->supportsTensorAlloc(options.device().index())) return backend->allocateTensor(numel, options).zero_();
-  }
-  return at::zeros({numel}, options);
 }
 
 at::Tensor view_of(const at::Tensor& memory, int64_t offset, const at::Tensor& parameter, GradientLayout layout) {
@@ -89,7 +79,8 @@ GradientBuffer::GradientBuffer(const std::vector<at::Tensor>& parameters, const 
       bucket.offsets.push_back(static_cast<size_t>(elements));
       elements += elements_of(parameters[number], layout);
     }
-    bucket.memory = zeros_on(communicator, elements, parameters[numbers.front()].options().requires_grad(false));
+    bucket.memory =
+        communication_zeros(communicator, elements, parameters[numbers.front()].options().requires_grad(false));
     for (size_t i = 0; i < numbers.size(); i++) {
       Gradient& gradient = gradients_[numbers[i]];
       gradient.bucket = buckets_.size();

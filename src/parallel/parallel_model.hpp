@@ -31,6 +31,19 @@ using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t buck
 
 using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
 
+// Ranks of a model, by what they do with it.
+struct ModelRanks {
+  CommunicatorPtr gradient;   // all that average gradients
+  CommunicatorPtr shard;      // of these, those that share one copy of the parameters
+  CommunicatorPtr replicate;  // those that have the same shard in other copies
+};
+
+// Of a sharded parameter, what this rank has.
+struct ParameterShard {
+  std::vector<int64_t> shape;   // of the whole parameter
+  std::vector<int64_t> offset;  // of the first element here
+};
+
 class ParallelModel : public nn::Module {
  public:
   ParallelModel(std::string kind, nn::ModulePtr module) : Module(std::move(kind)), module_(std::move(module)) {}
@@ -60,6 +73,21 @@ class ParallelModel : public nn::Module {
   virtual at::Tensor clip_gradients_by_norm(double max_norm, double norm_type);
   virtual void clip_gradients_by_value(double clip_value);
 
+  // Sharding: parameters and their gradients are shards outside of forwards and backwards.
+
+  virtual bool is_sharded() const { return false; }
+  // Before an optimizer, or a checkpoint, uses parameters and gradients: completes what is under way.
+  virtual void finish_step() {}
+  // Collective where ranks have different gradients: whether the flag is set on any of them.
+  virtual bool any_rank(bool flag) { return flag; }
+  // Null for a parameter that is whole on each rank.
+  virtual const ParameterShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
+  // Collective: the whole of a tensor that is sharded as parameters are, which has this number of rows.
+  virtual at::Tensor gather_rows(const at::Tensor& shard, int64_t /*rows*/) const { return shard; }
+  // Of several ranks with the same shards, one saves them.
+  virtual bool saves_shards() const { return true; }
+  virtual StateDictType state_dict_type() const { return StateDictType::kFullStateDict; }
+
   // This rank's state of the gradient exchange across steps; nothing if there is none.
   virtual c10::IValue reduction_state() const = 0;
   virtual void load_reduction_state(const c10::IValue& saved) = 0;
@@ -85,7 +113,6 @@ using ParallelModelPtr = std::shared_ptr<ParallelModel>;
 ParallelModelPtr single_process_model(nn::ModulePtr module);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks.
-ParallelModelPtr parallelize(nn::ModulePtr module, const CommunicatorPtr& communicator,
-                             const PrepareModelSettings& settings);
+ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings);
 
 }  // namespace accel::parallel

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/parallel_model.hpp"
 
 namespace accel::parallel {
@@ -18,11 +19,12 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 }  // namespace
 
-ParallelModelPtr parallelize(nn::ModulePtr module, const CommunicatorPtr& communicator,
-                             const PrepareModelSettings& settings) {
-  if (communicator->size() == 1 || settings.evaluation_mode || !has_trainable_parameter(*module))
-    return single_process_model(std::move(module));
-  return std::make_shared<DistributedDataParallel>(std::move(module), communicator, settings.ddp);
+ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
+  if (ranks.gradient->size() == 1) return single_process_model(std::move(module));
+  if (settings.fsdp.enabled.value_or(false) && settings.fsdp.sharding_strategy != ShardingStrategy::kNoShard)
+    return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp);
+  if (settings.evaluation_mode || !has_trainable_parameter(*module)) return single_process_model(std::move(module));
+  return std::make_shared<DistributedDataParallel>(std::move(module), ranks.gradient, settings.ddp);
 }
 
 }  // namespace accel::parallel

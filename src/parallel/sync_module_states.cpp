@@ -22,6 +22,8 @@ c10::IValue fingerprint(const nn::Module& module) {
   return as_one_item;
 }
 
+}  // namespace
+
 void check_same_model(const nn::Module& module, comm::Communicator& communicator) {
   const c10::IValue gathered = comm::gather_object(communicator, fingerprint(module));
   const auto ranks = gathered.toListRef();
@@ -36,8 +38,6 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
     }
   }
 }
-
-}  // namespace
 
 void sync_module_states(const nn::Module& module, comm::Communicator& communicator) {
   check_same_model(module, communicator);

@@ -13,6 +13,9 @@ namespace accel::parallel {
 // Collective: checks that all ranks have the same tensors, and broadcasts rank 0's parameters and buffers.
 void sync_module_states(const nn::Module& module, comm::Communicator& communicator);
 
+// Collective: throws if the ranks have other parameters or buffers, by name, dtype and shape.
+void check_same_model(const nn::Module& module, comm::Communicator& communicator);
+
 // Collective: broadcasts one rank's tensors.
 void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator);
 void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator);

@@ -1,0 +1,50 @@
+// State of sharded models and of their optimizers: pieces of whole tensors, which any number of ranks can load.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+#include "nn/module.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/parallel_model.hpp"
+#include "tensor/stateful.hpp"
+
+namespace accel::accelerator {
+
+// The state of a model: its tensors, and pieces of those that are sharded.
+class ModelState final : public tensor::Stateful {
+ public:
+  explicit ModelState(parallel::ParallelModelPtr model) : model_(std::move(model)) {}
+  c10::IValue state_dict() const override;
+  // Takes whole tensors too.
+  void load_state_dict(const c10::IValue& state) override;
+  bool takes_pieces() const override { return model_->is_sharded(); }
+
+ private:
+  parallel::ParallelModelPtr model_;
+};
+
+// The state of an optimizer of these models and others. Tensors with as many rows as the shard of their parameter are
+// sharded as it is.
+class OptimizerState final : public tensor::Stateful {
+ public:
+  OptimizerState(std::shared_ptr<optim::Optimizer> optimizer, std::vector<parallel::ParallelModelPtr> models)
+      : optimizer_(std::move(optimizer)), models_(std::move(models)) {}
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+  bool takes_pieces() const override;
+
+ private:
+  std::shared_ptr<optim::Optimizer> optimizer_;
+  std::vector<parallel::ParallelModelPtr> models_;
+};
+
+// Collective: the state with whole tensors in place of pieces, gathered one after the other into the memory of the
+// host; NONE on ranks that do not keep them.
+c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep);
+// For ranks of which others have the same shards: NONE in place of pieces.
+c10::IValue without_pieces(const c10::IValue& state);
+
+}  // namespace accel::accelerator

@@ -1,0 +1,158 @@
+#include "parallel/fsdp/auto_wrap.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace accel::parallel {
+namespace {
+
+using Paths = std::set<std::string>;
+
+// Containers are not called, so their hooks would not run.
+bool is_container(const nn::Module& module) {
+  constexpr const char* kKinds[] = {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict"};
+  return std::find(std::begin(kKinds), std::end(kKinds), module.kind()) != std::end(kKinds);
+}
+
+std::set<std::string> class_names(const std::string& list) {
+  std::set<std::string> names;
+  std::istringstream items(list);
+  for (std::string item; std::getline(items, item, ',');) {
+    const size_t begin = item.find_first_not_of(" \t"), end = item.find_last_not_of(" \t");
+    if (begin != std::string::npos) names.insert(item.substr(begin, end - begin + 1));
+  }
+  return names;
+}
+
+Paths modules_of_classes(const nn::Module& model, const std::string& list) {
+  const std::set<std::string> names = class_names(list);
+  require(
+      !names.empty(), Status::kInvalidArgument,
+      "auto_wrap_policy is TRANSFORMER_BASED_WRAP and transformer_cls_names_to_wrap is empty; expected the classes of "
+      "the model's blocks");
+  Paths paths;
+  std::set<std::string> known, found;
+  for (const auto& [path, module] : model.named_modules()) {
+    known.insert(module->kind());
+    if (names.count(module->kind()) == 0) continue;
+    found.insert(module->kind());
+    if (!is_container(*module)) paths.insert(path);
+  }
+  for (const std::string& name : names) {
+    if (found.count(name) != 0) continue;
+    std::string kinds;
+    for (const std::string& kind : known) kinds += (kinds.empty() ? "" : ", ") + kind;
+    fail(Status::kNotFound, "transformer_cls_names_to_wrap has '", name,
+         "', and no module is of that class; the model has ", kinds);
+  }
+  return paths;
+}
+
+// Children first; what they have taken does not count for their parents. As size_based_auto_wrap_policy of torch.
+int64_t wrap_by_size(const std::string& path, const nn::Module& module, int64_t min_num_params, Paths& paths,
+                     std::unordered_set<const at::TensorImpl*>& counted) {
+  int64_t left = 0;
+  for (const auto& [name, child] : module.children())
+    left += wrap_by_size(path.empty() ? name : path + "." + name, *child, min_num_params, paths, counted);
+  for (const auto& [name, tensor] : module.named_parameters())
+    if (name.find('.') == std::string::npos && counted.insert(tensor.unsafeGetTensorImpl()).second)
+      left += tensor.numel();
+  if (left < min_num_params || is_container(module)) return left;
+  paths.insert(path);
+  return 0;
+}
+
+Paths chosen_modules(const nn::Module& model, const FsdpSettings& settings) {
+  Paths paths;
+  if (settings.auto_wrap_policy == AutoWrapPolicy::kTransformerBasedWrap) {
+    paths = modules_of_classes(model, settings.transformer_cls_names_to_wrap);
+  } else if (settings.auto_wrap_policy == AutoWrapPolicy::kSizeBasedWrap && settings.min_num_params > 0) {
+    std::unordered_set<const at::TensorImpl*> counted;
+    wrap_by_size("", model, settings.min_num_params, paths, counted);
+  }
+  paths.insert("");
+  return paths;
+}
+
+bool is_within(const std::string& path, const std::string& folder) {
+  return folder.empty() || path == folder ||
+         (path.compare(0, folder.size(), folder) == 0 && path[folder.size()] == '.');
+}
+
+// The innermost of `paths` that contains the module.
+std::string wrapper_of(const std::string& path, const Paths& paths) {
+  std::string innermost;
+  for (const std::string& candidate : paths)
+    if (candidate.size() > innermost.size() && is_within(path, candidate)) innermost = candidate;
+  return innermost;
+}
+
+// The innermost of `paths` that contains both.
+std::string joint_wrapper(std::string a, const std::string& b, const Paths& paths) {
+  while (!is_within(b, a)) {
+    const size_t dot = a.rfind('.');
+    a = wrapper_of(dot == std::string::npos ? "" : a.substr(0, dot), paths);
+  }
+  return a;
+}
+
+}  // namespace
+
+std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
+  const Paths paths = chosen_modules(*model, settings);
+  std::optional<std::regex> ignored;
+  try {
+    if (!settings.ignored_modules.value.empty()) ignored.emplace(settings.ignored_modules.value);
+  } catch (const std::regex_error& error) {
+    fail(Status::kInvalidArgument, "ignored_modules is '", settings.ignored_modules.value,
+         "', which is no regular expression: ", error.what());
+  }
+  struct Place {
+    std::string name, wrapper;
+    at::Tensor tensor;
+    bool is_ignored;
+  };
+  std::vector<Place> places;
+  std::unordered_map<const at::TensorImpl*, size_t> known;
+  Paths ignored_paths;
+  for (const auto& [path, module] : model->children_bottom_up()) {
+    bool is_ignored = false;
+    if (ignored)
+      for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+        is_ignored = is_ignored || std::regex_match(path.substr(0, end), *ignored);
+        if (end == std::string::npos) break;
+      }
+    for (const auto& [name, tensor] : module->named_parameters()) {
+      if (name.find('.') != std::string::npos) continue;
+      const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), places.size());
+      if (is_new) {
+        places.push_back({path.empty() ? name : path + "." + name, wrapper_of(path, paths), tensor, is_ignored});
+        continue;
+      }
+      Place& former = places[place->second];
+      former.wrapper = joint_wrapper(former.wrapper, wrapper_of(path, paths), paths);
+      former.is_ignored = former.is_ignored || is_ignored;
+    }
+  }
+  std::vector<WrappedModule> wrapped;
+  std::unordered_set<const nn::Module*> seen;
+  for (const auto& [path, module] : model->children_bottom_up()) {
+    if (paths.count(path) == 0 || !seen.insert(module).second) continue;
+    WrappedModule entry{path, model->find(path), {}};
+    for (const Place& place : places)
+      if (place.wrapper == path && !place.is_ignored) entry.parameters.emplace_back(place.name, place.tensor);
+    wrapped.push_back(std::move(entry));
+  }
+  return wrapped;
+}
+
+}  // namespace accel::parallel

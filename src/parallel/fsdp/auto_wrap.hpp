@@ -1,0 +1,23 @@
+// Auto-wrap policies: which modules of a model form a parameter group of their own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/generated/settings.hpp"
+#include "nn/module.hpp"
+
+namespace accel::parallel {
+
+struct WrappedModule {
+  std::string path;  // "layers.0"; empty for the model itself
+  nn::ModulePtr module;
+  nn::NamedTensors parameters;  // those of the module that no module inside it has taken; names from the model's root
+};
+
+// The wrapped modules with their parameters, the model itself last and always, inner modules before outer ones. A
+// parameter that several modules share belongs to the innermost wrapped module that contains all of them. Without the
+// parameters of `ignored_modules`. An unknown name of a class is an error with the known ones.
+std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
+
+}  // namespace accel::parallel

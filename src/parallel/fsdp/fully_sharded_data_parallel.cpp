@@ -1,0 +1,359 @@
+#include "parallel/fsdp/fully_sharded_data_parallel.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "optim/clip.hpp"
+#include "parallel/sync_module_states.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace {
+
+std::optional<at::ScalarType> floating_dtype(const std::string& name, const char* field) {
+  if (name.empty()) return std::nullopt;
+  const at::ScalarType dtype = tensor::dtype_from_name(name);
+  require(at::isFloatingType(dtype), Status::kInvalidArgument, field, " is '", name,
+          "'; expected float32, bfloat16 or float16");
+  return dtype;
+}
+
+bool reshards_after_forward(const FsdpSettings& settings) {
+  const ShardingStrategy strategy = settings.sharding_strategy;
+  return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
+                                                 strategy == ShardingStrategy::kHybridShard);
+}
+
+c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
+  return tree::map_tensors(value, [dtype](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_floating_point() ? tensor.to(dtype) : tensor;
+  });
+}
+
+}  // namespace
+
+FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks,
+                                                   const FsdpSettings& settings)
+    : ParallelModel("FullyShardedDataParallel", std::move(module)),
+      ranks_(ranks),
+      settings_(settings),
+      param_dtype_(floating_dtype(settings.param_dtype, "param_dtype")),
+      output_dtype_(floating_dtype(settings.output_dtype, "output_dtype")),
+      reshard_after_forward_(reshards_after_forward(settings)) {
+  add_child("module", this->module());
+}
+
+std::shared_ptr<FullyShardedDataParallel> FullyShardedDataParallel::create(nn::ModulePtr module,
+                                                                           const ModelRanks& ranks,
+                                                                           const FsdpSettings& settings) {
+  std::shared_ptr<FullyShardedDataParallel> model(new FullyShardedDataParallel(std::move(module), ranks, settings));
+  model->shard_model();
+  return model;
+}
+
+FullyShardedDataParallel::~FullyShardedDataParallel() {
+  for (const HookedModule& hooked : hooked_)
+    for (const int64_t hook : hooked.hooks) hooked.module->remove_hook(hook);
+}
+
+void FullyShardedDataParallel::shard_model() {
+  const at::NoGradGuard no_grad;
+  const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
+  const ShardPrecision precision{param_dtype_, floating_dtype(settings_.reduce_dtype, "reduce_dtype")};
+  for (const WrappedModule& wrapped : modules)
+    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, precision, ranks_));
+  inputs_done_.assign(groups_.size(), false);
+  check_same_model(*module(), *ranks_.gradient);
+  const bool sync = settings_.sync_module_states;
+  for (const auto& group : groups_) {
+    // One parameter after the other, so that memory for one more is enough.
+    group->shard([&](size_t index) {
+      const at::Tensor& parameter = group->parameters()[index]->tensor();
+      if (sync) ranks_.gradient->broadcast(parameter, /*from=*/0);
+      return parameter;
+    });
+    for (const auto& parameter : group->parameters()) {
+      std::vector<int64_t> offset(parameter->shape().size(), 0);
+      offset[0] = parameter->rows().begin;
+      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset)};
+    }
+  }
+  if (sync) {
+    std::vector<at::Tensor> others;
+    for (const auto& [name, buffer] : module()->named_buffers()) others.push_back(buffer);
+    for (const at::Tensor& parameter : module()->parameters())
+      if (shard_of(parameter) == nullptr) others.push_back(parameter);
+    broadcast_tensors(others, /*from=*/0, *ranks_.gradient);
+  }
+  add_hooks(modules);
+}
+
+void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modules) {
+  using nn::HookOrder;
+  for (size_t i = 0; i < modules.size(); i++) {
+    const nn::ModulePtr& wrapped = modules[i].module;
+    HookedModule hooked{wrapped, {}};
+    hooked.hooks.push_back(wrapped->add_pre_hook(
+        [this, i](nn::Module&, const nn::Inputs& inputs) { return before_forward(i, inputs); }, HookOrder::kPlacement));
+    hooked.hooks.push_back(wrapped->add_post_hook(
+        [this, i](nn::Module&, const nn::Inputs&, const c10::IValue& output) { return after_forward(i, output); },
+        HookOrder::kPlacement));
+    if (groups_[i]->has_frozen())
+      hooked.hooks.push_back(wrapped->add_backward_hook([this, i](nn::Module&, const nn::Inputs&) {
+        inputs_arrived(i);
+        return std::nullopt;
+      }));
+    hooked_.push_back(std::move(hooked));
+    groups_[i]->watch_gradients([this, i](size_t parameter) { gradient_arrived(i, parameter); });
+  }
+}
+
+bool FullyShardedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
+
+CommunicatorPtr FullyShardedDataParallel::set_gradient_group(CommunicatorPtr /*group*/) {
+  fail(Status::kUnsupported,
+       "the ranks of a sharded model cannot train apart, because each has a part of the parameters; expected a model "
+       "without sharding for local SGD and for LOMO");
+}
+
+void FullyShardedDataParallel::register_comm_hook(BucketCallback /*callback*/) {
+  fail(Status::kUnsupported,
+       "a sharded model has no buckets of gradients for a communication hook; expected a model without sharding");
+}
+
+void FullyShardedDataParallel::shadow(const ForwardNotice& /*others*/, int /*source*/) {
+  fail(Status::kUnsupported,
+       "a rank without inputs cannot go along with a sharded model, whose optimizer step needs every rank; "
+       "expected even batches: even_batches, or a last batch that all ranks drop");
+}
+
+void FullyShardedDataParallel::note_failed_backward(const std::string& error) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (!in_backward_) return;
+  failed_backward_ = error;
+  in_backward_ = false;
+}
+
+c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
+  {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    require(
+        !failed_backward_, Status::kInvalidState,
+        "the backward before this forward failed: ", failed_backward_.value_or(""),
+        "; other ranks may have reduced gradients that this one has not, so the model cannot be trained on: end the "
+        "ranks and restart them from a checkpoint");
+    reshard_all();
+    former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
+    if (!at::GradMode::is_enabled()) order_.clear();
+    forward_begin_ = order_.size();
+  }
+  c10::IValue output = module()->call(inputs);
+  return output_dtype_ ? cast_floating(output, *output_dtype_) : output;
+}
+
+std::optional<nn::Inputs> FullyShardedDataParallel::before_forward(size_t group, const nn::Inputs& inputs) {
+  {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    groups_[group]->unshard();
+    if (!in_backward_) {  // not a forward that is computed again
+      order_.push_back(group);
+      if (settings_.forward_prefetch) prefetch_in_forward();
+    }
+  }
+  if (!param_dtype_ || !settings_.cast_forward_inputs) return std::nullopt;
+  nn::Inputs cast;
+  for (const c10::IValue& input : inputs) cast.push_back(cast_floating(input, *param_dtype_));
+  return cast;
+}
+
+bool FullyShardedDataParallel::returns_parameters(size_t group, const std::vector<at::Tensor>& outputs) const {
+  return std::any_of(outputs.begin(), outputs.end(), [&](const at::Tensor& output) {
+    return output.defined() && output.has_storage() &&
+           groups_[group]->has_storage(output.storage().unsafeGetStorageImpl());
+  });
+}
+
+std::optional<c10::IValue> FullyShardedDataParallel::after_forward(size_t group, const c10::IValue& output) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  std::vector<at::Tensor> outputs;
+  tree::for_each_tensor(output, [&](const at::Tensor& tensor) { outputs.push_back(tensor); });
+  bool is_recorded = false;
+  for (const at::Tensor& tensor : outputs) {
+    if (!tensor.defined() || !tensor.requires_grad() || !at::GradMode::is_enabled()) continue;
+    is_recorded = true;
+    tensor.register_hook([weak = weak_from_this(), group](const at::Tensor& /*gradient*/) {
+      if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).before_backward(group);
+    });
+  }
+  if (in_backward_) return std::nullopt;  // its backward comes next
+  const bool stays = is_recorded && (is_root(group) || !reshard_after_forward_);
+  if (!stays && !returns_parameters(group, outputs)) groups_[group]->reshard();
+  return std::nullopt;
+}
+
+void FullyShardedDataParallel::prefetch_in_forward() {
+  const size_t next = order_.size() - forward_begin_;
+  const size_t depth = settings_.limit_all_gathers ? 1 : 2;
+  // Only while this forward is like the former one.
+  if (next > former_order_.size() || former_order_[next - 1] != order_.back()) return;
+  for (size_t i = next; i < std::min(next + depth, former_order_.size()); i++)
+    groups_[former_order_[i]]->start_unshard();
+}
+
+void FullyShardedDataParallel::begin_backward() {
+  if (std::exchange(in_backward_, true)) return;
+  backward_position_ = order_.size();
+  inputs_done_.assign(groups_.size(), false);
+  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).end_backward();
+  });
+}
+
+void FullyShardedDataParallel::before_backward(size_t group) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  begin_backward();
+  groups_[group]->begin_backward();
+  groups_[group]->unshard();
+  for (size_t i = backward_position_; i-- > 0;) {
+    if (order_[i] != group) continue;
+    backward_position_ = i;
+    break;
+  }
+  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre) prefetch_in_backward();
+}
+
+void FullyShardedDataParallel::prefetch_in_backward() {
+  size_t left = settings_.limit_all_gathers ? 1 : 2;
+  for (size_t i = backward_position_; i-- > 0 && left > 0; left--) groups_[order_[i]]->start_unshard();
+}
+
+void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  ParameterGroup& own = *groups_[group];
+  require(own.is_unsharded(), Status::kInvalidState, "the gradient of '", own.parameters()[parameter]->name(),
+          "' was computed while the parameter was not gathered; expected that a loss depends on the module '",
+          own.name(), "' through the values that it returned only");
+  begin_backward();
+  own.begin_backward();
+  if (!own.gradient_arrived(parameter)) return;
+  end_group(group);
+}
+
+void FullyShardedDataParallel::inputs_arrived(size_t group) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  inputs_done_[group] = true;
+  reshard_if_done(group);
+}
+
+void FullyShardedDataParallel::end_group(size_t group) {
+  ParameterGroup& own = *groups_[group];
+  if (!sync_) {
+    own.keep_gradients();
+  } else {
+    if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
+    own.start_reduce();
+    reducing_ = group;
+  }
+  reshard_if_done(group);
+  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPost) prefetch_in_backward();
+}
+
+// Frozen parameters may still be needed for the gradients of the module's inputs.
+void FullyShardedDataParallel::reshard_if_done(size_t group) {
+  ParameterGroup& own = *groups_[group];
+  if (own.all_arrived() && (!own.has_frozen() || inputs_done_[group])) own.reshard();
+}
+
+void FullyShardedDataParallel::reshard_all() {
+  for (const auto& group : groups_) group->reshard();
+}
+
+void FullyShardedDataParallel::end_backward() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (!std::exchange(in_backward_, false)) return;
+  for (size_t group = groups_.size(); group-- > 0;) {
+    ParameterGroup& own = *groups_[group];
+    if (own.in_backward() && reducing_ != group) end_group(group);
+  }
+  if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
+  if (sync_) reduce_kept_gradients();
+  reshard_all();
+  former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
+  order_.clear();
+  forward_begin_ = 0;
+}
+
+// Those of groups that the latest backward has not reached.
+void FullyShardedDataParallel::reduce_kept_gradients() {
+  for (const auto& group : groups_) {
+    if (!group->has_kept_gradients()) continue;
+    group->begin_backward();
+    group->start_reduce();
+    group->finish_reduce();
+  }
+}
+
+void FullyShardedDataParallel::finish_step() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (in_backward_) return;
+  reduce_kept_gradients();
+  reshard_all();
+}
+
+std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {
+  std::vector<at::Tensor> gradients = ParallelModel::gradients();
+  for (const auto& group : groups_)
+    for (const auto& parameter : group->parameters())
+      if (parameter->kept_gradient().defined()) gradients.push_back(parameter->kept_gradient());
+  return gradients;
+}
+
+bool FullyShardedDataParallel::any_rank(bool flag) {
+  at::Tensor votes = at::full({1}, flag ? 1 : 0, at::TensorOptions().dtype(at::kLong).device(ranks_.shard->device()));
+  ranks_.shard->all_reduce(votes, comm::ReduceOp::kMax);
+  return votes.item<int64_t>() != 0;
+}
+
+at::Tensor FullyShardedDataParallel::clip_gradients_by_norm(double max_norm, double norm_type) {
+  finish_step();
+  std::vector<at::Tensor> sharded, whole;
+  for (const at::Tensor& parameter : module()->parameters())
+    (shard_of(parameter) != nullptr ? sharded : whole).push_back(parameter);
+  return optim::clip_sharded_gradients_by_norm(
+      sharded, whole, max_norm, norm_type, [this](const at::Tensor& total, bool largest) {
+        const at::Tensor sent = total.to(ranks_.shard->device());
+        ranks_.shard->all_reduce(sent, largest ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
+        return sent;
+      });
+}
+
+const ParameterShard* FullyShardedDataParallel::shard_of(const at::Tensor& parameter) const {
+  const auto found = shards_.find(parameter.unsafeGetTensorImpl());
+  return found == shards_.end() ? nullptr : &found->second;
+}
+
+at::Tensor FullyShardedDataParallel::gather_rows(const at::Tensor& shard, int64_t rows) const {
+  const at::NoGradGuard no_grad;
+  const int ranks = ranks_.shard->size();
+  const int64_t each = rows_per_rank(rows, ranks);
+  std::vector<int64_t> shape = shard.sizes().vec();
+  shape[0] = each;
+  at::Tensor padded = at::empty(shape, shard.options().requires_grad(false));
+  padded.narrow(0, 0, shard.size(0)).copy_(shard);
+  padded.narrow(0, shard.size(0), each - shard.size(0)).zero_();
+  shape[0] = each * ranks;
+  at::Tensor whole = at::empty(shape, padded.options());
+  ranks_.shard->all_gather(padded, whole);
+  return whole.narrow(0, 0, rows);
+}
+
+}  // namespace accel::parallel

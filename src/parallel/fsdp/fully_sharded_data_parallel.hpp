@@ -1,0 +1,107 @@
+// Fully sharded data parallelism: each rank stores a part of each parameter, gradient and optimizer state; whole
+// parameters exist group by group, while a forward or backward uses them (Rajbhandari et al., "ZeRO: Memory
+// Optimizations Toward Training Trillion Parameter Models", 2020; Zhao et al., "PyTorch FSDP", VLDB 2023).
+//
+// Note: who gathers when. A group is gathered before the forward of its module and again before its backward; while one
+// is used, the next is on its way: in a forward by the order of the former one, in a backward by the reverse order of
+// the forward. The order of collectives depends on the calls of modules alone, so it is the same on all ranks. A
+// group's gradients are reduced when the last of them has arrived, while backward goes on below it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "config/generated/settings.hpp"
+#include "parallel/fsdp/auto_wrap.hpp"
+#include "parallel/fsdp/parameter_group.hpp"
+#include "parallel/parallel_model.hpp"
+
+namespace accel::parallel {
+
+class FullyShardedDataParallel final : public ParallelModel {
+ public:
+  // Collective: checks that all ranks have the same model, and shards rank 0's parameters.
+  static std::shared_ptr<FullyShardedDataParallel> create(nn::ModulePtr module, const ModelRanks& ranks,
+                                                          const FsdpSettings& settings);
+  ~FullyShardedDataParallel() override;
+
+  bool exchanges_gradients() const override { return true; }
+  bool set_gradient_sync(bool sync) override;
+  void expect_backward() override {}
+  CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
+  void note_failed_backward(const std::string& error) override;
+  void register_comm_hook(BucketCallback callback) override;
+  std::vector<at::Tensor> gradients() const override;
+  at::Tensor clip_gradients_by_norm(double max_norm, double norm_type) override;
+  c10::IValue reduction_state() const override { return {}; }
+  void load_reduction_state(const c10::IValue& /*saved*/) override {}
+  void shadow(const ForwardNotice& others, int source) override;
+  bool is_sharded() const override { return true; }
+  void finish_step() override;
+  bool any_rank(bool flag) override;
+  const ParameterShard* shard_of(const at::Tensor& parameter) const override;
+  at::Tensor gather_rows(const at::Tensor& shard, int64_t rows) const override;
+  bool saves_shards() const override { return ranks_.replicate == nullptr || ranks_.replicate->rank() == 0; }
+  StateDictType state_dict_type() const override { return settings_.state_dict_type; }
+
+  const std::vector<std::unique_ptr<ParameterGroup>>& groups() const { return groups_; }
+
+ protected:
+  c10::IValue forward(const nn::Inputs& inputs) override;
+
+ private:
+  struct HookedModule {
+    nn::ModulePtr module;
+    std::vector<int64_t> hooks;
+  };
+
+  FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
+  void shard_model();
+  void add_hooks(const std::vector<WrappedModule>& modules);
+
+  std::optional<nn::Inputs> before_forward(size_t group, const nn::Inputs& inputs);
+  std::optional<c10::IValue> after_forward(size_t group, const c10::IValue& output);
+  void before_backward(size_t group);
+  void gradient_arrived(size_t group, size_t parameter);
+  void inputs_arrived(size_t group);
+
+  // Under the mutex.
+  void begin_backward();
+  void end_backward();
+  void prefetch_in_forward();
+  void prefetch_in_backward();
+  void end_group(size_t group);
+  void reshard_if_done(size_t group);
+  void reshard_all();
+  void reduce_kept_gradients();
+  bool is_root(size_t group) const { return group + 1 == groups_.size(); }
+  bool returns_parameters(size_t group, const std::vector<at::Tensor>& outputs) const;
+
+  ModelRanks ranks_;
+  FsdpSettings settings_;
+  std::optional<at::ScalarType> param_dtype_, output_dtype_;
+  bool reshard_after_forward_;
+  std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
+  std::vector<HookedModule> hooked_;
+  std::unordered_map<const at::TensorImpl*, ParameterShard> shards_;
+
+  std::recursive_mutex mutex_;
+  bool sync_ = true;
+  std::vector<size_t> former_order_;  // of the groups in the forward before
+  std::vector<size_t> order_;         // in the forwards since the latest backward
+  size_t forward_begin_ = 0;          // of the current forward, in order_
+  bool in_backward_ = false;
+  size_t backward_position_ = 0;    // in order_; what comes before it is still to be used
+  std::optional<size_t> reducing_;  // the group whose gradients are on their way
+  std::vector<bool> inputs_done_;   // of groups with frozen parameters
+  std::optional<std::string> failed_backward_;
+};
+
+}  // namespace accel::parallel

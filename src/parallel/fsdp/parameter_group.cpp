@@ -1,0 +1,223 @@
+#include "parallel/fsdp/parameter_group.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/collective.hpp"
+#include "kernels/cpu_allocator.hpp"
+#include "parallel/communication_memory.hpp"
+
+namespace accel::parallel {
+namespace {
+
+constexpr int64_t kCacheLine = 64;  // bytes
+
+// Parts of one piece of memory, each at a cache line.
+class Layout {
+ public:
+  int64_t add(int64_t elements, at::ScalarType dtype) {
+    const int64_t offset = bytes_;
+    bytes_ += (elements * static_cast<int64_t>(c10::elementSize(dtype)) + kCacheLine - 1) / kCacheLine * kCacheLine;
+    return offset;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+at::Tensor part_of(const at::Tensor& memory, int64_t offset, int64_t elements, at::ScalarType dtype) {
+  return memory.narrow(0, offset, elements * static_cast<int64_t>(c10::elementSize(dtype))).view(dtype);
+}
+
+void wait_for(const std::shared_ptr<comm::Work>& work) {
+  if (work == nullptr) return;
+  work->wait();
+  if (const auto error = work->error()) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardPrecision& precision,
+                               const ModelRanks& ranks)
+    : name_(std::move(name)), precision_(precision), ranks_(ranks) {
+  for (const auto& [path, tensor] : parameters) {
+    parameters_.push_back(std::make_unique<ShardedParameter>(path, tensor, precision_.param_dtype, ranks_.shard->rank(),
+                                                             ranks_.shard->size()));
+    num_trained_ += tensor.requires_grad() ? 1 : 0;
+  }
+  arrived_.assign(parameters_.size(), false);
+}
+
+void ParameterGroup::shard(const std::function<at::Tensor(size_t index)>& whole) {
+  const at::NoGradGuard no_grad;
+  Layout own, computed, whole_layout;
+  std::vector<int64_t> own_offsets, computed_offsets;
+  for (const auto& parameter : parameters_) {
+    own_offsets.push_back(own.add(parameter->elements_per_rank(), parameter->dtype()));
+    whole_layout.add(parameter->padded_elements(), parameter->compute_dtype());
+    computed_offsets.push_back(parameter->dtype() == parameter->compute_dtype()
+                                   ? -1
+                                   : computed.add(parameter->elements_per_rank(), parameter->compute_dtype()));
+  }
+  whole_bytes_ = whole_layout.bytes();
+  at::Tensor own_memory, computed_memory;
+  for (size_t i = 0; i < parameters_.size(); i++) {
+    ShardedParameter& parameter = *parameters_[i];
+    const at::Tensor data = whole(i);
+    if (!own_memory.defined()) {
+      const auto bytes = data.options().dtype(at::kByte).requires_grad(false);
+      own_memory = communication_zeros(*ranks_.shard, own.bytes(), bytes);
+      if (computed.bytes() > 0) computed_memory = communication_zeros(*ranks_.shard, computed.bytes(), bytes);
+    }
+    const int64_t elements = parameter.elements_per_rank();
+    parameter.set_shard_memory(part_of(own_memory, own_offsets[i], elements, parameter.dtype()), data);
+    sent_shards_.push_back(computed_offsets[i] < 0
+                               ? parameter.padded_shard()
+                               : part_of(computed_memory, computed_offsets[i], elements, parameter.compute_dtype()));
+  }
+}
+
+void ParameterGroup::copy_to_computation() {
+  for (size_t i = 0; i < parameters_.size(); i++)
+    if (parameters_[i]->dtype() != parameters_[i]->compute_dtype())
+      sent_shards_[i].copy_(parameters_[i]->padded_shard());
+}
+
+void ParameterGroup::start_unshard() {
+  if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return;
+  const at::NoGradGuard no_grad;
+  copy_to_computation();
+  const at::Tensor memory = kernels::empty_cached({whole_bytes_}, sent_shards_.front().options().dtype(at::kByte));
+  Layout layout;
+  std::vector<comm::Collective> collectives;
+  for (size_t i = 0; i < parameters_.size(); i++) {
+    const ShardedParameter& parameter = *parameters_[i];
+    const int64_t offset = layout.add(parameter.padded_elements(), parameter.compute_dtype());
+    whole_.push_back(part_of(memory, offset, parameter.padded_elements(), parameter.compute_dtype()));
+    if (parameter.padded_elements() > 0)
+      collectives.push_back(comm::Collective::all_gather(sent_shards_[i], whole_.back()));
+  }
+  gathering_ = ranks_.shard->start(collectives);
+}
+
+void ParameterGroup::unshard() {
+  if (unsharded_) return;
+  start_unshard();
+  wait_for(std::exchange(gathering_, nullptr));
+  for (size_t i = 0; i < parameters_.size(); i++) parameters_[i]->unshard(whole_[i]);
+  whole_.clear();
+  unsharded_ = true;
+}
+
+void ParameterGroup::reshard() {
+  if (const auto gathering = std::exchange(gathering_, nullptr)) gathering->wait();
+  whole_.clear();
+  if (!std::exchange(unsharded_, false)) return;
+  for (const auto& parameter : parameters_) parameter->reshard();
+}
+
+bool ParameterGroup::has_storage(const c10::StorageImpl* storage) const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [storage](const auto& parameter) { return parameter->has_storage(storage); });
+}
+
+void ParameterGroup::begin_backward() {
+  if (std::exchange(in_backward_, true)) return;
+  arrived_.assign(parameters_.size(), false);
+  num_arrived_ = 0;
+  for (const auto& parameter : parameters_)
+    if (parameter->is_trained()) parameter->begin_backward();
+}
+
+void ParameterGroup::watch_gradients(const std::function<void(size_t index)>& arrived) {
+  for (size_t i = 0; i < parameters_.size(); i++) parameters_[i]->watch_gradient([arrived, i] { arrived(i); });
+}
+
+bool ParameterGroup::gradient_arrived(size_t index) {
+  if (arrived_[index]) return false;
+  arrived_[index] = true;
+  num_arrived_ += 1;
+  return all_arrived();
+}
+
+at::ScalarType ParameterGroup::reduce_dtype(const ShardedParameter& parameter) const {
+  return precision_.reduce_dtype.value_or(parameter.compute_dtype());
+}
+
+void ParameterGroup::start_reduce() {
+  const at::NoGradGuard no_grad;
+  std::vector<comm::Collective> collectives;
+  for (const auto& parameter : parameters_) {
+    if (!parameter->is_trained()) continue;
+    at::Tensor gradient = parameter->take_gradient();
+    if (!gradient.defined()) continue;  // the same on all ranks: the loss does not depend on it
+    gradient = gradient.to(reduce_dtype(*parameter)).contiguous().view({-1});
+    if (gradient.numel() != parameter->padded_elements()) {
+      at::Tensor padded = at::empty({parameter->padded_elements()}, gradient.options());
+      padded.narrow(0, 0, gradient.numel()).copy_(gradient);
+      padded.narrow(0, gradient.numel(), padded.numel() - gradient.numel()).zero_();
+      gradient = std::move(padded);
+    }
+    at::Tensor shard = at::empty({parameter->elements_per_rank()}, gradient.options());
+    if (gradient.numel() > 0)
+      collectives.push_back(comm::Collective::reduce_scatter(gradient, comm::ReduceOp::kMean, shard));
+    reduced_.push_back({parameter.get(), std::move(gradient), std::move(shard)});
+  }
+  if (collectives.empty()) return;
+  reducing_ = ranks_.shard->start(collectives);
+}
+
+void ParameterGroup::finish_reduce() {
+  const at::NoGradGuard no_grad;
+  wait_for(std::exchange(reducing_, nullptr));
+  if (ranks_.replicate != nullptr && ranks_.replicate->size() > 1 && !reduced_.empty()) {
+    std::vector<comm::Collective> collectives;
+    for (const Reduced& reduced : reduced_)
+      if (reduced.shard.numel() > 0)
+        collectives.push_back(comm::Collective::all_reduce(reduced.shard, comm::ReduceOp::kMean));
+    ranks_.replicate->run(collectives);
+  }
+  for (const Reduced& reduced : std::exchange(reduced_, {})) {
+    const at::Tensor& shard = reduced.parameter->shard();
+    reduced.parameter->end_backward(
+        reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()).to(reduced.parameter->dtype()));
+  }
+  for (const auto& parameter : parameters_)
+    if (parameter->is_trained()) parameter->end_backward({});
+  in_backward_ = false;
+}
+
+void ParameterGroup::keep_gradients() {
+  for (const auto& parameter : parameters_) {
+    if (!parameter->is_trained()) continue;
+    at::Tensor gradient = parameter->take_gradient();
+    parameter->end_backward({});
+    if (gradient.defined()) parameter->keep_gradient(std::move(gradient));
+  }
+  in_backward_ = false;
+}
+
+bool ParameterGroup::has_kept_gradients() const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const auto& parameter) { return parameter->kept_gradient().defined(); });
+}
+
+void ParameterGroup::drop_backward() {
+  if (const auto reducing = std::exchange(reducing_, nullptr)) reducing->wait();
+  reduced_.clear();
+  if (!std::exchange(in_backward_, false)) return;
+  for (const auto& parameter : parameters_) {
+    if (!parameter->is_trained()) continue;
+    parameter->take_gradient();
+    parameter->end_backward({});
+  }
+}
+
+}  // namespace accel::parallel

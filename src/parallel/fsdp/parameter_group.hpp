@@ -1,0 +1,97 @@
+// Parameter group: the parameters of one wrapped module, which are gathered together and whose gradients are reduced
+// together, each by one call of coalesced collectives.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/work.hpp"
+#include "nn/module.hpp"
+#include "parallel/fsdp/sharded_parameter.hpp"
+#include "parallel/parallel_model.hpp"
+
+namespace accel::parallel {
+
+// The dtypes of a sharded model's computation; those without a value are the parameters' own.
+struct ShardPrecision {
+  std::optional<at::ScalarType> param_dtype;   // of whole parameters
+  std::optional<at::ScalarType> reduce_dtype;  // in which gradients are summed; else that of whole parameters
+};
+
+class ParameterGroup {
+ public:
+  // `name` is that of the module, for errors.
+  ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardPrecision& precision,
+                 const ModelRanks& ranks);
+  ParameterGroup(const ParameterGroup&) = delete;
+  ParameterGroup& operator=(const ParameterGroup&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
+  bool has_frozen() const { return num_trained_ < parameters_.size(); }
+
+  // Collective: `whole` returns parameter i, the same on all ranks; afterwards its data is the shard.
+  void shard(const std::function<at::Tensor(size_t index)>& whole);
+
+  // Collectives among the shard ranks. Starts to gather the parameters, unless they are whole or on their way.
+  void start_unshard();
+  void unshard();
+  bool is_unsharded() const { return unsharded_; }
+  // What is on its way arrives first.
+  void reshard();
+  bool has_storage(const c10::StorageImpl* storage) const;
+
+  // A backward. Gradients of shards are put aside until its end.
+  void begin_backward();
+  bool in_backward() const { return in_backward_; }
+  void watch_gradients(const std::function<void(size_t index)>& arrived);
+  // True if it was the last one.
+  bool gradient_arrived(size_t index);
+  bool all_arrived() const { return num_arrived_ == num_trained_; }
+  // Starts to reduce the gradients that arrived, their mean over all ranks.
+  void start_reduce();
+  // Waits, and ends the backward.
+  void finish_reduce();
+  // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
+  void keep_gradients();
+  bool has_kept_gradients() const;
+  // Forgets a backward that failed, with its gradients.
+  void drop_backward();
+
+ private:
+  struct Reduced {
+    ShardedParameter* parameter;
+    at::Tensor whole;  // what is sent, until it is
+    at::Tensor shard;  // with padding
+  };
+
+  at::ScalarType reduce_dtype(const ShardedParameter& parameter) const;
+  void copy_to_computation();
+
+  std::string name_;
+  ShardPrecision precision_;
+  ModelRanks ranks_;
+  std::vector<std::unique_ptr<ShardedParameter>> parameters_;
+  size_t num_trained_ = 0;
+
+  std::vector<at::Tensor> sent_shards_;  // of each parameter, in the dtype of the computation
+  int64_t whole_bytes_ = 0;              // of all parameters, each at a cache line
+  std::vector<at::Tensor> whole_;        // of each parameter, while it is whole or on its way
+  std::shared_ptr<comm::Work> gathering_;
+  bool unsharded_ = false;
+
+  bool in_backward_ = false;
+  std::vector<bool> arrived_;
+  size_t num_arrived_ = 0;
+  std::vector<Reduced> reduced_;
+  std::shared_ptr<comm::Work> reducing_;
+};
+
+}  // namespace accel::parallel
