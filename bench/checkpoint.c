@@ -254,7 +254,7 @@ static void asynchronous_parts(size_t bytes) {
   static double alone[MAX_STEPS], beside[MAX_STEPS];
   double stall[MAX_SAMPLES];
   size_t n_alone = 0, n_beside = 0;
-  struct training training;
+  struct training training = {0};
   char more[128];
   workload_gpt(&training, state, 600);
   training_run(&training, GPT_WARMUP, 1, alone);

@@ -301,7 +301,7 @@ void run_workload(const Workload &workload, const std::string &precision, const 
                   size_t n_rounds) {
   accel_state_t *const state = workload_state(precision.c_str(), workload.accumulate);
   CHECK(accel_set_seed(state, 0, 0, 0));
-  training training;
+  training training = {};
   workload.prepare(&training, state, workload.warmup + 2 * n_rounds * workload.steps);
   Rounds rounds = run_rounds(training, workload, n_rounds);
   const auto params =

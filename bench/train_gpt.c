@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
   const int32_t ranks = accel_num_processes(state);
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
-  struct training training;
+  struct training training = {0};
   workload_gpt(&training, state, GPT_WARMUP + steps);
 
   double *samples = measure_allocate(steps * sizeof *samples);

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
 
-  struct training training;
+  struct training training = {0};
   workload_mlp(&training, state, width, depth, batch, MLP_WARMUP + steps);
 
   double *samples = measure_allocate(steps * sizeof *samples);

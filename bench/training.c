@@ -18,7 +18,7 @@ void training_prepare(struct training *training, accel_state_t *state, accel_mod
   CHECK(accel_optimizer_adamw(model, &adam_options, &adamw));
   CHECK(accel_dataset_tensors(tensors, 2, &dataset));
   CHECK(accel_dataloader_create(dataset, &loader_options, &loader));
-  CHECK(accel_prepare_model(state, model, NULL, &training->model));
+  CHECK(accel_prepare_model(state, model, training->model_options, &training->model));
   CHECK(accel_prepare_optimizer(state, adamw, &training->optimizer));
   CHECK(accel_prepare_data_loader(state, loader, NULL, &training->loader));
   training->accumulate = accel_gradient_accumulation_steps(state);

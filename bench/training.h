@@ -1,4 +1,4 @@
-/* The training loop of the workloads train_mlp and train_gpt. */
+/* The training loop of the workloads train_mlp, train_gpt and train_fsdp. */
 #ifndef ACCEL_BENCH_TRAINING_H
 #define ACCEL_BENCH_TRAINING_H
 
@@ -15,7 +15,8 @@ struct training {
   accel_module_t *model; /* the model, the optimizer and the loader are prepared ones */
   accel_optimizer_t *optimizer;
   accel_dataloader_t *loader;
-  int64_t accumulate; /* micro-batches a step */
+  int64_t accumulate;                                 /* micro-batches a step */
+  const accel_prepare_model_options_t *model_options; /* how the model is prepared; may be null */
 };
 
 /* Prepares a model with AdamW, and a shuffling loader over two tensors: inputs and labels. Takes the three over. */
