@@ -2392,6 +2392,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // The whole parameters and persistent buffers of a model.
+  Value get_state_dict(const Module& module) {
+    Value out;
+    detail::check(accel_get_state_dict(get(), module.get(), out.put()));
+    return out;
+  }
+
   // What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
   // runs; one a line.
   std::string describe() {
@@ -2852,6 +2859,13 @@ inline Value local_sgd_state_dict(const Scope& scope) {
 // Takes that state back.
 inline void local_sgd_load_state_dict(const Scope& scope, const Value& state_dict) {
   detail::check(accel_local_sgd_load_state_dict(scope.get(), state_dict.get()));
+}
+
+// The modules whose parameters a sharded model gathers together.
+inline Value sharded_modules(const Module& module) {
+  Value out;
+  detail::check(accel_sharded_modules(module.get(), out.put()));
+  return out;
 }
 
 // Writes a value to a file: complete under its name, or not at all.

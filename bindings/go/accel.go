@@ -1642,6 +1642,14 @@ static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_m
   return go_checked(accel_unwrap_model(state, module, keep_fp32_wrapper, out), failure);
 }
 
+static inline accel_status_t go_accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_state_dict(state, module, out), failure);
+}
+
+static inline accel_status_t go_accel_sharded_modules(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_sharded_modules(module, out), failure);
+}
+
 static inline accel_status_t go_accel_describe(accel_state_t *state, accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_describe(state, out), failure);
 }
@@ -12714,6 +12722,43 @@ func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Modu
 		return
 	}
 	out = newModule(cOut)
+	return
+}
+
+// GetStateDict is accel_get_state_dict. The whole parameters and persistent buffers of a model. Those of a sharded
+// model are collected one by one into the memory of the host on the main process.
+//
+//   - state: A state.
+//   - module: A model, prepared or not.
+//
+// Returns: ACCEL_OK.
+func (state *State) GetStateDict(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_get_state_dict(state.c(), module.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ShardedModules is accel_sharded_modules. The modules whose parameters a sharded model gathers together.
+//
+//   - module: A prepared model.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+func ShardedModules(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_sharded_modules(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 

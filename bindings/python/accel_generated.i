@@ -1284,6 +1284,7 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_parameters_synchronize)
 %newobject accel_parameters_retain;
 %delobject accel_parameters_release;
+%accel_waits(accel_get_state_dict)
 %newobject accel_generator_retain;
 %delobject accel_generator_release;
 %accel_waits(accel_synchronize_rng_states)
@@ -4389,6 +4390,21 @@ keep_fp32_wrapper: 1: it still runs under the state's precision with float32 out
 out: The model; the module itself when it is not prepared.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+
+state: A state.
+module: A model, prepared or not.
+out: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
+Returns: ACCEL_OK.";
+accel_status_t accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_sharded_modules "The modules whose parameters a sharded model gathers together.
+
+module: A prepared model.
+out: A list of maps, inner modules first and the model itself last: {\"module\": its path, \"parameters\": how many tensors, \"elements\": of all ranks together, \"shard_elements\": on this rank}; empty for a model that is not sharded.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.";
+accel_status_t accel_sharded_modules(const accel_module_t *module, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_describe "What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
 

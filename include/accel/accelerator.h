@@ -16,6 +16,27 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper,
                    accel_module_t *ACCEL_OWNED *out);
 
+/** The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
+ * memory of the host on the main process.
+ * @param state A state.
+ * @param module A model, prepared or not.
+ * @param out A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded
+ * model on the other processes.
+ * @return ACCEL_OK.
+ * @threads collective, waits
+ * @accelerate get_state_dict */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** The modules whose parameters a sharded model gathers together.
+ * @param module A prepared model.
+ * @param out A list of maps, inner modules first and the model itself last: {"module": its path, "parameters": how many
+ * tensors, "elements": of all ranks together, "shard_elements": on this rank}; empty for a model that is not sharded.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_sharded_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
 /** What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
  * runs; one a line. accel_state_describe() has the settings and where they came from.
  * @param state A state.

@@ -137,6 +137,8 @@ class Accelerator {
   BackgroundSave::Progress checkpoint_progress() const;
   // The folder that was saved or loaded last; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
+  // Collective for a sharded model, of which ranks that do not keep it return nothing.
+  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep) const;
   // Collective for a sharded model. Others are saved by the calling rank, if it writes.
   void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                   const checkpoint::ModelFileOptions& options = {});

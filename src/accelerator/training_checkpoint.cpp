@@ -292,18 +292,22 @@ void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, con
     if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
 }
 
-void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
-                             const checkpoint::ModelFileOptions& options) {
-  require_copies();
+nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool keep) const {
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : models_) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
     if (entry.model != model || !parallel->is_sharded()) continue;
-    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, writes);
-    if (writes) checkpoint::save_model(folder, checkpoint::model_tensors(state), options);
-    return;
+    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, keep);
+    return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }
-  if (writes) checkpoint::save_model(folder, model->state_dict(), options);
+  return model->state_dict();
+}
+
+void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
+                             const checkpoint::ModelFileOptions& options) {
+  require_copies();
+  const nn::NamedTensors tensors = whole_state_dict(module, writes);
+  if (writes) checkpoint::save_model(folder, tensors, options);
 }
 
 }  // namespace accel::accelerator

@@ -14,6 +14,7 @@
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 #include "capi/state_callbacks.hpp"
 #include "capi/tensor_handle.hpp"
@@ -155,6 +156,36 @@ ACCEL_FUNCTION accel_status_t accel_unwrap_model(accel_state_t* state, accel_mod
     const nn::ModulePtr& model = check(module, "module").module;
     const bool keep = read_flag(keep_fp32_wrapper, "keep_fp32_wrapper");
     return keep ? accelerator::unwrap_keeping_precision(model) : accelerator::unwrap_model(model);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_get_state_dict(accel_state_t* state, accel_module_t* module, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    return from_ivalue(
+        map_of(accelerator.whole_state_dict(check(module, "module").module, accelerator.state().is_main_process())));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_sharded_modules(const accel_module_t* module, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const parallel::ParallelModelPtr model = accelerator::require_prepared(check(module, "module").module);
+    auto list = tree::new_list();
+    for (const parallel::ShardedModule& sharded : model->sharded_modules()) {
+      int64_t elements = 0, shard_elements = 0;
+      for (const at::Tensor& parameter : sharded.parameters) {
+        const parallel::ParameterShard& shard = *model->shard_of(parameter);
+        elements += c10::multiply_integers(shard.shape);
+        shard_elements += shard.shard_elements;
+      }
+      auto entry = tree::new_map();
+      entry.insert("module", sharded.path);
+      entry.insert("parameters", static_cast<int64_t>(sharded.parameters.size()));
+      entry.insert("elements", elements);
+      entry.insert("shard_elements", shard_elements);
+      list.push_back(entry);
+    }
+    return from_ivalue(list);
   });
 }
 

@@ -42,6 +42,13 @@ struct ModelRanks {
 struct ParameterShard {
   std::vector<int64_t> shape;   // of the whole parameter
   std::vector<int64_t> offset;  // of the first element here
+  int64_t shard_elements = 0;
+};
+
+// A module whose parameters are gathered together.
+struct ShardedModule {
+  std::string path;
+  std::vector<at::Tensor> parameters;  // their shards
 };
 
 class ParallelModel : public nn::Module {
@@ -76,6 +83,8 @@ class ParallelModel : public nn::Module {
   // Sharding: parameters and their gradients are shards outside of forwards and backwards.
 
   virtual bool is_sharded() const { return false; }
+  // Inner modules first.
+  virtual std::vector<ShardedModule> sharded_modules() const { return {}; }
   // Before an optimizer, or a checkpoint, uses parameters and gradients: completes what is under way.
   virtual void finish_step() {}
   // Collective where ranks have different gradients: whether the flag is set on any of them.

@@ -7932,6 +7932,37 @@ accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
     check(ccall((:accel_unwrap_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
 
 """
+    accel_get_state_dict(state, module, out)
+
+The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+
+- `state`: A state.
+- `module`: A model, prepared or not.
+- `out`: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
+
+Returns: ACCEL_OK.
+
+Threads: collective, waits.
+"""
+accel_get_state_dict(state, var"module", out) =
+    check(@waiting(ccall((:accel_get_state_dict, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_value_t}), state, var"module", out)), "accel_get_state_dict")
+
+"""
+    accel_sharded_modules(module, out)
+
+The modules whose parameters a sharded model gathers together.
+
+- `module`: A prepared model.
+- `out`: A list of maps, inner modules first and the model itself last: {\"module\": its path, \"parameters\": how many tensors, \"elements\": of all ranks together, \"shard_elements\": on this rank}; empty for a model that is not sharded.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+
+Threads: object.
+"""
+accel_sharded_modules(var"module", out) =
+    check(ccall((:accel_sharded_modules, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_sharded_modules")
+
+"""
     accel_describe(state, out)
 
 What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
@@ -9393,6 +9424,8 @@ const FUNCTIONS = (
     :accel_parameters_retain,
     :accel_parameters_release,
     :accel_unwrap_model,
+    :accel_get_state_dict,
+    :accel_sharded_modules,
     :accel_describe,
     :accel_add_seed_callback,
     :accel_set_seed,

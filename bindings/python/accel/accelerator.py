@@ -411,12 +411,18 @@ class Accelerator(View):
         if os.path.isfile(save_directory):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
-        handle = _torch_model().mirror(self.unwrap_model(model)) if is_torch_model(model) else handle_of(model)
+        prepared = _torch_model().forward_of(model) if is_torch_model(model) else model
+        handle = _torch_model().mirror(self.unwrap_model(model)) if prepared is None else handle_of(prepared)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
         capi.accel_save_model(self._current(), handle, str(save_directory), options)
 
     def get_state_dict(self, model, unwrap=True):
+        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict."""
+        if is_torch_model(model):
+            whole = _torch_model().sharded_state_dict(model, self._current())
+            if whole is not None:
+                return whole
         return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:

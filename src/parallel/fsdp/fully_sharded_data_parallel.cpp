@@ -84,7 +84,8 @@ void FullyShardedDataParallel::shard_model() {
     for (const auto& parameter : group->parameters()) {
       std::vector<int64_t> offset(parameter->shape().size(), 0);
       offset[0] = parameter->rows().begin;
-      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset)};
+      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset),
+                                                            parameter->shard().numel()};
     }
   }
   if (sync) {
@@ -315,6 +316,15 @@ std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {
     for (const auto& parameter : group->parameters())
       if (parameter->kept_gradient().defined()) gradients.push_back(parameter->kept_gradient());
   return gradients;
+}
+
+std::vector<ShardedModule> FullyShardedDataParallel::sharded_modules() const {
+  std::vector<ShardedModule> modules;
+  for (const auto& group : groups_) {
+    ShardedModule& module = modules.emplace_back(ShardedModule{group->name(), {}});
+    for (const auto& parameter : group->parameters()) module.parameters.push_back(parameter->tensor());
+  }
+  return modules;
 }
 
 bool FullyShardedDataParallel::any_rank(bool flag) {

@@ -44,6 +44,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   void load_reduction_state(const c10::IValue& /*saved*/) override {}
   void shadow(const ForwardNotice& others, int source) override;
   bool is_sharded() const override { return true; }
+  std::vector<ShardedModule> sharded_modules() const override;
   void finish_step() override;
   bool any_rank(bool flag) override;
   const ParameterShard* shard_of(const at::Tensor& parameter) const override;

@@ -425,6 +425,8 @@ static const char *const accel_function_names[] = {
     "accel_parameters_retain",
     "accel_parameters_release",
     "accel_unwrap_model",
+    "accel_get_state_dict",
+    "accel_sharded_modules",
     "accel_describe",
     "accel_add_seed_callback",
     "accel_set_seed",

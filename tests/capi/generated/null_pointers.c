@@ -2499,6 +2499,19 @@ static void accel_unwrap_model_null_pointers(void **state) {
   refused_with_status("accel_unwrap_model", "out", accel_unwrap_model(samples->valid.state, samples->valid.module, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_get_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_state_dict", "state", accel_get_state_dict(NULL, samples->valid.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_state_dict", "module", accel_get_state_dict(samples->valid.state, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_state_dict", "out", accel_get_state_dict(samples->valid.state, samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_sharded_modules_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sharded_modules", "module", accel_sharded_modules(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_sharded_modules", "out", accel_sharded_modules(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_describe_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_describe", "state", accel_describe(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3297,6 +3310,8 @@ int main(void) {
       sweep_test(accel_parameters_retain_null_pointers),
       sweep_test(accel_parameters_release_null_pointers),
       sweep_test(accel_unwrap_model_null_pointers),
+      sweep_test(accel_get_state_dict_null_pointers),
+      sweep_test(accel_sharded_modules_null_pointers),
       sweep_test(accel_describe_null_pointers),
       sweep_test(accel_add_seed_callback_null_pointers),
       sweep_test(accel_set_seed_null_pointers),

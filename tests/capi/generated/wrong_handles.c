@@ -2181,6 +2181,20 @@ static void accel_unwrap_model_wrong_handles(void **state) {
   refused_with_status("accel_unwrap_model", "module", accel_unwrap_model(samples->valid.state, samples->released.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_get_state_dict_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_state_dict", "state", accel_get_state_dict(samples->foreign.state, samples->valid.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_state_dict", "state", accel_get_state_dict(samples->released.state, samples->valid.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_state_dict", "module", accel_get_state_dict(samples->valid.state, samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_state_dict", "module", accel_get_state_dict(samples->valid.state, samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_sharded_modules_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_sharded_modules", "module", accel_sharded_modules(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_sharded_modules", "module", accel_sharded_modules(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_describe_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_describe", "state", accel_describe(samples->foreign.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2711,6 +2725,8 @@ int main(void) {
       sweep_test(accel_parameters_retain_wrong_handles),
       sweep_test(accel_parameters_release_wrong_handles),
       sweep_test(accel_unwrap_model_wrong_handles),
+      sweep_test(accel_get_state_dict_wrong_handles),
+      sweep_test(accel_sharded_modules_wrong_handles),
       sweep_test(accel_describe_wrong_handles),
       sweep_test(accel_add_seed_callback_wrong_handles),
       sweep_test(accel_set_seed_wrong_handles),

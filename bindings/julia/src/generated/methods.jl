@@ -48,23 +48,23 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     device, device_memory, device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader,
     end_training, even_batches!, find_batch_size, flight_record, float32_matmul_precision!, fork_launched, free_memory!,
     from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
-    gather_uneven, gather_uneven_async, generator_state, generator_state!, gradient, gradient!, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader,
-    inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process, is_local_main_process,
-    is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load,
-    load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
-    local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules,
-    no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
-    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, project, project!,
-    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder,
-    remove_checkpoint_hook, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
-    reset_peak_memory!, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
-    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
-    setting!, settings, share_state, shrink_group, skip_first_batches, slice_tensors, split_between_processes,
-    split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients, sync_gradients!,
-    synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward,
-    unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone,
-    wait_for_everyone_async, zero_grad!
+    gather_uneven, gather_uneven_async, generator_state, generator_state!, get_state_dict, gradient, gradient!,
+    gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group,
+    in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
+    is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
+    learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
+    local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
+    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
+    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
+    prepare, process_index, progress, project, project!, recv_tensor!, recv_tensor_async!, reduce_async,
+    reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook, remove_hook!, replace_child!,
+    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, save_model, save_state, scatter!,
+    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
+    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state,
+    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
+    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!,
+    synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!,
+    unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2926,6 +2926,27 @@ Operators inside run in the state's precision; a prepared model opens this scope
 """
 autocast(body::Function, state::State; options...) =
     scoped(body, out -> with_options(given -> LibAccel.accel_autocast_begin(state, given, out), LibAccel.accel_autocast_options_t; options...))
+
+"""
+    get_state_dict(state, model)
+
+The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
+memory of the host on the main process.
+
+Gives: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
+"""
+get_state_dict(state::State, model::Model) =
+    result(out -> LibAccel.accel_get_state_dict(state, model, out))::Map
+
+"""
+    sharded_modules(model)
+
+The modules whose parameters a sharded model gathers together.
+
+Gives: A list of maps, inner modules first and the model itself last: {\"module\": its path, \"parameters\": how many tensors, \"elements\": of all ranks together, \"shard_elements\": on this rank}; empty for a model that is not sharded.
+"""
+sharded_modules(model::Model) =
+    result(out -> LibAccel.accel_sharded_modules(model, out))
 
 """
     save_model(state, model, folder; options...)

@@ -197,6 +197,8 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     for module, part in parts.items():
         part.is_shared = wraps
         _parts[module] = part
+    for sharded in capi.accel_sharded_modules(handle):
+        _call_through_engine(model.get_submodule(sharded["module"]) if sharded["module"] else None, parts)
     if wraps:
         prepared = DistributedModel(model)
         prepared.forward = PreparedForward(handle, prepared, model)
@@ -207,6 +209,23 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     return prepared
 
 
+def _call_through_engine(module, parts):
+    """Torch calls the module inside a sharded model; its parameters are gathered around its forward by the engine's module."""
+    if module is None:  # the model itself
+        return
+    handle = parts[module].handle
+    capi.accel_module_set_forward(handle, _run_forward)
+    module.forward = PreparedForward(handle, module, module.forward)
+
+
+def sharded_state_dict(model, state) -> "dict | None":
+    """The whole tensors of a sharded model on the main process, and nothing on the others; None for a model that is not sharded."""
+    forward = forward_of(model)
+    if forward is None or not capi.accel_sharded_modules(forward.handle):
+        return None
+    return {name: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()}
+
+
 def forward_of(model) -> "PreparedForward | None":
     """The forward of a prepared model; None for a model that is not prepared."""
     forward = vars(model).get("forward") if isinstance(model, torch.nn.Module) else None
@@ -215,8 +234,9 @@ def forward_of(model) -> "PreparedForward | None":
 
 def restore_forward(model):
     """Gives a prepared model the forward back that it had before."""
-    if forward_of(model) is not None:
-        del model.forward
+    for module in model.modules():
+        if forward_of(module) is not None:
+            del module.forward
 
 
 # What only wraps a model: prepared ones, and torch's own for data parallelism.

@@ -7349,6 +7349,29 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, keep_fp32_wrapper: i32, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// The whole parameters and persistent buffers of a model.
+    ///
+    /// Those of a sharded model are collected one by one into the memory of the host on the main process.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A model, prepared or not.
+    /// * `out`: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_get_state_dict(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The modules whose parameters a sharded model gathers together.
+    ///
+    /// * `module`: A prepared model.
+    /// * `out`: A list of maps, inner modules first and the model itself last: {"module": its path, "parameters": how many tensors, "elements": of all ranks together, "shard_elements": on this rank}; empty for a model that is not sharded.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_sharded_modules(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line.
     ///
     /// accel_state_describe() has the settings and where they came from.

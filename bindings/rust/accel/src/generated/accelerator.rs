@@ -235,6 +235,18 @@ impl State {
         })
     }
 
+    /// The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one
+    /// into the memory of the host on the main process.
+    ///
+    /// * `module`: A model, prepared or not.
+    ///
+    /// Gives: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a
+    /// sharded model on the other processes.
+    #[inline]
+    pub fn get_state_dict(&self, module: &Model) -> Result<Value> {
+        made(|out| unsafe { sys::accel_get_state_dict(self.as_raw(), module.as_raw(), out) })
+    }
+
     /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with
     /// how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
     ///
@@ -302,6 +314,21 @@ impl StateReader {
     pub fn empty_cache(&self) -> Result<()> {
         check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)
     }
+}
+
+/// The modules whose parameters a sharded model gathers together.
+///
+/// * `module`: A prepared model.
+///
+/// Gives: A list of maps, inner modules first and the model itself last: {"module": its path, "parameters": how
+/// many tensors, "elements": of all ranks together, "shard_elements": on this rank}; empty for a model that is
+/// not sharded.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn sharded_modules(module: &Model) -> Result<Value> {
+    made(|out| unsafe { sys::accel_sharded_modules(module.as_raw(), out) })
 }
 
 impl Generator {
