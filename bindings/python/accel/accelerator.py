@@ -411,8 +411,8 @@ class Accelerator(View):
         if os.path.isfile(save_directory):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
-        prepared = _torch_model().forward_of(model) if is_torch_model(model) else model
-        handle = _torch_model().mirror(self.unwrap_model(model)) if prepared is None else handle_of(prepared)
+        is_prepared = not is_torch_model(model) or _torch_model().forward_of(model) is not None
+        handle = handle_of(model) if is_prepared else _torch_model().mirror(model)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
         capi.accel_save_model(self._current(), handle, str(save_directory), options)
