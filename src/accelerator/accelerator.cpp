@@ -83,12 +83,14 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
           "the model is prepared already; prepare the model inside it");
   PrepareModelSettings settings = preparation;
   settings.fsdp = sharding(std::move(settings.fsdp));
-  if (preparation.device_placement.value_or(state_.settings().device_placement))
+  const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
+  if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory)
     module->to(std::nullopt, state_.device());
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, model_ranks(settings.fsdp), settings),
-                                                  precision, state_.compute_policy(), state_.step_times());
+  auto prepared = std::make_shared<PreparedModel>(
+      parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
+      state_.compute_policy(), state_.step_times());
   if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;

@@ -142,7 +142,7 @@ at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded
     const at::Tensor norm = filled.empty() ? at::zeros({}, at::kFloat) : norm_of(filled, norm_type).to(at::kFloat);
     return largest ? norm : norm.pow(norm_type);
   };
-  at::Tensor total = combine(power_of(gradients).view({1}), largest).view({});
+  at::Tensor total = combine(power_of(gradients).reshape({1}), largest).squeeze(0);
   if (!others.empty()) {
     const at::Tensor more = power_of(others).to(total.device());
     total = largest ? at::maximum(total, more) : total + more;

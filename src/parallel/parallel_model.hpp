@@ -121,7 +121,9 @@ using ParallelModelPtr = std::shared_ptr<ParallelModel>;
 // The model without parallelism.
 ParallelModelPtr single_process_model(nn::ModulePtr module);
 
-// Applies the kind of parallelism of the settings; collective if there are several ranks.
-ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings);
+// Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
+// which only sharding takes, get theirs on `device`.
+ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+                             c10::Device device);
 
 }  // namespace accel::parallel

@@ -19,10 +19,11 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 }  // namespace
 
-ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
+ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+                             c10::Device device) {
   if (ranks.gradient->size() == 1) return single_process_model(std::move(module));
   if (settings.fsdp.enabled.value_or(false) && settings.fsdp.sharding_strategy != ShardingStrategy::kNoShard)
-    return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp);
+    return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp, device);
   if (settings.evaluation_mode || !has_trainable_parameter(*module)) return single_process_model(std::move(module));
   return std::make_shared<DistributedDataParallel>(std::move(module), ranks.gradient, settings.ddp);
 }

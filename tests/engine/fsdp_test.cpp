@@ -10,6 +10,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <map>
@@ -19,6 +20,7 @@
 #include "accelerator/sharded_state.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
+#include "comm/group.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules.hpp"
@@ -90,7 +92,6 @@ struct Training {
   bool sync_each_batch = false;
   double clip = 0;
   double norm_type = 2;
-  int64_t shard_size = 1;  // of the mesh
   Precision precision = Precision::kNo;
   std::function<optim::RulePtr()> rule = [] { return optim::adam_rule(optim::WeightDecay::kDecoupled); };
 };
@@ -116,7 +117,6 @@ Trained train(const Training& run) {
   settings.mixed_precision = run.precision;
   settings.gradient_accumulation_steps = run.accumulation;
   settings.sync_each_batch = run.sync_each_batch;
-  settings.data_parallel_shard_size = run.shard_size;
   Trained trained;
   trained.losses.assign(kSteps, 0);
   std::mutex mutex;
@@ -167,7 +167,6 @@ void expect_same(const Trained& actual, const Trained& expected, double toleranc
 // In one process, and so without sharding.
 Training alone(Training run) {
   run.ranks = 1;
-  run.shard_size = 1;
   return run;
 }
 
@@ -243,21 +242,30 @@ TEST(FsdpTraining, FrozenSharedAndTiedParameters) {
   }
 }
 
+// Ranks 0 and 1 share one copy, 2 and 3 another.
 TEST(FsdpTraining, CopiesOfShards) {
   const Trained expected = train({});
   for (const auto strategy : {ShardingStrategy::kHybridShard, ShardingStrategy::kHybridShardZero2}) {
-    Training run;
-    run.ranks = 4;
-    run.shard_size = 2;
-    run.fsdp = by_blocks();
-    run.fsdp.sharding_strategy = strategy;
-    run.clip = 0.05;
-    expect_same(train(run), train(alone(run)));
+    tests::run_ranks(4, [&](const std::shared_ptr<comm::Communicator>& all) {
+      const int rank = all->rank();
+      const ModelRanks ranks{all, comm::split_group(*all, rank / 2, rank), comm::split_group(*all, rank % 2, rank)};
+      FsdpSettings settings = by_blocks();
+      settings.sharding_strategy = strategy;
+      const auto inner = make_model();
+      const auto model = FullyShardedDataParallel::create(inner, ranks, settings, at::kCPU);
+      EXPECT_EQ(model->saves_shards(), rank < 2);
+      const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
+      optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
+      for (int step = 0; step < kSteps; step++) {
+        const at::Tensor batch = rows_of_step(step).slice(0, rank * 3, (rank + 1) * 3);
+        torch::autograd::backward({model->call(nn::Inputs{batch}).toTensor().square().mean()}, {});
+        optimizer->step();
+        optimizer->zero_grad(true);
+      }
+      for (const auto& [name, parameter] : whole_parameters(*model))
+        EXPECT_TRUE(at::allclose(parameter, expected.parameters.at(name), 2e-5, 2e-5)) << name;
+    });
   }
-  Training by_mesh;  // which turns sharding on
-  by_mesh.ranks = 2;
-  by_mesh.shard_size = 2;
-  expect_same(train(by_mesh), expected);
 }
 
 TEST(FsdpTraining, OptimizersThatUpdateElementByElement) {

@@ -54,9 +54,10 @@ FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const M
 
 std::shared_ptr<FullyShardedDataParallel> FullyShardedDataParallel::create(nn::ModulePtr module,
                                                                            const ModelRanks& ranks,
-                                                                           const FsdpSettings& settings) {
+                                                                           const FsdpSettings& settings,
+                                                                           c10::Device device) {
   std::shared_ptr<FullyShardedDataParallel> model(new FullyShardedDataParallel(std::move(module), ranks, settings));
-  model->shard_model();
+  model->shard_model(device);
   return model;
 }
 
@@ -65,21 +66,33 @@ FullyShardedDataParallel::~FullyShardedDataParallel() {
     for (const int64_t hook : hooked.hooks) hooked.module->remove_hook(hook);
 }
 
-void FullyShardedDataParallel::shard_model() {
+// The tensor, or memory for one without that rank 0 has.
+at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const std::string& name,
+                                                 c10::Device device) const {
+  if (!tensor.is_meta()) return tensor;
+  require(settings_.sync_module_states && settings_.cpu_ram_efficient_loading && ranks_.gradient->rank() != 0,
+          Status::kInvalidState, "'", name, "' has no memory on rank ", ranks_.gradient->rank(),
+          "; expected weights on rank 0, and elsewhere too unless cpu_ram_efficient_loading is 1");
+  return at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false));
+}
+
+void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
-  const ShardPrecision precision{param_dtype_, floating_dtype(settings_.reduce_dtype, "reduce_dtype")};
+  const ShardOptions options{param_dtype_, floating_dtype(settings_.reduce_dtype, "reduce_dtype"),
+                             settings_.cpu_offload};
   for (const WrappedModule& wrapped : modules)
-    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, precision, ranks_));
+    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
   inputs_done_.assign(groups_.size(), false);
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
   for (const auto& group : groups_) {
     // One parameter after the other, so that memory for one more is enough.
-    group->shard([&](size_t index) {
-      const at::Tensor& parameter = group->parameters()[index]->tensor();
-      if (sync) ranks_.gradient->broadcast(parameter, /*from=*/0);
-      return parameter;
+    group->shard(device, [&](size_t index) {
+      const ShardedParameter& parameter = *group->parameters()[index];
+      at::Tensor whole = with_memory(parameter.tensor(), parameter.name(), device);
+      if (sync) ranks_.gradient->broadcast(whole, /*from=*/0);
+      return whole;
     });
     for (const auto& parameter : group->parameters()) {
       std::vector<int64_t> offset(parameter->shape().size(), 0);
@@ -88,13 +101,15 @@ void FullyShardedDataParallel::shard_model() {
                                                             parameter->shard().numel()};
     }
   }
-  if (sync) {
-    std::vector<at::Tensor> others;
-    for (const auto& [name, buffer] : module()->named_buffers()) others.push_back(buffer);
-    for (const at::Tensor& parameter : module()->parameters())
-      if (shard_of(parameter) == nullptr) others.push_back(parameter);
-    broadcast_tensors(others, /*from=*/0, *ranks_.gradient);
+  nn::NamedTensors others = module()->named_buffers();
+  for (const auto& [name, parameter] : module()->named_parameters())
+    if (shard_of(parameter) == nullptr) others.emplace_back(name, parameter);
+  std::vector<at::Tensor> sent;
+  for (const auto& [name, tensor] : others) {
+    if (tensor.is_meta()) set_data(tensor, with_memory(tensor, name, device));
+    sent.push_back(tensor);
   }
+  if (sync) broadcast_tensors(sent, /*from=*/0, *ranks_.gradient);
   add_hooks(modules);
 }
 

@@ -29,7 +29,7 @@ class FullyShardedDataParallel final : public ParallelModel {
  public:
   // Collective: checks that all ranks have the same model, and shards rank 0's parameters.
   static std::shared_ptr<FullyShardedDataParallel> create(nn::ModulePtr module, const ModelRanks& ranks,
-                                                          const FsdpSettings& settings);
+                                                          const FsdpSettings& settings, c10::Device device);
   ~FullyShardedDataParallel() override;
 
   bool exchanges_gradients() const override { return true; }
@@ -64,7 +64,8 @@ class FullyShardedDataParallel final : public ParallelModel {
   };
 
   FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
-  void shard_model();
+  void shard_model(c10::Device device);
+  at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
 
   std::optional<nn::Inputs> before_forward(size_t group, const nn::Inputs& inputs);

@@ -44,56 +44,56 @@ void wait_for(const std::shared_ptr<comm::Work>& work) {
 
 }  // namespace
 
-ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardPrecision& precision,
+ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardOptions& options,
                                const ModelRanks& ranks)
-    : name_(std::move(name)), precision_(precision), ranks_(ranks) {
+    : name_(std::move(name)), options_(options), ranks_(ranks) {
   for (const auto& [path, tensor] : parameters) {
-    parameters_.push_back(std::make_unique<ShardedParameter>(path, tensor, precision_.param_dtype, ranks_.shard->rank(),
+    parameters_.push_back(std::make_unique<ShardedParameter>(path, tensor, options_.param_dtype, ranks_.shard->rank(),
                                                              ranks_.shard->size()));
     num_trained_ += tensor.requires_grad() ? 1 : 0;
   }
   arrived_.assign(parameters_.size(), false);
 }
 
-void ParameterGroup::shard(const std::function<at::Tensor(size_t index)>& whole) {
+void ParameterGroup::shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole) {
   const at::NoGradGuard no_grad;
-  Layout own, computed, whole_layout;
-  std::vector<int64_t> own_offsets, computed_offsets;
+  const bool offload = options_.cpu_offload && !device.is_cpu();
+  const auto is_copied = [&](const ShardedParameter& parameter) {
+    return offload || parameter.dtype() != parameter.compute_dtype();
+  };
+  Layout own, sent, whole_layout;
+  std::vector<int64_t> own_offsets, sent_offsets;
   for (const auto& parameter : parameters_) {
     own_offsets.push_back(own.add(parameter->elements_per_rank(), parameter->dtype()));
     whole_layout.add(parameter->padded_elements(), parameter->compute_dtype());
-    computed_offsets.push_back(parameter->dtype() == parameter->compute_dtype()
-                                   ? -1
-                                   : computed.add(parameter->elements_per_rank(), parameter->compute_dtype()));
+    sent_offsets.push_back(is_copied(*parameter) ? sent.add(parameter->elements_per_rank(), parameter->compute_dtype())
+                                                 : -1);
   }
   whole_bytes_ = whole_layout.bytes();
-  at::Tensor own_memory, computed_memory;
+  const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte).device(device);
+  const at::Tensor own_memory = offload ? at::zeros({own.bytes()}, bytes.device(at::kCPU))
+                                        : communication_zeros(*ranks_.shard, own.bytes(), bytes);
+  at::Tensor sent_memory;
+  if (sent.bytes() > 0) sent_memory = communication_zeros(*ranks_.shard, sent.bytes(), bytes);
   for (size_t i = 0; i < parameters_.size(); i++) {
     ShardedParameter& parameter = *parameters_[i];
-    const at::Tensor data = whole(i);
-    if (!own_memory.defined()) {
-      const auto bytes = data.options().dtype(at::kByte).requires_grad(false);
-      own_memory = communication_zeros(*ranks_.shard, own.bytes(), bytes);
-      if (computed.bytes() > 0) computed_memory = communication_zeros(*ranks_.shard, computed.bytes(), bytes);
-    }
     const int64_t elements = parameter.elements_per_rank();
-    parameter.set_shard_memory(part_of(own_memory, own_offsets[i], elements, parameter.dtype()), data);
-    sent_shards_.push_back(computed_offsets[i] < 0
-                               ? parameter.padded_shard()
-                               : part_of(computed_memory, computed_offsets[i], elements, parameter.compute_dtype()));
+    parameter.set_shard_memory(part_of(own_memory, own_offsets[i], elements, parameter.dtype()), whole(i), device);
+    sent_shards_.push_back(is_copied(parameter)
+                               ? part_of(sent_memory, sent_offsets[i], elements, parameter.compute_dtype())
+                               : parameter.padded_shard());
   }
 }
 
-void ParameterGroup::copy_to_computation() {
+void ParameterGroup::update_sent_shards() {
   for (size_t i = 0; i < parameters_.size(); i++)
-    if (parameters_[i]->dtype() != parameters_[i]->compute_dtype())
-      sent_shards_[i].copy_(parameters_[i]->padded_shard());
+    if (!sent_shards_[i].is_same(parameters_[i]->padded_shard())) sent_shards_[i].copy_(parameters_[i]->padded_shard());
 }
 
 void ParameterGroup::start_unshard() {
   if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return;
   const at::NoGradGuard no_grad;
-  copy_to_computation();
+  update_sent_shards();
   const at::Tensor memory = kernels::empty_cached({whole_bytes_}, sent_shards_.front().options().dtype(at::kByte));
   Layout layout;
   std::vector<comm::Collective> collectives;
@@ -148,7 +148,7 @@ bool ParameterGroup::gradient_arrived(size_t index) {
 }
 
 at::ScalarType ParameterGroup::reduce_dtype(const ShardedParameter& parameter) const {
-  return precision_.reduce_dtype.value_or(parameter.compute_dtype());
+  return options_.reduce_dtype.value_or(parameter.compute_dtype());
 }
 
 void ParameterGroup::start_reduce() {
@@ -186,8 +186,7 @@ void ParameterGroup::finish_reduce() {
   }
   for (const Reduced& reduced : std::exchange(reduced_, {})) {
     const at::Tensor& shard = reduced.parameter->shard();
-    reduced.parameter->end_backward(
-        reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()).to(reduced.parameter->dtype()));
+    reduced.parameter->end_backward(reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()).to(shard.options()));
   }
   for (const auto& parameter : parameters_)
     if (parameter->is_trained()) parameter->end_backward({});

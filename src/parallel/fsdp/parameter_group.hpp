@@ -19,16 +19,17 @@
 
 namespace accel::parallel {
 
-// The dtypes of a sharded model's computation; those without a value are the parameters' own.
-struct ShardPrecision {
+// How shards are stored and used; dtypes without a value are the parameters' own.
+struct ShardOptions {
   std::optional<at::ScalarType> param_dtype;   // of whole parameters
   std::optional<at::ScalarType> reduce_dtype;  // in which gradients are summed; else that of whole parameters
+  bool cpu_offload = false;                    // shards, their gradients and so the optimizer are on the host
 };
 
 class ParameterGroup {
  public:
   // `name` is that of the module, for errors.
-  ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardPrecision& precision,
+  ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardOptions& options,
                  const ModelRanks& ranks);
   ParameterGroup(const ParameterGroup&) = delete;
   ParameterGroup& operator=(const ParameterGroup&) = delete;
@@ -37,8 +38,8 @@ class ParameterGroup {
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
   bool has_frozen() const { return num_trained_ < parameters_.size(); }
 
-  // Collective: `whole` returns parameter i, the same on all ranks; afterwards its data is the shard.
-  void shard(const std::function<at::Tensor(size_t index)>& whole);
+  // Collective: `whole` returns parameter i on `device`, the same on all ranks; afterwards its data is the shard.
+  void shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole);
 
   // Collectives among the shard ranks. Starts to gather the parameters, unless they are whole or on their way.
   void start_unshard();
@@ -73,15 +74,15 @@ class ParameterGroup {
   };
 
   at::ScalarType reduce_dtype(const ShardedParameter& parameter) const;
-  void copy_to_computation();
+  void update_sent_shards();
 
   std::string name_;
-  ShardPrecision precision_;
+  ShardOptions options_;
   ModelRanks ranks_;
   std::vector<std::unique_ptr<ShardedParameter>> parameters_;
   size_t num_trained_ = 0;
 
-  std::vector<at::Tensor> sent_shards_;  // of each parameter, in the dtype of the computation
+  std::vector<at::Tensor> sent_shards_;  // of each parameter, as it is gathered: the shard itself or a copy
   int64_t whole_bytes_ = 0;              // of all parameters, each at a cache line
   std::vector<at::Tensor> whole_;        // of each parameter, while it is whole or on its way
   std::shared_ptr<comm::Work> gathering_;

@@ -15,11 +15,6 @@
 namespace accel::parallel {
 namespace {
 
-// As `tensor.data = data` in Python, but autograd's node for the gradient stays although the dtype may change.
-void set_data(const at::Tensor& tensor, const at::Tensor& data) {
-  tensor.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
-}
-
 void delete_owner(void* owner) { delete static_cast<at::Tensor*>(owner); }
 
 // The memory of a tensor for another storage, which keeps the tensor.
@@ -36,6 +31,10 @@ int64_t product(c10::IntArrayRef sizes) {
 }
 
 }  // namespace
+
+void set_data(const at::Tensor& tensor, const at::Tensor& data) {
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
+}
 
 int64_t rows_per_rank(int64_t rows, int ranks) { return (rows + ranks - 1) / ranks; }
 
@@ -65,14 +64,14 @@ ShardedParameter::~ShardedParameter() {
   if (accumulator_ && hook_ != 0) accumulator_->del_post_hook(hook_);
 }
 
-void ShardedParameter::set_shard_memory(const at::Tensor& memory, const at::Tensor& whole) {
+void ShardedParameter::set_shard_memory(const at::Tensor& memory, const at::Tensor& whole, c10::Device device) {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> shape = shape_;
   shape[0] = rows_.size();
   padded_shard_ = memory;
   shard_ = memory.narrow(0, 0, product(shape)).view(shape);
   shard_.copy_(whole.narrow(0, rows_.begin, rows_.size()));
-  whole_ = at::empty({0}, memory.options().dtype(compute_dtype_));
+  whole_ = at::empty({0}, memory.options().dtype(compute_dtype_).device(device));
   auto* const impl = whole_.unsafeGetTensorImpl();
   impl->set_sizes_contiguous(shape_);
   // Autograd's node describes the gradient that it expects by the data of now.

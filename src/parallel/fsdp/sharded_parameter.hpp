@@ -19,6 +19,9 @@
 
 namespace accel::parallel {
 
+// As `tensor.data = data` in Python, but autograd's node for the gradient stays although dtype and device may change.
+void set_data(const at::Tensor& tensor, const at::Tensor& data);
+
 // Dimension 0 in equal parts, of which the last ones may be shorter or empty.
 struct RowRange {
   int64_t begin = 0, end = 0;
@@ -49,8 +52,8 @@ class ShardedParameter {
   int64_t padded_elements() const { return elements_per_rank_ * ranks_; }
 
   // Moves the rows of this rank from the whole parameter to `memory`, which has elements_per_rank() zeros, and makes
-  // them the parameter's data.
-  void set_shard_memory(const at::Tensor& memory, const at::Tensor& whole);
+  // them the parameter's data. Whole ones will be on `device`.
+  void set_shard_memory(const at::Tensor& memory, const at::Tensor& whole, c10::Device device);
   // The shard with its padding, as it is gathered.
   const at::Tensor& padded_shard() const { return padded_shard_; }
   const at::Tensor& shard() const { return shard_; }
