@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
+#include "config/fsdp_settings.hpp"
 #include "config/precedence.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "state/random.hpp"
@@ -66,11 +67,13 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   refuse_shards();
+  PrepareModelSettings settings = preparation;
+  settings.fsdp = resolve_fsdp_settings(preparation.fsdp, state_.mesh()->size("shard") > 1);
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), preparation),
+  auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), settings),
                                                   precision, state_.compute_policy(), state_.step_times());
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
