@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
-#include "config/fsdp_settings.hpp"
 #include "config/precedence.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "state/random.hpp"
@@ -68,13 +67,15 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
           "the model is prepared already; prepare the model inside it");
   refuse_shards();
   PrepareModelSettings settings = preparation;
-  settings.fsdp = resolve_fsdp_settings(preparation.fsdp, state_.mesh()->size("shard") > 1);
+  ShardingChoice sharding = choose_sharding(preparation);
+  settings.fsdp = std::move(sharding.settings);
   if (preparation.device_placement.value_or(state_.settings().device_placement))
     module->to(std::nullopt, state_.device());
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
   auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), settings),
                                                   precision, state_.compute_policy(), state_.step_times());
+  if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
@@ -84,6 +85,7 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
           "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
                                                       state_.step_times());
+  prepared->set_step_clipping(step_clipping_);
   optimizers_.push_back(prepared);
   return prepared;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "accelerator/step_clipping.hpp"
 #include "base/step_times.hpp"
 #include "optim/optimizer.hpp"
 #include "precision/grad_scaler.hpp"
@@ -17,6 +18,9 @@ class PreparedOptimizer final : public optim::Optimizer {
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times);
+
+  // What is clipped at each step.
+  void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
@@ -44,10 +48,13 @@ class PreparedOptimizer final : public optim::Optimizer {
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
 
  private:
+  void clip();
+
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   std::shared_ptr<precision::ScaledGradients> scaled_;
   std::shared_ptr<StepTimes> step_times_;
+  std::shared_ptr<const StepClipping> clipping_;
   bool skipped_ = false;
 };
 

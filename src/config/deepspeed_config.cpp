@@ -30,8 +30,8 @@ const OptionField& deepspeed_field(std::string_view name) {
 template <typename T>
 bool says(const char* word, const char* name, const Setting<T>& setting) {
   if (!setting.is_default()) return false;
-  const auto written = find_written_option(DeepspeedSettings::table(), deepspeed_field(name),
-                                           ConfigurationFile::of_environment());
+  const auto written =
+      find_written_option(DeepspeedSettings::table(), deepspeed_field(name), ConfigurationFile::of_environment());
   return written && strcasecmp(written->text.c_str(), word) == 0;
 }
 
@@ -86,9 +86,7 @@ class Reader {
   }
 
  private:
-  const Json* find(std::string_view path) const {
-    return document_ ? find_deepspeed_value(*document_, path) : nullptr;
-  }
+  const Json* find(std::string_view path) const { return document_ ? find_deepspeed_value(*document_, path) : nullptr; }
   static bool is_auto(const Json& value) { return value.text() != nullptr && *value.text() == "auto"; }
 
   [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& expected) const {
@@ -104,8 +102,8 @@ class Reader {
     return setting.is_default() ? "DeepSpeed" : setting.source;
   }
 
-  // The document's value unless it is "auto"; else the setting's, where a document that has no such key means the default
-  // of DeepSpeed if the setting is not given either.
+  // The document's value unless it is "auto"; else the setting's, where a document that has no such key means the
+  // default of DeepSpeed if the setting is not given either.
   template <typename T, typename Parse>
   T choose(std::string_view path, const char* name, const Setting<T>& setting, const T& otherwise, const Parse& parse) {
     const Json* const value = find(path);
@@ -262,8 +260,8 @@ class Reader {
   }
 
   void refuse_mismatches() const {
-    require(mismatches_.empty(), Status::kInvalidArgument, source_, " says otherwise than other settings: ", mismatches_,
-            "; expected the same, or \"auto\" in the file");
+    require(mismatches_.empty(), Status::kInvalidArgument, source_,
+            " says otherwise than other settings: ", mismatches_, "; expected the same, or \"auto\" in the file");
   }
 
   void note_options_without_effect(DeepspeedConfig& config) const {

@@ -171,7 +171,8 @@ bool is_turned_off(const Json& value) {
   return enabled != nullptr && enabled->flag() != nullptr && !*enabled->flag();
 }
 
-void collect(const Json& section, const std::string& prefix, const std::string& source, std::vector<std::string>& lines) {
+void collect(const Json& section, const std::string& prefix, const std::string& source,
+             std::vector<std::string>& lines) {
   for (const auto& [name, value] : *section.members()) {
     const std::string path = prefix + name;
     const Key* const key = find_key(path);

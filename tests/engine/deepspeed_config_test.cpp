@@ -117,9 +117,10 @@ TEST(DeepspeedConfig, KeysThatAreNotKnownAreNamed) {
   const DeepspeedConfig config = read(R"({"gradient_clip": 1, "_comment": "mine", "zero_optimization": {"stage": 1}})");
   EXPECT_TRUE(has_line(config, "gradient_clip: it is not known; the nearest is gradient_clipping"));
   EXPECT_TRUE(has_line(config, "_comment: it is not known"));
-  tests::expect_error(Status::kInvalidArgument,
-                      "hf_ds_config: there is no key 'zero_optimization.stages'; the nearest is zero_optimization.stage",
-                      [] { read(R"({"zero_optimization": {"stages": 1}})"); });
+  tests::expect_error(
+      Status::kInvalidArgument,
+      "hf_ds_config: there is no key 'zero_optimization.stages'; the nearest is zero_optimization.stage",
+      [] { read(R"({"zero_optimization": {"stages": 1}})"); });
 }
 
 TEST(DeepspeedConfig, WhatIsWrongIsOneLineThatNamesTheKey) {
@@ -133,7 +134,8 @@ TEST(DeepspeedConfig, WhatIsWrongIsOneLineThatNamesTheKey) {
       {R"({"zero_optimization": {"stage": 4}})", "zero_optimization.stage is 4; expected from 0 to 3, or \"auto\""},
       {R"({"zero_optimization": {"stage": 1.5}})", "zero_optimization.stage is 1.5"},
       {R"({"zero_optimization": {"stage": "most"}})", "zero_optimization.stage is \"most\""},
-      {R"({"gradient_clipping": -1, "zero_optimization": {"stage": 1}})", "gradient_clipping is -1; expected at least 0"},
+      {R"({"gradient_clipping": -1, "zero_optimization": {"stage": 1}})",
+       "gradient_clipping is -1; expected at least 0"},
       {R"({"gradient_accumulation_steps": 0, "zero_optimization": {}})", "gradient_accumulation_steps is 0"},
       {R"({"train_micro_batch_size_per_gpu": 0, "zero_optimization": {}})", "train_micro_batch_size_per_gpu is 0"},
       {R"({"bf16": {"enabled": 1}, "zero_optimization": {}})", "bf16.enabled is 1; expected true or false"},
@@ -158,10 +160,11 @@ TEST(DeepspeedConfig, SettingsThatSayOtherwiseThanTheFileAreOneError) {
   settings.gradient_clipping = 1.5;
   settings.gradient_accumulation_steps = 3;
   settings = resolve_deepspeed_settings(settings);
-  tests::expect_error(Status::kInvalidArgument,
-                      "zero_optimization.stage is 3 and zero_stage is 2 (from ACCELERATE_DEEPSPEED_ZERO_STAGE), "
-                      "gradient_clipping is 0.5 and gradient_clipping is 1.5; expected the same, or \"auto\" in the file",
-                      [&] { read_deepspeed_config(settings, {}); });
+  tests::expect_error(
+      Status::kInvalidArgument,
+      "zero_optimization.stage is 3 and zero_stage is 2 (from ACCELERATE_DEEPSPEED_ZERO_STAGE), "
+      "gradient_clipping is 0.5 and gradient_clipping is 1.5; expected the same, or \"auto\" in the file",
+      [&] { read_deepspeed_config(settings, {}); });
 }
 
 TEST(DeepspeedConfig, FieldsOfTheReferencesFileBesideOneOfDeepspeedAreRefused) {
