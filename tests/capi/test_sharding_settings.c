@@ -94,6 +94,7 @@ static void test_deepspeed_clips_and_accumulates(void **unused) {
   assert_ok(accel_set_log_callback(collect, logged, NULL));
   assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
   weight = new_test_tensor(zeros, weight_shape, 2, ACCEL_DTYPE_FLOAT32);
+  assert_ok(accel_tensor_set_requires_grad(weight, 1));
   assert_ok(accel_module_replace_tensor(model, "weight", weight));
   assert_ok(accel_optimizer_sgd(model, &sgd, &plain));
   assert_ok(accel_prepare_model(state, model, &options, &prepared));
