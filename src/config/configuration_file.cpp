@@ -178,8 +178,8 @@ class ConfigurationFile::Reader {
     if (parser_.is_null()) return;
     const std::string written = parser_.scalar();
     refuse_reference_value(name_, written, place_);
-    if (name_ != "distributed_type") return;
-    if (const ReferenceName* const type = find_reference_type(written)) add(*type->table, type->field, "yes");
+    const ReferenceMeaning meaning = reference_meaning(name_, written);
+    if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value);
   }
 
   const OptionField& require_field(const OptionTable& table) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 
@@ -18,6 +19,7 @@ constexpr ReferenceName kNames[] = {
     {"", "use_cpu", &option_tables::state_options, "cpu"},
     {"", "mixed_precision", &option_tables::state_options, "mixed_precision"},
     {"", "enable_cpu_affinity", &option_tables::state_options, "cpu_affinity"},
+    {"", "fp16", nullptr, ""},
     {"", "dynamo_backend", nullptr, ""},
     {"", "downcast_bf16", nullptr, ""},
     {"", "num_machines", nullptr, ""},
@@ -147,10 +149,13 @@ void refuse_reference_value(std::string_view name, const std::string& written, c
             "; this version has nothing of the kind");
 }
 
-const ReferenceName* find_reference_type(const std::string& written) {
+ReferenceMeaning reference_meaning(std::string_view name, const std::string& written) {
+  if (name == "fp16" && parse_flag(written).value_or(false))
+    return {&option_tables::state_options, "mixed_precision", "fp16"};
+  if (name != "distributed_type") return {};
   const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
                                          [&](const ReferenceName& type) { return is_same(type.name, written); });
-  return found == std::end(kTypes) ? nullptr : found;
+  return found == std::end(kTypes) ? ReferenceMeaning() : ReferenceMeaning{found->table, found->field, "yes"};
 }
 
 bool is_name_of_reference_files(std::string_view name) {

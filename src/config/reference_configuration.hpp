@@ -30,8 +30,13 @@ const ReferenceName* find_reference_name(std::string_view section, std::string_v
 
 // A value that asks for what is not there is an error that names the place.
 void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place);
-// What a distributed_type turns on; null: nothing.
-const ReferenceName* find_reference_type(const std::string& written);
+// The setting that a name without a field decides by its value; no table: none.
+struct ReferenceMeaning {
+  const OptionTable* table = nullptr;
+  std::string_view field;
+  const char* value = nullptr;
+};
+ReferenceMeaning reference_meaning(std::string_view name, const std::string& written);
 
 // A file with one of these names is one of the reference, where the number of processes and the address of the first
 // are for the launcher.

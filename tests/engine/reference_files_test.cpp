@@ -70,6 +70,12 @@ TEST(ReferenceFiles, SizesOfTheMeshAreThoseOfTheState) {
   EXPECT_EQ(settings.reshard_after_forward.value, false);
 }
 
+TEST(ReferenceFiles, OldOnesHaveFp16) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file("distributed_type: MULTI_GPU\nfp16: true\n");
+  EXPECT_EQ(resolve_state_settings({}).mixed_precision, Precision::kFp16);
+}
+
 TEST(ReferenceFiles, OfDeepSpeedTheyHaveItsSettings) {
   const SettingsEnvironment environment;
   const ConfigurationFileOfTest file(
