@@ -103,7 +103,8 @@ class DeepSpeedPlugin:
             raise ValueError("Please specify the ZeRO optimization config in the DeepSpeed config.")
         twice = [name for name in os.environ.get("ACCELERATE_CONFIG_DS_FIELDS", "").split(",") if name in _DECIDED_BY_A_FILE]
         if twice:
-            raise ValueError(f"{', '.join(twice)}: expected in DeepSpeed's file alone, and not in that of the launcher as well")
+            raise ValueError(f"{', '.join(twice)}: expected in DeepSpeed's file alone, which decides them. If you are using an accelerate config file, "
+                             "remove others config variables mentioned in the above specified list.")
         given = {path: getattr(self, name) for name, path in _PATHS.items() if getattr(self, name) is not None}
         for path in given:
             self.fill_match(path, **given, must_match=False)

@@ -201,7 +201,7 @@ def test_a_plugin_of_deepspeed_fills_its_configuration():
         assert (plugin.zero_stage, plugin.gradient_clipping, plugin.gradient_accumulation_steps) == (1, "auto", 3)
     with pytest.raises(ValueError, match="Please specify the ZeRO optimization config"):
         DeepSpeedPlugin(hf_ds_config={"gradient_clipping": 1.0})
-    with patch_environment(accelerate_config_ds_fields="zero_stage,zero3_init_flag"), pytest.raises(ValueError, match="zero_stage: expected in"):
+    with patch_environment(accelerate_config_ds_fields="zero_stage,zero3_init_flag"), pytest.raises(ValueError, match="zero_stage: expected in DeepSpeed"):
         DeepSpeedPlugin(hf_ds_config=CONFIG)
 
 
