@@ -503,6 +503,14 @@ struct FsdpOptions : accel_fsdp_options_t {
   FsdpOptions() : accel_fsdp_options_t(ACCEL_FSDP_OPTIONS_INIT) {}
 };
 
+// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3
+// FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says
+// otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in
+// one warning.
+struct DeepspeedOptions : accel_deepspeed_options_t {
+  DeepspeedOptions() : accel_deepspeed_options_t(ACCEL_DEEPSPEED_OPTIONS_INIT) {}
+};
+
 // How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
 // 2018).
 struct GradScalerOptions : accel_grad_scaler_options_t {

@@ -163,6 +163,10 @@ static inline void go_unset_accel_fsdp_options_t(accel_fsdp_options_t *options) 
   *options = (accel_fsdp_options_t)ACCEL_FSDP_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_deepspeed_options_t(accel_deepspeed_options_t *options) {
+  *options = (accel_deepspeed_options_t)ACCEL_DEEPSPEED_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_grad_scaler_options_t(accel_grad_scaler_options_t *options) {
   *options = (accel_grad_scaler_options_t)ACCEL_GRAD_SCALER_OPTIONS_INIT;
 }
@@ -2422,6 +2426,9 @@ type AutoWrapPolicy int32
 // FullyShardedDataParallelPlugin.state_dict_type
 type StateDictType int32
 
+// OffloadDevice: Where ZeRO keeps parameters or the states of optimizers.
+type OffloadDevice int32
+
 // WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
@@ -2848,6 +2855,15 @@ const StateDictTypeLocalStateDict StateDictType = 2
 
 // StateDictTypeShardedStateDict: each rank its shards, with their place in the whole tensors
 const StateDictTypeShardedStateDict StateDictType = 3
+
+// OffloadDeviceNone: on the device of the model
+const OffloadDeviceNone OffloadDevice = 0
+
+// OffloadDeviceCPU: in the memory of the host
+const OffloadDeviceCPU OffloadDevice = 1
+
+// OffloadDeviceNvme: in files of a folder
+const OffloadDeviceNvme OffloadDevice = 2
 
 const WeightsName string = "pytorch_model.bin"
 
@@ -5056,6 +5072,12 @@ type FsdpOptions struct {
 	// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing.
 	// Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
 	ActivationCheckpointingOffload *bool
+
+	// 1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0
+	OffloadOptimizer *bool
+
+	// A folder for what is offloaded, which is on disk then. Default: none
+	OffloadFolder string
 }
 
 func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
@@ -5120,6 +5142,101 @@ func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
 	if options.ActivationCheckpointingOffload != nil {
 		made.activation_checkpointing_offload = C.accel_flag_t(flag(*options.ActivationCheckpointingOffload))
 	}
+	if options.OffloadOptimizer != nil {
+		made.offload_optimizer = C.accel_flag_t(flag(*options.OffloadOptimizer))
+	}
+	made.offload_folder = given.nullable(options.OffloadFolder)
+	return made
+}
+
+// DeepspeedOptions: Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2
+// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and
+// a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing
+// here are named in one warning.
+type DeepspeedOptions struct {
+	// 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED.
+	// Default 0
+	Enabled *bool
+
+	// Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+	IsTrainBatchMin *bool
+
+	// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE.
+	// Default: none
+	HfDsConfig string
+
+	// In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+	ZeroStage *int64
+
+	// In [1, inf). Default: that of the state
+	GradientAccumulationSteps *int64
+
+	// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In
+	// [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
+	GradientClipping *float64
+
+	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+	OffloadOptimizerDevice *OffloadDevice
+
+	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+	OffloadParamDevice *OffloadDevice
+
+	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+	OffloadOptimizerNvmePath string
+
+	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+	OffloadParamNvmePath string
+
+	// 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable
+	// ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+	Zero3InitFlag *bool
+
+	// 1: whole weights can be saved from stage 3, which they always can here. Variable
+	// ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
+	Zero3Save16bitModel *bool
+
+	// Names of classes with commas between them, whose modules are gathered as one. Variable
+	// ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+	TransformerMoeClsNames string
+}
+
+func (options *DeepspeedOptions) c(given *arguments) *C.accel_deepspeed_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_deepspeed_options_t)(given.room(C.sizeof_accel_deepspeed_options_t))
+	C.go_unset_accel_deepspeed_options_t(made)
+	if options.Enabled != nil {
+		made.enabled = C.accel_flag_t(flag(*options.Enabled))
+	}
+	if options.IsTrainBatchMin != nil {
+		made.is_train_batch_min = C.accel_flag_t(flag(*options.IsTrainBatchMin))
+	}
+	made.hf_ds_config = given.nullable(options.HfDsConfig)
+	if options.ZeroStage != nil {
+		made.zero_stage = C.int64_t(*options.ZeroStage)
+	}
+	if options.GradientAccumulationSteps != nil {
+		made.gradient_accumulation_steps = C.int64_t(*options.GradientAccumulationSteps)
+	}
+	if options.GradientClipping != nil {
+		made.gradient_clipping = C.double(*options.GradientClipping)
+	}
+	if options.OffloadOptimizerDevice != nil {
+		made.offload_optimizer_device = C.accel_offload_device_t(*options.OffloadOptimizerDevice)
+	}
+	if options.OffloadParamDevice != nil {
+		made.offload_param_device = C.accel_offload_device_t(*options.OffloadParamDevice)
+	}
+	made.offload_optimizer_nvme_path = given.nullable(options.OffloadOptimizerNvmePath)
+	made.offload_param_nvme_path = given.nullable(options.OffloadParamNvmePath)
+	if options.Zero3InitFlag != nil {
+		made.zero3_init_flag = C.accel_flag_t(flag(*options.Zero3InitFlag))
+	}
+	if options.Zero3Save16bitModel != nil {
+		made.zero3_save_16bit_model = C.accel_flag_t(flag(*options.Zero3Save16bitModel))
+	}
+	made.transformer_moe_cls_names = given.nullable(options.TransformerMoeClsNames)
 	return made
 }
 
@@ -5204,6 +5321,9 @@ type PrepareModelOptions struct {
 
 	// Of sharding. Default: theirs
 	Fsdp *FsdpOptions
+
+	// The same as DeepSpeed describes it. Default: theirs
+	Deepspeed *DeepspeedOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -5220,6 +5340,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	}
 	made.ddp = options.DDP.c(given)
 	made.fsdp = options.Fsdp.c(given)
+	made.deepspeed = options.Deepspeed.c(given)
 	return made
 }
 

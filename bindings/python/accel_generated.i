@@ -315,6 +315,7 @@ typedef int32_t accel_sharding_strategy_t;
 typedef int32_t accel_backward_prefetch_t;
 typedef int32_t accel_auto_wrap_policy_t;
 typedef int32_t accel_state_dict_type_t;
+typedef int32_t accel_offload_device_t;
 typedef int32_t accel_when_busy_t;
 
 typedef struct accel_device {
@@ -653,8 +654,25 @@ typedef struct accel_fsdp_options {
   accel_flag_t cpu_ram_efficient_loading;
   accel_flag_t activation_checkpointing;
   accel_flag_t activation_checkpointing_offload;
-  int32_t reserved;
+  accel_flag_t offload_optimizer;
+  const char *offload_folder;
 } accel_fsdp_options_t;
+typedef struct accel_deepspeed_options {
+  size_t struct_size;
+  accel_flag_t enabled;
+  accel_flag_t is_train_batch_min;
+  const char *hf_ds_config;
+  int64_t zero_stage;
+  int64_t gradient_accumulation_steps;
+  double gradient_clipping;
+  accel_offload_device_t offload_optimizer_device;
+  accel_offload_device_t offload_param_device;
+  const char *offload_optimizer_nvme_path;
+  const char *offload_param_nvme_path;
+  accel_flag_t zero3_init_flag;
+  accel_flag_t zero3_save_16bit_model;
+  const char *transformer_moe_cls_names;
+} accel_deepspeed_options_t;
 typedef struct accel_grad_scaler_options {
   size_t struct_size;
   double init_scale;
@@ -671,12 +689,14 @@ typedef struct accel_autocast_options {
 } accel_autocast_options_t;
 %accel_borrowed(accel_ddp_options_t, ddp)
 %accel_borrowed(accel_fsdp_options_t, fsdp)
+%accel_borrowed(accel_deepspeed_options_t, deepspeed)
 typedef struct accel_prepare_model_options {
   size_t struct_size;
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
   const accel_ddp_options_t *ddp;
   const accel_fsdp_options_t *fsdp;
+  const accel_deepspeed_options_t *deepspeed;
 } accel_prepare_model_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
@@ -981,7 +1001,15 @@ typedef struct accel_merge_weights_options {
     if (options != NULL) *options = (accel_fsdp_options_t)ACCEL_FSDP_OPTIONS_INIT;
     return options;
   }
-  ~accel_fsdp_options() { free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free($self); }
+  ~accel_fsdp_options() { free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free($self); }
+}
+%extend accel_deepspeed_options {
+  accel_deepspeed_options() {
+    accel_deepspeed_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_deepspeed_options_t)ACCEL_DEEPSPEED_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_deepspeed_options() { free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names); free($self); }
 }
 %extend accel_grad_scaler_options {
   accel_grad_scaler_options() {
@@ -1469,6 +1497,9 @@ typedef struct accel_merge_weights_options {
 %constant int ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT = 1;
 %constant int ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT = 2;
 %constant int ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT = 3;
+%constant int ACCEL_OFFLOAD_DEVICE_NONE = 0;
+%constant int ACCEL_OFFLOAD_DEVICE_CPU = 1;
+%constant int ACCEL_OFFLOAD_DEVICE_NVME = 2;
 %constant char *ACCEL_WEIGHTS_NAME = "pytorch_model.bin";
 %constant char *ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json";
 %constant char *ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors";

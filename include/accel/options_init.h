@@ -306,12 +306,23 @@ ACCEL_INLINE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options) {
 #define ACCEL_FSDP_OPTIONS_INIT \
   {sizeof(accel_fsdp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
 ACCEL_INLINE(0, 1) void accel_fsdp_options_init(accel_fsdp_options_t *options) {
   const accel_fsdp_options_t unset = ACCEL_FSDP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_DEEPSPEED_OPTIONS_INIT \
+  {sizeof(accel_deepspeed_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_deepspeed_options_init(accel_deepspeed_options_t *options) {
+  const accel_deepspeed_options_t unset = ACCEL_DEEPSPEED_OPTIONS_INIT;
   if (options != NULL) *options = unset;
 }
 
@@ -337,7 +348,7 @@ ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *op
 }
 
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
-  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
+  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

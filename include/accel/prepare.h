@@ -120,8 +120,48 @@ typedef struct accel_fsdp_options {
   accel_flag_t activation_checkpointing_offload; /* 1: what remains of each group's activations is in the memory of the
                                              * host; needs activation_checkpointing. Variable
                                              * FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0 */
-  int32_t reserved;                         /* 0 */
+  accel_flag_t offload_optimizer;           /* 1: the states of the optimizer are in the memory of the host, or in files of
+                                             * offload_folder. Default 0 */
+  const char *offload_folder;               /* A folder for what is offloaded, which is on disk then. Default: none */
 } accel_fsdp_options_t;
+
+/* Where ZeRO keeps parameters or the states of optimizers. */
+typedef int32_t accel_offload_device_t;
+#define ACCEL_OFFLOAD_DEVICE_NONE 0 /* on the device of the model */
+#define ACCEL_OFFLOAD_DEVICE_CPU 1 /* in the memory of the host */
+#define ACCEL_OFFLOAD_DEVICE_NVME 2 /* in files of a folder */
+
+/* Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3
+ * FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says
+ * otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one
+ * warning. @accelerate DeepSpeedPlugin */
+typedef struct accel_deepspeed_options {
+  size_t struct_size;
+  accel_flag_t enabled;                     /* 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable
+                                             * ACCELERATE_USE_DEEPSPEED. Default 0 */
+  accel_flag_t is_train_batch_min;          /* Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu,
+                                             * 0: the largest. Default 1 */
+  const char *hf_ds_config;                 /* The path of a file with DeepSpeed's JSON, or the JSON itself. Variable
+                                             * ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none */
+  int64_t zero_stage;                       /* In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
+  int64_t gradient_accumulation_steps;      /* In [1, inf). Default: that of the state */
+  double gradient_clipping;                 /* The largest norm of all gradients, to which each step of the optimizer clips; 0:
+                                             * they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING.
+                                             * Default 1 */
+  accel_offload_device_t offload_optimizer_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE */
+  accel_offload_device_t offload_param_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE */
+  const char *offload_optimizer_nvme_path;  /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+                                             * Default: none */
+  const char *offload_param_nvme_path;      /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
+                                             * Default: none */
+  accel_flag_t zero3_init_flag;             /* 1: models are shared out while they are made, of stage 3. Here they are when they
+                                             * are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the
+                                             * stage is 3 */
+  accel_flag_t zero3_save_16bit_model;      /* 1: whole weights can be saved from stage 3, which they always can here. Variable
+                                             * ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0 */
+  const char *transformer_moe_cls_names;    /* Names of classes with commas between them, whose modules are gathered as one.
+                                             * Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none */
+} accel_deepspeed_options_t;
 
 /* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
  * 2018). @accelerate GradScalerKwargs */
@@ -176,6 +216,7 @@ typedef struct accel_prepare_model_options {
                                    * exchanged. Default 0 */
   const accel_ddp_options_t *ddp; /* Of data parallelism. Default: theirs */
   const accel_fsdp_options_t *fsdp; /* Of sharding. Default: theirs */
+  const accel_deepspeed_options_t *deepspeed; /* The same as DeepSpeed describes it. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

@@ -55,34 +55,12 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
   autocast_ = settings;
 }
 
-// A mesh with a shard axis says who shares a copy. Without one all ranks do.
-parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
-  comm::Mesh& mesh = *state_.mesh();
-  if (mesh.size("shard") > 1) return {state_.gradient_group(), mesh.group("shard,context"), mesh.group("replicate")};
-  const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
-                         settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
-  const int64_t on_host = state_.local_num_processes();
-  require(
-      !is_hybrid || on_host == state_.num_processes(), Status::kInvalidArgument,
-      "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
-      "copy, such as the ",
-      on_host, " of this host");
-  return {state_.gradient_group(), state_.gradient_group(), nullptr};
-}
-
-FsdpSettings Accelerator::sharding(FsdpSettings given) const {
-  if (!given.enabled.value) given.enabled.set(state_.mesh()->size("shard") > 1, given.enabled.source);
-  if (!*given.enabled || !given.param_dtype.value.empty()) return given;
-  if (state_.mixed_precision() == Precision::kBf16) given.param_dtype.set("bfloat16", "mixed_precision");
-  if (state_.mixed_precision() == Precision::kFp16) given.param_dtype.set("float16", "mixed_precision");
-  return given;
-}
-
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   PrepareModelSettings settings = preparation;
-  settings.fsdp = sharding(std::move(settings.fsdp));
+  ShardingChoice sharding = choose_sharding(preparation);
+  settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory)
     module->to(std::nullopt, state_.device());
@@ -92,6 +70,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
   if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
+  if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }
@@ -101,6 +80,7 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
           "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
                                                       state_.step_times(), sharded_models_);
+  prepared->set_step_clipping(step_clipping_);
   optimizers_.push_back(prepared);
   return prepared;
 }

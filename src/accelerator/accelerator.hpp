@@ -15,6 +15,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "accelerator/step_clipping.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/load_training_state.hpp"
 #include "checkpoint/project.hpp"
@@ -32,6 +33,10 @@
 #include "state/state.hpp"
 #include "tensor/backward.hpp"
 #include "tensor/stateful.hpp"
+
+namespace accel {
+struct DeepspeedConfig;
+}
 
 namespace accel::accelerator {
 
@@ -191,7 +196,12 @@ class Accelerator {
 
   void require_nothing_prepared(const char* what) const;
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
-  FsdpSettings sharding(FsdpSettings given) const;
+  struct ShardingChoice {
+    FsdpSettings settings;
+    double gradient_clipping;  // at each step; 0: none
+  };
+  ShardingChoice choose_sharding(const PrepareModelSettings& preparation);
+  void follow_deepspeed(const DeepspeedConfig& config, state::AccumulationSettings accumulation);
   void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
@@ -220,6 +230,7 @@ class Accelerator {
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
   std::vector<ModelEntry> models_;
   const std::shared_ptr<ShardedModels> sharded_models_ = std::make_shared<ShardedModels>();
+  const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;

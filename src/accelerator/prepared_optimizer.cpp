@@ -45,12 +45,19 @@ bool PreparedOptimizer::overflowed() const {
   return overflowed;
 }
 
+void PreparedOptimizer::clip() {
+  if (clipping_ == nullptr || clipping_->empty()) return;
+  unscale();
+  clipping_->clip(*optimizer_);
+}
+
 bool PreparedOptimizer::step() {
   if (!gradient_state_->sync_gradients()) return false;  // no update, so none was skipped: schedulers ask for that
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   finish_sharded_models();
+  clip();
   if (scaled_ == nullptr) {
     skipped_ = !optimizer_->step();
     return !skipped_;
@@ -65,6 +72,9 @@ bool PreparedOptimizer::step_by(const optim::Closure& closure) {
   require(scaled_ == nullptr, Status::kUnsupported,
           "a closure's gradients carry the loss scale, which is taken out before the step; expected a step without a "
           "closure, or a precision without a loss scale");
+  require(clipping_ == nullptr || clipping_->empty(), Status::kUnsupported,
+          "DeepSpeed's gradient_clipping clips before the step, and a closure computes gradients within it; expected a "
+          "step without a closure, or a gradient_clipping of 0");
   if (!gradient_state_->sync_gradients()) return false;
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "accelerator/step_clipping.hpp"
 #include "base/step_times.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
@@ -22,6 +23,9 @@ class PreparedOptimizer final : public optim::Optimizer {
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
                     std::shared_ptr<const ShardedModels> sharded_models);
+
+  // What is clipped at each step.
+  void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
@@ -53,12 +57,14 @@ class PreparedOptimizer final : public optim::Optimizer {
  private:
   void finish_sharded_models() const;
   bool overflowed() const;
+  void clip();
 
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   std::shared_ptr<precision::ScaledGradients> scaled_;
   std::shared_ptr<StepTimes> step_times_;
   std::shared_ptr<const ShardedModels> sharded_models_;
+  std::shared_ptr<const StepClipping> clipping_;
   bool skipped_ = false;
 };
 

@@ -30,7 +30,9 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   result.ddp = read_settings(given_ddp, ddp_name.c_str());
   result.ddp.comm_state_option =
       read_settings(given_options(given_ddp, ddp_name.c_str()).comm_state_option, comm_state_name.c_str());
-  result.fsdp = read_settings(given_options(given, name.c_str()).fsdp, (name + ".fsdp").c_str());
+  // The engine reads their variables, which mean something together only.
+  result.fsdp = given_settings(given_options(given, name.c_str()).fsdp, (name + ".fsdp").c_str());
+  result.deepspeed = given_settings(given_options(given, name.c_str()).deepspeed, (name + ".deepspeed").c_str());
   require(result.ddp.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument, ddp_name, ".comm_wrapper is ",
           static_cast<int>(result.ddp.comm_wrapper.value), "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   return result;

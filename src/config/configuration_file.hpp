@@ -5,7 +5,8 @@
 //   ddp:                         # fields of accel_ddp_options_t
 //     bucket_cap_mb: 50
 //
-// A section has the name of the struct without "accel_" and "_options_t". Errors name the file and the line.
+// A section has the name of the struct without "accel_" and "_options_t". A file that the reference's questionnaire
+// wrote is read as well, with its names (config/reference_configuration.hpp). Errors name the file and the line.
 #pragma once
 
 #include <map>
@@ -34,7 +35,10 @@ class ConfigurationFile {
   static const ConfigurationFile* of_environment();
 
  private:
-  std::map<std::string, std::map<std::string, Entry, std::less<>>, std::less<>> sections_;  // "" is the state's
+  using Sections = std::map<std::string, std::map<std::string, Entry, std::less<>>, std::less<>>;
+  class Reader;
+
+  Sections sections_;  // "" is the state's
 };
 
 }  // namespace accel

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "config/kept_bytes.hpp"
+#include "config/option_text.hpp"
 
 namespace accel {
 namespace {
@@ -70,12 +71,8 @@ class Writer {
   }
 
   int32_t choice(const OptionField& field, const std::string& name) const {
-    std::string known;
-    for (size_t i = 0; i < field.num_choices; ++i) {
-      if (name == field.choices[i].name) return field.choices[i].value;
-      known += text(i == 0 ? "" : ", ", field.choices[i].name);
-    }
-    refuse(field, Json(name), "one of " + known);
+    if (const OptionChoice* const found = find_choice(field, name)) return found->value;
+    refuse(field, Json(name), "one of " + choice_names(field, ", "));
   }
 
   void write_nested(const OptionField& field, const Json& value) {

@@ -1,5 +1,7 @@
 #include "config/option_text.hpp"
 
+#include <strings.h>
+
 #include <cstdlib>
 #include <optional>
 
@@ -8,12 +10,6 @@
 
 namespace accel {
 namespace {
-
-const OptionChoice* find_choice(const OptionField& field, const std::string& name) {
-  for (size_t i = 0; i < field.num_choices; ++i)
-    if (name == field.choices[i].name) return &field.choices[i];
-  return nullptr;
-}
 
 std::optional<double> parse_number(const std::string& value) {
   char* end = nullptr;
@@ -46,6 +42,15 @@ bool can_have(const OptionField& field, const std::string& value) {
 }
 
 }  // namespace
+
+const OptionChoice* find_choice(const OptionField& field, const std::string& written) {
+  const auto number = parse_integer(written);
+  for (size_t i = 0; i < field.num_choices; ++i) {
+    const OptionChoice& choice = field.choices[i];
+    if (number ? *number == choice.value : strcasecmp(written.c_str(), choice.name) == 0) return &choice;
+  }
+  return nullptr;
+}
 
 std::string choice_names(const OptionField& field, const char* separator) {
   std::string listed;

@@ -23,16 +23,19 @@ void write_option(const OptionField& field, const std::string& written, void* op
 
 }  // namespace
 
+std::optional<OptionText> find_written_option(const OptionTable& table, const OptionField& field,
+                                              const ConfigurationFile* file) {
+  if (field.variable != nullptr) {
+    if (auto value = environment_text(field.variable)) return OptionText{*std::move(value), field.variable};
+  }
+  if (file == nullptr) return std::nullopt;
+  const ConfigurationFile::Entry* const entry = file->find(table, field.name);
+  return entry == nullptr ? std::nullopt : std::optional(OptionText{entry->text, entry->place});
+}
+
 std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
                                            const ConfigurationFile* file) {
-  std::optional<OptionText> found;
-  if (field.variable != nullptr) {
-    if (auto value = environment_text(field.variable)) found = OptionText{*std::move(value), field.variable};
-  }
-  if (!found && file != nullptr) {
-    if (const ConfigurationFile::Entry* const entry = file->find(table, field.name))
-      found = OptionText{entry->text, entry->place};
-  }
+  const std::optional<OptionText> found = find_written_option(table, field, file);
   if (found) check_option_text(field, found->text, field.name, found->source);
   return found;
 }

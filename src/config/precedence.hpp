@@ -22,7 +22,10 @@ struct OptionText {
   std::string source;  // "ACCELERATE_USE_CPU", "job.yaml:3"
 };
 
-// An invalid value is an error that names the source. `file` may be null.
+// As it is written, without checks. `file` may be null.
+std::optional<OptionText> find_written_option(const OptionTable& table, const OptionField& field,
+                                              const ConfigurationFile* file);
+// An invalid value is an error that names the source.
 std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
                                            const ConfigurationFile* file);
 

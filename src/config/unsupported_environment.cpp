@@ -1,7 +1,6 @@
 #include "config/unsupported_environment.hpp"
 
-#include <algorithm>
-#include <cctype>
+#include <strings.h>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -9,56 +8,58 @@
 namespace accel {
 namespace {
 
-struct Flag {
-  const char* variable;
+// What turns something on that is not there. Variables that only describe it have no effect without, in the reference
+// neither.
+struct Variable {
+  const char* name;
+  const char* without;  // its value that asks for nothing; null: it is yes or no, and no asks for nothing
   const char* asks_for;
 };
-constexpr Flag kFlags[] = {
-    {"ACCELERATE_USE_FSDP", "FSDP"},
-    {"ACCELERATE_USE_DEEPSPEED", "DeepSpeed"},
-    {"ACCELERATE_USE_MEGATRON_LM", "Megatron-LM"},
+constexpr Variable kVariables[] = {
+    {"ACCELERATE_USE_MEGATRON_LM", nullptr, "Megatron-LM"},
+    {"ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE", "no", "SageMaker"},
+    {"ACCELERATE_IN_TPU_POD", nullptr, "TPUs"},
+    {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},
+    {"ACCELERATE_INIT_INCLUDE_BUFFERS", nullptr, "models without memory for their buffers"},
+    {"ACCELERATE_DYNAMO_BACKEND", "no", "compilation by torch.compile"},
+    {"ACCELERATE_FP8_BACKEND", "no", "8-bit floating point"},
+    {"PARALLELISM_CONFIG_SP_SIZE", "1", "sequence parallelism"},
+    {"PARALLELISM_CONFIG_CP_BACKEND", "torch", "another kind of context parallelism"},
 };
 
-constexpr const char* kFsdpVariables[] = {
-    "FSDP_VERSION",
-    "FSDP_SHARDING_STRATEGY",
-    "FSDP_RESHARD_AFTER_FORWARD",
-    "FSDP_OFFLOAD_PARAMS",
-    "FSDP_MIN_NUM_PARAMS",
-    "FSDP_AUTO_WRAP_POLICY",
-    "FSDP_TRANSFORMER_CLS_TO_WRAP",
-    "FSDP_BACKWARD_PREFETCH",
-    "FSDP_STATE_DICT_TYPE",
-    "FSDP_FORWARD_PREFETCH",
-    "FSDP_USE_ORIG_PARAMS",
-    "FSDP_CPU_RAM_EFFICIENT_LOADING",
-    "FSDP_SYNC_MODULE_STATES",
-    "FSDP_ACTIVATION_CHECKPOINTING",
-    "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD",
-    "FSDP_IGNORED_MODULES",
-};
+constexpr const char* kSizesOfMesh[] = {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "PARALLELISM_CONFIG_DP_SHARD_SIZE",
+                                        "PARALLELISM_CONFIG_TP_SIZE", "PARALLELISM_CONFIG_CP_SIZE"};
 
-[[noreturn]] void refuse(const char* variable, const std::string& value, const char* asks_for) {
-  fail(Status::kUnsupported, "environment variable ", variable, " is '", value, "', which asks for ", asks_for,
+// Without a type the reference takes it as one of several machines.
+bool asks_for_sagemaker() {
+  return environment_flag("ACCELERATE_USE_SAGEMAKER").value_or(false) &&
+         !environment_text("ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE");
+}
+
+[[noreturn]] void refuse(const char* name, const std::string& value, const char* asks_for) {
+  fail(Status::kUnsupported, "environment variable ", name, " is '", value, "', which asks for ", asks_for,
        "; this version has nothing of the kind: unset the variable");
+}
+
+bool asks(const Variable& variable, const std::string& value) {
+  if (variable.without != nullptr) return strcasecmp(value.c_str(), variable.without) != 0;
+  return *environment_flag(variable.name);
 }
 
 }  // namespace
 
 void refuse_unsupported_environment() {
-  for (const Flag& flag : kFlags)
-    if (environment_flag(flag.variable).value_or(false))
-      refuse(flag.variable, *environment_text(flag.variable), flag.asks_for);
-  for (const char* const variable : kFsdpVariables)
-    if (const auto value = environment_text(variable)) refuse(variable, *value, "FSDP");
-  // Supported axes of the mesh are options of the state.
-  if (const auto value = environment_text("PARALLELISM_CONFIG_SP_SIZE"); value && *value != "1")
-    refuse("PARALLELISM_CONFIG_SP_SIZE", *value, "sequence parallelism");
-  if (const auto value = environment_text("ACCELERATE_DYNAMO_BACKEND")) {
-    std::string backend = *value;
-    std::transform(backend.begin(), backend.end(), backend.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (backend != "no") refuse("ACCELERATE_DYNAMO_BACKEND", *value, "compilation by torch.compile");
+  for (const Variable& variable : kVariables) {
+    const auto value = environment_text(variable.name);
+    if (value && asks(variable, *value)) refuse(variable.name, *value, variable.asks_for);
   }
+  if (asks_for_sagemaker())
+    refuse("ACCELERATE_USE_SAGEMAKER", *environment_text("ACCELERATE_USE_SAGEMAKER"), "SageMaker");
+  if (environment_flag("ACCELERATE_USE_PARALLELISM_CONFIG").value_or(true)) return;
+  for (const char* const name : kSizesOfMesh)
+    if (const auto value = environment_text(name); value && *value != "1")
+      fail(Status::kInvalidArgument, "environment variable ", name, " is '", *value,
+           "' and ACCELERATE_USE_PARALLELISM_CONFIG says no; expected both, or neither");
 }
 
 }  // namespace accel

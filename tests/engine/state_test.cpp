@@ -389,11 +389,8 @@ TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
 
 TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
   for (const auto& [variable, value] : std::vector<std::pair<std::string, std::string>>{
-           {"ACCELERATE_USE_FSDP", "true"},
-           {"ACCELERATE_USE_DEEPSPEED", "1"},
            {"ACCELERATE_USE_MEGATRON_LM", "yes"},
            {"PARALLELISM_CONFIG_SP_SIZE", "2"},
-           {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
            {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
        }) {
     const StateEnvironment environment({{variable, value}});

@@ -152,6 +152,7 @@ const accel_sharding_strategy_t = Int32
 const accel_backward_prefetch_t = Int32
 const accel_auto_wrap_policy_t = Int32
 const accel_state_dict_type_t = Int32
+const accel_offload_device_t = Int32
 const accel_when_busy_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -318,6 +319,9 @@ const ACCEL_AUTO_WRAP_POLICY_NO_WRAP = Int32(3)
 const ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT = Int32(1)
 const ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT = Int32(2)
 const ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT = Int32(3)
+const ACCEL_OFFLOAD_DEVICE_NONE = Int32(0)
+const ACCEL_OFFLOAD_DEVICE_CPU = Int32(1)
+const ACCEL_OFFLOAD_DEVICE_NVME = Int32(2)
 const ACCEL_WEIGHTS_NAME = "pytorch_model.bin"
 const ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json"
 const ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors"
@@ -1152,7 +1156,8 @@ struct accel_fsdp_options_t
     cpu_ram_efficient_loading::accel_flag_t
     activation_checkpointing::accel_flag_t
     activation_checkpointing_offload::accel_flag_t
-    reserved::Int32
+    offload_optimizer::accel_flag_t
+    offload_folder::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1179,9 +1184,47 @@ function accel_fsdp_options_t(;
     cpu_ram_efficient_loading = ACCEL_UNSET,
     activation_checkpointing = ACCEL_UNSET,
     activation_checkpointing_offload = ACCEL_UNSET,
-    reserved = 0,
+    offload_optimizer = ACCEL_UNSET,
+    offload_folder = C_NULL,
 )
-    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, reserved)
+    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder)
+end
+
+"""Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning."""
+struct accel_deepspeed_options_t
+    struct_size::Csize_t
+    enabled::accel_flag_t
+    is_train_batch_min::accel_flag_t
+    hf_ds_config::Ptr{Cchar}
+    zero_stage::Int64
+    gradient_accumulation_steps::Int64
+    gradient_clipping::Float64
+    offload_optimizer_device::accel_offload_device_t
+    offload_param_device::accel_offload_device_t
+    offload_optimizer_nvme_path::Ptr{Cchar}
+    offload_param_nvme_path::Ptr{Cchar}
+    zero3_init_flag::accel_flag_t
+    zero3_save_16bit_model::accel_flag_t
+    transformer_moe_cls_names::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_deepspeed_options_t(;
+    enabled = ACCEL_UNSET,
+    is_train_batch_min = ACCEL_UNSET,
+    hf_ds_config = C_NULL,
+    zero_stage = ACCEL_UNSET_INT64,
+    gradient_accumulation_steps = ACCEL_UNSET_INT64,
+    gradient_clipping = ACCEL_UNSET_DOUBLE,
+    offload_optimizer_device = ACCEL_UNSET,
+    offload_param_device = ACCEL_UNSET,
+    offload_optimizer_nvme_path = C_NULL,
+    offload_param_nvme_path = C_NULL,
+    zero3_init_flag = ACCEL_UNSET,
+    zero3_save_16bit_model = ACCEL_UNSET,
+    transformer_moe_cls_names = C_NULL,
+)
+    return accel_deepspeed_options_t(sizeof(accel_deepspeed_options_t), enabled, is_train_batch_min, hf_ds_config, zero_stage, gradient_accumulation_steps, gradient_clipping, offload_optimizer_device, offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path, zero3_init_flag, zero3_save_16bit_model, transformer_moe_cls_names)
 end
 
 """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
@@ -1229,6 +1272,7 @@ struct accel_prepare_model_options_t
     evaluation_mode::accel_flag_t
     ddp::Ptr{accel_ddp_options_t}
     fsdp::Ptr{accel_fsdp_options_t}
+    deepspeed::Ptr{accel_deepspeed_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1237,8 +1281,9 @@ function accel_prepare_model_options_t(;
     evaluation_mode = ACCEL_UNSET,
     ddp = C_NULL,
     fsdp = C_NULL,
+    deepspeed = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed)
 end
 
 """How the ranks share a loader's batches."""

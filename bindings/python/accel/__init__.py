@@ -16,6 +16,7 @@ _NAMES = {
     "checkpoint": ("load", "save"),
     "creation": ("arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
     "data": ("DataLoader", "Dataset", "IterableDataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
+    "deepspeed": ("DeepSpeedPlugin",),
     "device": ("Device",),
     "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
     "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),

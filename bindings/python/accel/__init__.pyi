@@ -8,6 +8,7 @@ from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from .checkpoint import load as load, save as save
 from .data import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset, skip_first_batches as skip_first_batches
+from .deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .device import Device as Device
 from .dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
 from .enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType

@@ -6,12 +6,11 @@ import os
 from operator import attrgetter
 from typing import Any
 
-from . import capi, checkpoint, collectives, data, lr_scheduler, missing, optim, tracking
+from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice, tracking
 from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
-from .fsdp import FullyShardedDataParallelPlugin
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
@@ -49,7 +48,8 @@ class Accelerator(View):
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
     device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
-    their updates themselves). Plugins of the reference for what is not there yet may be given as None.
+    their updates themselves). fsdp_plugin and deepspeed_plugin, one
+    or several by name, say how models are sharded. Plugins of the reference for what is not there yet may be given as None.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -62,11 +62,11 @@ class Accelerator(View):
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
-        fsdp_plugin = plugins.pop("fsdp_plugin", None)
+        sharded_by, mixed_precision = sharding_choice.choose(plugins, mixed_precision)
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
-        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin), parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -88,8 +88,7 @@ class Accelerator(View):
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
         keep(self)
-        if fsdp_plugin is not None and self.use_distributed:
-            raise NotImplementedError(missing.text("fsdp_plugin"))
+        sharding_choice.follow(sharded_by, self.state.mixed_precision)
         self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
@@ -199,7 +198,9 @@ class Accelerator(View):
     data_parallel_rank = _coordinate("dp_replicate", "data")
     data_parallel_shard_rank = _coordinate("dp_shard", "shard-based data")
 
-    is_composable_parallelism_enabled, fp8_backend = False, FP8BackendType.NO  # nothing of the kind here yet
+    is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
+    deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
+    fp8_backend = FP8BackendType.NO  # nothing of the kind here yet
 
     should_save_model = property(attrgetter("is_local_main_process"))
 
@@ -224,6 +225,8 @@ class Accelerator(View):
             device_placement = [None] * len(args)
         elif len(device_placement) != len(args):
             raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
+        if self.deepspeed_plugin is not None:
+            args = deepspeed_prepare.objects(self, self.deepspeed_plugin, args)
         result = list(args)
         kinds = [_kind_of(thing) for thing in args]
         for kinds_now in (("model", "optimizer", "data_loader"), ("scheduler",)):  # schedulers follow their optimizers
@@ -246,11 +249,12 @@ class Accelerator(View):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
+        sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
             prepared = _torch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del ddp, power
+        del ddp, power, sharding
         return _remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):

@@ -360,7 +360,24 @@ class accel_fsdp_options_t:
     cpu_ram_efficient_loading: int
     activation_checkpointing: int
     activation_checkpointing_offload: int
-    reserved: int
+    offload_optimizer: int
+    offload_folder: str
+
+class accel_deepspeed_options_t:
+    struct_size: int
+    enabled: int
+    is_train_batch_min: int
+    hf_ds_config: str
+    zero_stage: int
+    gradient_accumulation_steps: int
+    gradient_clipping: float
+    offload_optimizer_device: int
+    offload_param_device: int
+    offload_optimizer_nvme_path: str
+    offload_param_nvme_path: str
+    zero3_init_flag: int
+    zero3_save_16bit_model: int
+    transformer_moe_cls_names: str
 
 class accel_grad_scaler_options_t:
     struct_size: int
@@ -382,6 +399,7 @@ class accel_prepare_model_options_t:
     evaluation_mode: int
     ddp: accel_ddp_options_t
     fsdp: accel_fsdp_options_t
+    deepspeed: accel_deepspeed_options_t
 
 class accel_dataloader_config_t:
     struct_size: int
@@ -621,6 +639,9 @@ ACCEL_AUTO_WRAP_POLICY_NO_WRAP: int
 ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT: int
 ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT: int
 ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT: int
+ACCEL_OFFLOAD_DEVICE_NONE: int
+ACCEL_OFFLOAD_DEVICE_CPU: int
+ACCEL_OFFLOAD_DEVICE_NVME: int
 ACCEL_WEIGHTS_NAME: str
 ACCEL_WEIGHTS_INDEX_NAME: str
 ACCEL_SAFE_WEIGHTS_NAME: str

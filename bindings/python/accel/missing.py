@@ -1,16 +1,15 @@
 """Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 _PARTS = {
-    "fully sharded data parallelism": """
-        disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading ensure_weights_retied
+    "this part of fully sharded data parallelism": """
+        ensure_weights_retied
         fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
-        fsdp2_switch_optimizer_parameters fsdp_plugin get_fsdp2_grad_scaler get_parameters_from_modules load_fsdp_model load_fsdp_optimizer
+        fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules load_fsdp_model load_fsdp_optimizer
         save_fsdp_model save_fsdp_optimizer compile_regions_fsdp2""",
-    "DeepSpeed": """
-        DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedPlugin DeepSpeedSchedulerWrapper DeepSpeedSequenceParallelConfig DummyOptim
-        DummyScheduler GatheredParameters HfDeepSpeedConfig compile_regions_deepspeed deepspeed_plugin deepspeed_plugins deepspeed_required
-        deepspeed_ulysses_dl_adapter get_active_deepspeed_plugin get_deepspeed_plugin map_pytorch_optim_to_deepspeed
-        prepare_deepspeed_cmd_env select_deepspeed_plugin""",
+    "this part of DeepSpeed": """
+        DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper DeepSpeedSequenceParallelConfig GatheredParameters
+        compile_regions_deepspeed deepspeed_required deepspeed_ulysses_dl_adapter map_pytorch_optim_to_deepspeed
+        prepare_deepspeed_cmd_env""",
     "Megatron-LM": """
         AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader
         MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep

@@ -23,7 +23,9 @@ _HOMES = {
         RNGType SageMakerDistributedType""",
     "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
         parse_choice_from_env parse_flag_from_env patch_environment purge_accelerate_environment str_to_bool""",
-    "fsdp": "FullyShardedDataParallelPlugin merge_fsdp_weights",
+    "deepspeed": "DeepSpeedPlugin DummyOptim DummyScheduler get_active_deepspeed_plugin",
+    "deepspeed_config": "HfDeepSpeedConfig",
+    "fsdp": "disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading FullyShardedDataParallelPlugin merge_fsdp_weights",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
     "launchers": "debug_launcher notebook_launcher",

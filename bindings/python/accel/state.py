@@ -27,6 +27,8 @@ class _Job:
     handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
     groups: list = []  # the handles of those that the program is in
     debug: Any = None  # what the program has set
+    fsdp_plugin: Any = None  # how models are sharded: by these settings,
+    deepspeed_plugins: Any = None  # or by those of DeepSpeed, one or several by name
 
 
 def connect(settings: dict) -> None:
@@ -50,7 +52,18 @@ def leave():
     if _Job.handle is not None:
         capi.accel_destroy_process_group(_Job.handle)
     _Job.handle, _Job.settings, _Job.accelerator, _Job.groups, _Job.debug = None, {}, False, [], None
+    shard_by(None, None)
     _Job.handles.clear()
+
+
+def shard_by(fsdp_plugin, deepspeed_plugins):
+    """How the models of this job are sharded."""
+    _Job.fsdp_plugin, _Job.deepspeed_plugins = fsdp_plugin, deepspeed_plugins
+
+
+def sharded_by():
+    """The plugins that shard_by() was told."""
+    return _Job.fsdp_plugin, _Job.deepspeed_plugins
 
 
 def keep(accelerator):
@@ -104,6 +117,10 @@ class View:
 
     @property
     def distributed_type(self) -> DistributedType:
+        if _Job.deepspeed_plugins is not None:
+            return DistributedType.DEEPSPEED
+        if _Job.fsdp_plugin is not None and self.use_distributed:
+            return DistributedType.FSDP
         return _DISTRIBUTED[capi.accel_distributed_type(self._current())]
 
     num_processes: int = of_state(capi.accel_num_processes)
@@ -194,7 +211,10 @@ class View:
         """Every setting with its value and where it came from."""
         return capi.accel_state_describe(self._current())
 
-    is_fsdp2 = False  # nothing of the kind here yet
+    @property
+    def is_fsdp2(self) -> bool:
+        """Whether models are sharded under version 2 of the settings."""
+        return self.distributed_type == DistributedType.FSDP and _Job.fsdp_plugin.fsdp_version == 2
 
     def __getattr__(self, name):  # also when a property of its own has failed with an AttributeError, which is the news then
         if hasattr(type(self), name):
@@ -345,12 +365,45 @@ class AcceleratorState(View):
     def initialized(self) -> bool:
         return _Job.accelerator
 
+    @property
+    def fsdp_plugin(self):
+        """How models are sharded; None: they are not, or by DeepSpeed's settings."""
+        return _Job.fsdp_plugin
+
+    @property
+    def deepspeed_plugins(self):
+        """The plugin, or several by name; None: there is none."""
+        return _Job.deepspeed_plugins
+
+    @property
+    def deepspeed_plugin(self):
+        """The one that is selected."""
+        plugins = _Job.deepspeed_plugins
+        return next((plugin for plugin in plugins.values() if plugin.selected), None) if isinstance(plugins, dict) else plugins
+
+    def get_deepspeed_plugin(self, name):
+        """One of several plugins."""
+        if not isinstance(_Job.deepspeed_plugins, dict):
+            raise ValueError(f"there are no plugins of DeepSpeed with names, such as {name!r}: give Accelerator(deepspeed_plugin={{...}})")
+        if name not in _Job.deepspeed_plugins:
+            raise KeyError(f"no plugin {name!r}: expected one of {', '.join(map(repr, _Job.deepspeed_plugins))}")
+        return _Job.deepspeed_plugins[name]
+
+    def select_deepspeed_plugin(self, name=None):
+        """Models that are prepared from now on follow this plugin."""
+        chosen = self.get_deepspeed_plugin(name)
+        for plugin in _Job.deepspeed_plugins.values():
+            if plugin is not chosen:
+                plugin._unselect()
+        chosen.select(_from_accelerator_state=True)
+
     def __repr__(self):
         return super().__repr__() + f"Mixed precision: {self.mixed_precision}\n"
 
     @staticmethod
     def _reset_state(reset_partial_state=False):
         _Job.accelerator = False
+        shard_by(None, None)
         if reset_partial_state:
             leave()
 

@@ -133,12 +133,12 @@ def test_what_is_not_there_is_refused():
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
     from accel import init_empty_weights
-    from accel.utils import DeepSpeedPlugin
+    from accel.utils import MegatronLMPlugin
 
     with pytest.raises(NotImplementedError, match="init_empty_weights: models that are larger than a device"):
         init_empty_weights()
-    with pytest.raises(NotImplementedError, match="DeepSpeedPlugin: DeepSpeed"):
-        DeepSpeedPlugin(zero_stage=2)
+    with pytest.raises(NotImplementedError, match="MegatronLMPlugin: Megatron-LM"):
+        MegatronLMPlugin(zero_stage=2)
     if "torch" not in sys.modules:
         with pytest.raises(ImportError, match="torch.save"):
             accelerator.save({"thing": object()}, "file", safe_serialization=False)
@@ -729,7 +729,7 @@ def test_members_of_the_reference():
     for name in ("tensor_parallel_rank", "data_parallel_shard_rank"):
         with pytest.raises(RuntimeError, match="parallelism is not configured"):
             getattr(accelerator, name)
-    with pytest.raises(NotImplementedError, match="DeepSpeed"):
+    with pytest.raises(ValueError, match="no plugins of DeepSpeed"):
         accelerator.state.get_deepspeed_plugin("x")
     assert accelerator.is_fsdp2 is accelerator.state.is_fsdp2 is accelerator.is_composable_parallelism_enabled is False
     assert accelerator.fp8_backend == "NO" and accel.PartialState().default_device.type in ("cpu", "cuda")

@@ -63,6 +63,8 @@ inline const OptionTable& table_of(const accel_ddp_options_t*) { return option_t
 inline accel_ddp_options_t unset_options(const accel_ddp_options_t*) { return ACCEL_DDP_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_fsdp_options_t*) { return option_tables::fsdp_options; }
 inline accel_fsdp_options_t unset_options(const accel_fsdp_options_t*) { return ACCEL_FSDP_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_deepspeed_options_t*) { return option_tables::deepspeed_options; }
+inline accel_deepspeed_options_t unset_options(const accel_deepspeed_options_t*) { return ACCEL_DEEPSPEED_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_grad_scaler_options_t*) { return option_tables::grad_scaler_options; }
 inline accel_grad_scaler_options_t unset_options(const accel_grad_scaler_options_t*) { return ACCEL_GRAD_SCALER_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_autocast_options_t*) { return option_tables::autocast_options; }
@@ -104,6 +106,7 @@ DataloaderSettings settings_type(const accel_dataloader_options_t*);
 PowerSgdSettings settings_type(const accel_power_sgd_options_t*);
 DdpSettings settings_type(const accel_ddp_options_t*);
 FsdpSettings settings_type(const accel_fsdp_options_t*);
+DeepspeedSettings settings_type(const accel_deepspeed_options_t*);
 GradScalerSettings settings_type(const accel_grad_scaler_options_t*);
 AutocastSettings settings_type(const accel_autocast_options_t*);
 PrepareModelSettings settings_type(const accel_prepare_model_options_t*);

@@ -108,6 +108,12 @@ constexpr OptionChoice kStateDictTypeChoices[] = {
     {"sharded_state_dict", 3},
 };
 
+constexpr OptionChoice kOffloadDeviceChoices[] = {
+    {"none", 0},
+    {"cpu", 1},
+    {"nvme", 2},
+};
+
 constexpr OptionChoice kWhenBusyChoices[] = {
     {"wait", 0},
     {"refuse", 1},
@@ -440,7 +446,24 @@ constexpr OptionField kFsdpOptions[] = {
     {"cpu_ram_efficient_loading", "1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0", OptionKind::kFlag, 4, 112, 70, kNone, "FSDP_CPU_RAM_EFFICIENT_LOADING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing", "1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0", OptionKind::kFlag, 4, 116, 59, kNone, "FSDP_ACTIVATION_CHECKPOINTING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing_offload", "1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0", OptionKind::kFlag, 4, 120, 105, kNone, "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD", "0", nullptr, nullptr, 0, false},
-    {"reserved", "", OptionKind::kReserved, 4, 124, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"offload_optimizer", "1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0", OptionKind::kFlag, 4, 124, 92, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"offload_folder", "A folder for what is offloaded, which is on disk then. Default: none", OptionKind::kText, 8, 128, 54, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
+constexpr OptionField kDeepspeedOptions[] = {
+    {"enabled", "1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0", OptionKind::kFlag, 4, 8, 69, kNone, "ACCELERATE_USE_DEEPSPEED", "0", nullptr, nullptr, 0, false},
+    {"is_train_batch_min", "Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 97, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"hf_ds_config", "The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none", OptionKind::kText, 8, 16, 61, kNone, "ACCELERATE_DEEPSPEED_CONFIG_FILE", nullptr, "none", nullptr, 0, false},
+    {"zero_stage", "In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 0, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
+    {"gradient_accumulation_steps", "In [1, inf). Default: that of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "that of the state", nullptr, 0, false},
+    {"gradient_clipping", "The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1", OptionKind::kNumber, 8, 40, 102, {0, kInfinity, false, true}, "ACCELERATE_GRADIENT_CLIPPING", "1", nullptr, nullptr, 0, false},
+    {"offload_optimizer_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_param_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_optimizer_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"offload_param_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"zero3_init_flag", "1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 95, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
+    {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
+    {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 77, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGradScalerOptions[] = {
@@ -462,6 +485,7 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, 88, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
     {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
+    {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -569,10 +593,11 @@ const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std:
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
-const OptionTable fsdp_options{"accel_fsdp_options_t", 128, kFsdpOptions, std::size(kFsdpOptions)};
+const OptionTable fsdp_options{"accel_fsdp_options_t", 136, kFsdpOptions, std::size(kFsdpOptions)};
+const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 32, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 40, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
@@ -616,6 +641,7 @@ OptionTables all_option_tables() {
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
       &option_tables::fsdp_options,
+      &option_tables::deepspeed_options,
       &option_tables::grad_scaler_options,
       &option_tables::autocast_options,
       &option_tables::prepare_model_options,

@@ -33,6 +33,7 @@ extern const OptionTable dataloader_options;
 extern const OptionTable power_sgd_options;
 extern const OptionTable ddp_options;
 extern const OptionTable fsdp_options;
+extern const OptionTable deepspeed_options;
 extern const OptionTable grad_scaler_options;
 extern const OptionTable autocast_options;
 extern const OptionTable prepare_model_options;

@@ -26,6 +26,7 @@ enum class ShardingStrategy : int32_t { kFullShard = 1, kShardGradOp = 2, kNoSha
 enum class BackwardPrefetch : int32_t { kBackwardPre = 1, kBackwardPost = 2, kNoPrefetch = 3 };
 enum class AutoWrapPolicy : int32_t { kTransformerBasedWrap = 1, kSizeBasedWrap = 2, kNoWrap = 3 };
 enum class StateDictType : int32_t { kFullStateDict = 1, kLocalStateDict = 2, kShardedStateDict = 3 };
+enum class OffloadDevice : int32_t { kNone = 0, kCpu = 1, kNvme = 2 };
 enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
 
 // accel_state_options_t
@@ -377,6 +378,8 @@ struct FsdpSettings {
   Setting<bool> cpu_ram_efficient_loading{false};
   Setting<bool> activation_checkpointing{false};
   Setting<bool> activation_checkpointing_offload{false};
+  Setting<bool> offload_optimizer{false};
+  Setting<std::string> offload_folder{};
 
   static const OptionTable& table() { return option_tables::fsdp_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -404,6 +407,44 @@ struct FsdpSettings {
     visit(table().fields[19], settings.cpu_ram_efficient_loading...);
     visit(table().fields[20], settings.activation_checkpointing...);
     visit(table().fields[21], settings.activation_checkpointing_offload...);
+    visit(table().fields[22], settings.offload_optimizer...);
+    visit(table().fields[23], settings.offload_folder...);
+  }
+};
+
+// accel_deepspeed_options_t
+struct DeepspeedSettings {
+  Setting<bool> enabled{false};
+  Setting<bool> is_train_batch_min{true};
+  Setting<std::string> hf_ds_config{};
+  Setting<int64_t> zero_stage{2};
+  Setting<std::optional<int64_t>> gradient_accumulation_steps{};
+  Setting<double> gradient_clipping{1};
+  Setting<OffloadDevice> offload_optimizer_device{OffloadDevice::kNone};
+  Setting<OffloadDevice> offload_param_device{OffloadDevice::kNone};
+  Setting<std::string> offload_optimizer_nvme_path{};
+  Setting<std::string> offload_param_nvme_path{};
+  Setting<std::optional<bool>> zero3_init_flag{};
+  Setting<bool> zero3_save_16bit_model{false};
+  Setting<std::string> transformer_moe_cls_names{};
+
+  static const OptionTable& table() { return option_tables::deepspeed_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.enabled...);
+    visit(table().fields[1], settings.is_train_batch_min...);
+    visit(table().fields[2], settings.hf_ds_config...);
+    visit(table().fields[3], settings.zero_stage...);
+    visit(table().fields[4], settings.gradient_accumulation_steps...);
+    visit(table().fields[5], settings.gradient_clipping...);
+    visit(table().fields[6], settings.offload_optimizer_device...);
+    visit(table().fields[7], settings.offload_param_device...);
+    visit(table().fields[8], settings.offload_optimizer_nvme_path...);
+    visit(table().fields[9], settings.offload_param_nvme_path...);
+    visit(table().fields[10], settings.zero3_init_flag...);
+    visit(table().fields[11], settings.zero3_save_16bit_model...);
+    visit(table().fields[12], settings.transformer_moe_cls_names...);
   }
 };
 
@@ -447,6 +488,7 @@ struct PrepareModelSettings {
   Setting<bool> evaluation_mode{false};
   DdpSettings ddp;
   FsdpSettings fsdp;
+  DeepspeedSettings deepspeed;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
+#include "config/fsdp_settings.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -23,18 +23,9 @@ bool is_container(const nn::Module& module) {
   return std::find(std::begin(kKinds), std::end(kKinds), module.kind()) != std::end(kKinds);
 }
 
-std::set<std::string> class_names(const std::string& list) {
-  std::set<std::string> names;
-  std::istringstream items(list);
-  for (std::string item; std::getline(items, item, ',');) {
-    const size_t begin = item.find_first_not_of(" \t"), end = item.find_last_not_of(" \t");
-    if (begin != std::string::npos) names.insert(item.substr(begin, end - begin + 1));
-  }
-  return names;
-}
-
 Paths modules_of_classes(const nn::Module& model, const std::string& list) {
-  const std::set<std::string> names = class_names(list);
+  const std::vector<std::string> given = class_names(list, "transformer_cls_names_to_wrap");
+  const std::set<std::string> names(given.begin(), given.end());
   require(
       !names.empty(), Status::kInvalidArgument,
       "auto_wrap_policy is TRANSFORMER_BASED_WRAP and transformer_cls_names_to_wrap is empty; expected the classes of "

@@ -497,6 +497,7 @@ static const char *const accel_function_names[] = {
     "accel_power_sgd_options_init",
     "accel_ddp_options_init",
     "accel_fsdp_options_init",
+    "accel_deepspeed_options_init",
     "accel_grad_scaler_options_init",
     "accel_autocast_options_init",
     "accel_prepare_model_options_init",

@@ -295,7 +295,7 @@ SAME(place_of_accel_ddp_options_t_comm_hook, offsetof(accel_ddp_options_t, comm_
 SAME(place_of_accel_ddp_options_t_comm_wrapper, offsetof(accel_ddp_options_t, comm_wrapper) == 40 && sizeof(((accel_ddp_options_t *)0)->comm_wrapper) == 4);
 SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 44 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_ddp_options_t_comm_state_option, offsetof(accel_ddp_options_t, comm_state_option) == 48 && sizeof(((accel_ddp_options_t *)0)->comm_state_option) == 8);
-SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 128);
+SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 136);
 SAME(place_of_accel_fsdp_options_t_struct_size, offsetof(accel_fsdp_options_t, struct_size) == 0 && sizeof(((accel_fsdp_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_fsdp_options_t_enabled, offsetof(accel_fsdp_options_t, enabled) == 8 && sizeof(((accel_fsdp_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_fsdp_options_t_sharding_strategy, offsetof(accel_fsdp_options_t, sharding_strategy) == 12 && sizeof(((accel_fsdp_options_t *)0)->sharding_strategy) == 4);
@@ -319,7 +319,23 @@ SAME(place_of_accel_fsdp_options_t_sync_module_states, offsetof(accel_fsdp_optio
 SAME(place_of_accel_fsdp_options_t_cpu_ram_efficient_loading, offsetof(accel_fsdp_options_t, cpu_ram_efficient_loading) == 112 && sizeof(((accel_fsdp_options_t *)0)->cpu_ram_efficient_loading) == 4);
 SAME(place_of_accel_fsdp_options_t_activation_checkpointing, offsetof(accel_fsdp_options_t, activation_checkpointing) == 116 && sizeof(((accel_fsdp_options_t *)0)->activation_checkpointing) == 4);
 SAME(place_of_accel_fsdp_options_t_activation_checkpointing_offload, offsetof(accel_fsdp_options_t, activation_checkpointing_offload) == 120 && sizeof(((accel_fsdp_options_t *)0)->activation_checkpointing_offload) == 4);
-SAME(place_of_accel_fsdp_options_t_reserved, offsetof(accel_fsdp_options_t, reserved) == 124 && sizeof(((accel_fsdp_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_fsdp_options_t_offload_optimizer, offsetof(accel_fsdp_options_t, offload_optimizer) == 124 && sizeof(((accel_fsdp_options_t *)0)->offload_optimizer) == 4);
+SAME(place_of_accel_fsdp_options_t_offload_folder, offsetof(accel_fsdp_options_t, offload_folder) == 128 && sizeof(((accel_fsdp_options_t *)0)->offload_folder) == 8);
+SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 88);
+SAME(place_of_accel_deepspeed_options_t_struct_size, offsetof(accel_deepspeed_options_t, struct_size) == 0 && sizeof(((accel_deepspeed_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_deepspeed_options_t_enabled, offsetof(accel_deepspeed_options_t, enabled) == 8 && sizeof(((accel_deepspeed_options_t *)0)->enabled) == 4);
+SAME(place_of_accel_deepspeed_options_t_is_train_batch_min, offsetof(accel_deepspeed_options_t, is_train_batch_min) == 12 && sizeof(((accel_deepspeed_options_t *)0)->is_train_batch_min) == 4);
+SAME(place_of_accel_deepspeed_options_t_hf_ds_config, offsetof(accel_deepspeed_options_t, hf_ds_config) == 16 && sizeof(((accel_deepspeed_options_t *)0)->hf_ds_config) == 8);
+SAME(place_of_accel_deepspeed_options_t_zero_stage, offsetof(accel_deepspeed_options_t, zero_stage) == 24 && sizeof(((accel_deepspeed_options_t *)0)->zero_stage) == 8);
+SAME(place_of_accel_deepspeed_options_t_gradient_accumulation_steps, offsetof(accel_deepspeed_options_t, gradient_accumulation_steps) == 32 && sizeof(((accel_deepspeed_options_t *)0)->gradient_accumulation_steps) == 8);
+SAME(place_of_accel_deepspeed_options_t_gradient_clipping, offsetof(accel_deepspeed_options_t, gradient_clipping) == 40 && sizeof(((accel_deepspeed_options_t *)0)->gradient_clipping) == 8);
+SAME(place_of_accel_deepspeed_options_t_offload_optimizer_device, offsetof(accel_deepspeed_options_t, offload_optimizer_device) == 48 && sizeof(((accel_deepspeed_options_t *)0)->offload_optimizer_device) == 4);
+SAME(place_of_accel_deepspeed_options_t_offload_param_device, offsetof(accel_deepspeed_options_t, offload_param_device) == 52 && sizeof(((accel_deepspeed_options_t *)0)->offload_param_device) == 4);
+SAME(place_of_accel_deepspeed_options_t_offload_optimizer_nvme_path, offsetof(accel_deepspeed_options_t, offload_optimizer_nvme_path) == 56 && sizeof(((accel_deepspeed_options_t *)0)->offload_optimizer_nvme_path) == 8);
+SAME(place_of_accel_deepspeed_options_t_offload_param_nvme_path, offsetof(accel_deepspeed_options_t, offload_param_nvme_path) == 64 && sizeof(((accel_deepspeed_options_t *)0)->offload_param_nvme_path) == 8);
+SAME(place_of_accel_deepspeed_options_t_zero3_init_flag, offsetof(accel_deepspeed_options_t, zero3_init_flag) == 72 && sizeof(((accel_deepspeed_options_t *)0)->zero3_init_flag) == 4);
+SAME(place_of_accel_deepspeed_options_t_zero3_save_16bit_model, offsetof(accel_deepspeed_options_t, zero3_save_16bit_model) == 76 && sizeof(((accel_deepspeed_options_t *)0)->zero3_save_16bit_model) == 4);
+SAME(place_of_accel_deepspeed_options_t_transformer_moe_cls_names, offsetof(accel_deepspeed_options_t, transformer_moe_cls_names) == 80 && sizeof(((accel_deepspeed_options_t *)0)->transformer_moe_cls_names) == 8);
 SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
 SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);
@@ -332,12 +348,13 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 32);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 40);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
 SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_options_t, ddp) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp) == 8);
 SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_options_t, fsdp) == 24 && sizeof(((accel_prepare_model_options_t *)0)->fsdp) == 8);
+SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_model_options_t, deepspeed) == 32 && sizeof(((accel_prepare_model_options_t *)0)->deepspeed) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
@@ -563,6 +580,9 @@ SAME(value_of_ACCEL_AUTO_WRAP_POLICY_NO_WRAP, ACCEL_AUTO_WRAP_POLICY_NO_WRAP == 
 SAME(value_of_ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT == 1);
 SAME(value_of_ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT, ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT == 2);
 SAME(value_of_ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT, ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT == 3);
+SAME(value_of_ACCEL_OFFLOAD_DEVICE_NONE, ACCEL_OFFLOAD_DEVICE_NONE == 0);
+SAME(value_of_ACCEL_OFFLOAD_DEVICE_CPU, ACCEL_OFFLOAD_DEVICE_CPU == 1);
+SAME(value_of_ACCEL_OFFLOAD_DEVICE_NVME, ACCEL_OFFLOAD_DEVICE_NVME == 2);
 SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
 SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
 
@@ -818,6 +838,15 @@ static void test_accel_fsdp_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_deepspeed_options_t(void **state) {
+  static const accel_deepspeed_options_t expected = ACCEL_DEEPSPEED_OPTIONS_INIT;
+  accel_deepspeed_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_deepspeed_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_grad_scaler_options_t(void **state) {
   static const accel_grad_scaler_options_t expected = ACCEL_GRAD_SCALER_OPTIONS_INIT;
   accel_grad_scaler_options_t given;
@@ -965,6 +994,7 @@ int main(void) {
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_fsdp_options_t),
+      cmocka_unit_test(test_accel_deepspeed_options_t),
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_prepare_model_options_t),

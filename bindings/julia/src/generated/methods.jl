@@ -22,6 +22,7 @@ const CHOICES = (
     backward_prefetch = (backward_pre = 1, backward_post = 2, no_prefetch = 3,),
     auto_wrap_policy = (transformer_based_wrap = 1, size_based_wrap = 2, no_wrap = 3,),
     state_dict_type = (full_state_dict = 1, local_state_dict = 2, sharded_state_dict = 3,),
+    offload_device = (none = 0, cpu = 1, nvme = 2,),
     when_busy = (wait = 0, refuse = 1,),
 )
 choices(::Type) = NamedTuple()
@@ -34,6 +35,7 @@ choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
 choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
+choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,

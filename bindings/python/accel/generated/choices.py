@@ -22,6 +22,7 @@ CHOICES = {
     "backward_prefetch": {"backward_pre": 1, "backward_post": 2, "no_prefetch": 3},
     "auto_wrap_policy": {"transformer_based_wrap": 1, "size_based_wrap": 2, "no_wrap": 3},
     "state_dict_type": {"full_state_dict": 1, "local_state_dict": 2, "sharded_state_dict": 3},
+    "offload_device": {"none": 0, "cpu": 1, "nvme": 2},
     "when_busy": {"wait": 0, "refuse": 1},
 }
 
@@ -45,5 +46,7 @@ FIELDS = {
     ("accel_fsdp_options_t", "backward_prefetch"): "backward_prefetch",
     ("accel_fsdp_options_t", "auto_wrap_policy"): "auto_wrap_policy",
     ("accel_fsdp_options_t", "state_dict_type"): "state_dict_type",
+    ("accel_deepspeed_options_t", "offload_optimizer_device"): "offload_device",
+    ("accel_deepspeed_options_t", "offload_param_device"): "offload_device",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
 }

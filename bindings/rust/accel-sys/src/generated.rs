@@ -74,6 +74,9 @@ pub type accel_auto_wrap_policy_t = i32;
 /// What accel_save_state() writes of a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type
 pub type accel_state_dict_type_t = i32;
 
+/// Where ZeRO keeps parameters or the states of optimizers.
+pub type accel_offload_device_t = i32;
+
 /// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
@@ -500,6 +503,15 @@ pub const ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT: accel_state_dict_type_t = 2;
 
 /// each rank its shards, with their place in the whole tensors
 pub const ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT: accel_state_dict_type_t = 3;
+
+/// on the device of the model
+pub const ACCEL_OFFLOAD_DEVICE_NONE: accel_offload_device_t = 0;
+
+/// in the memory of the host
+pub const ACCEL_OFFLOAD_DEVICE_CPU: accel_offload_device_t = 1;
+
+/// in files of a folder
+pub const ACCEL_OFFLOAD_DEVICE_NVME: accel_offload_device_t = 2;
 
 pub const ACCEL_WEIGHTS_NAME: &str = "pytorch_model.bin";
 
@@ -2294,8 +2306,10 @@ pub struct accel_fsdp_options_t {
     pub activation_checkpointing: accel_flag_t,
     /// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
     pub activation_checkpointing_offload: accel_flag_t,
-    /// 0
-    pub reserved: i32,
+    /// 1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0
+    pub offload_optimizer: accel_flag_t,
+    /// A folder for what is offloaded, which is on disk then. Default: none
+    pub offload_folder: *const c_char,
 }
 
 /// Every field of [`accel_fsdp_options_t`] unset.
@@ -2323,11 +2337,68 @@ pub const ACCEL_FSDP_OPTIONS_INIT: accel_fsdp_options_t = accel_fsdp_options_t {
     cpu_ram_efficient_loading: ACCEL_UNSET,
     activation_checkpointing: ACCEL_UNSET,
     activation_checkpointing_offload: ACCEL_UNSET,
-    reserved: 0,
+    offload_optimizer: ACCEL_UNSET,
+    offload_folder: core::ptr::null(),
 };
 impl Default for accel_fsdp_options_t {
     fn default() -> Self {
         ACCEL_FSDP_OPTIONS_INIT
+    }
+}
+
+/// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_deepspeed_options_t {
+    pub struct_size: usize,
+    /// 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
+    pub enabled: accel_flag_t,
+    /// Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+    pub is_train_batch_min: accel_flag_t,
+    /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
+    pub hf_ds_config: *const c_char,
+    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+    pub zero_stage: i64,
+    /// In \[1, inf). Default: that of the state
+    pub gradient_accumulation_steps: i64,
+    /// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In \[0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
+    pub gradient_clipping: f64,
+    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+    pub offload_optimizer_device: accel_offload_device_t,
+    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+    pub offload_param_device: accel_offload_device_t,
+    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+    pub offload_optimizer_nvme_path: *const c_char,
+    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+    pub offload_param_nvme_path: *const c_char,
+    /// 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+    pub zero3_init_flag: accel_flag_t,
+    /// 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
+    pub zero3_save_16bit_model: accel_flag_t,
+    /// Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+    pub transformer_moe_cls_names: *const c_char,
+}
+
+/// Every field of [`accel_deepspeed_options_t`] unset.
+pub const ACCEL_DEEPSPEED_OPTIONS_INIT: accel_deepspeed_options_t = accel_deepspeed_options_t {
+    struct_size: core::mem::size_of::<accel_deepspeed_options_t>(),
+    enabled: ACCEL_UNSET,
+    is_train_batch_min: ACCEL_UNSET,
+    hf_ds_config: core::ptr::null(),
+    zero_stage: ACCEL_UNSET_INT64,
+    gradient_accumulation_steps: ACCEL_UNSET_INT64,
+    gradient_clipping: ACCEL_UNSET_DOUBLE,
+    offload_optimizer_device: ACCEL_UNSET,
+    offload_param_device: ACCEL_UNSET,
+    offload_optimizer_nvme_path: core::ptr::null(),
+    offload_param_nvme_path: core::ptr::null(),
+    zero3_init_flag: ACCEL_UNSET,
+    zero3_save_16bit_model: ACCEL_UNSET,
+    transformer_moe_cls_names: core::ptr::null(),
+};
+impl Default for accel_deepspeed_options_t {
+    fn default() -> Self {
+        ACCEL_DEEPSPEED_OPTIONS_INIT
     }
 }
 
@@ -2402,6 +2473,8 @@ pub struct accel_prepare_model_options_t {
     pub ddp: *const accel_ddp_options_t,
     /// Of sharding. Default: theirs
     pub fsdp: *const accel_fsdp_options_t,
+    /// The same as DeepSpeed describes it. Default: theirs
+    pub deepspeed: *const accel_deepspeed_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2411,6 +2484,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     evaluation_mode: ACCEL_UNSET,
     ddp: core::ptr::null(),
     fsdp: core::ptr::null(),
+    deepspeed: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {

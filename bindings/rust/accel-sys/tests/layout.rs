@@ -459,7 +459,7 @@ fn layout_of_accel_ddp_options() {
 
 #[test]
 fn layout_of_accel_fsdp_options() {
-    assert_eq!(size_of::<accel_fsdp_options_t>(), 128);
+    assert_eq!(size_of::<accel_fsdp_options_t>(), 136);
     assert_eq!(align_of::<accel_fsdp_options_t>(), 8);
     assert_eq!(offset_of!(accel_fsdp_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_fsdp_options_t, enabled), 8);
@@ -484,7 +484,28 @@ fn layout_of_accel_fsdp_options() {
     assert_eq!(offset_of!(accel_fsdp_options_t, cpu_ram_efficient_loading), 112);
     assert_eq!(offset_of!(accel_fsdp_options_t, activation_checkpointing), 116);
     assert_eq!(offset_of!(accel_fsdp_options_t, activation_checkpointing_offload), 120);
-    assert_eq!(offset_of!(accel_fsdp_options_t, reserved), 124);
+    assert_eq!(offset_of!(accel_fsdp_options_t, offload_optimizer), 124);
+    assert_eq!(offset_of!(accel_fsdp_options_t, offload_folder), 128);
+}
+
+#[test]
+fn layout_of_accel_deepspeed_options() {
+    assert_eq!(size_of::<accel_deepspeed_options_t>(), 88);
+    assert_eq!(align_of::<accel_deepspeed_options_t>(), 8);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, enabled), 8);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, is_train_batch_min), 12);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, hf_ds_config), 16);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, zero_stage), 24);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, gradient_accumulation_steps), 32);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, gradient_clipping), 40);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, offload_optimizer_device), 48);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, offload_param_device), 52);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, offload_optimizer_nvme_path), 56);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, offload_param_nvme_path), 64);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_init_flag), 72);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_save_16bit_model), 76);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, transformer_moe_cls_names), 80);
 }
 
 #[test]
@@ -511,13 +532,14 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 32);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 40);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, evaluation_mode), 12);
     assert_eq!(offset_of!(accel_prepare_model_options_t, ddp), 16);
     assert_eq!(offset_of!(accel_prepare_model_options_t, fsdp), 24);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, deepspeed), 32);
 }
 
 #[test]

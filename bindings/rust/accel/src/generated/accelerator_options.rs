@@ -270,6 +270,114 @@ impl FsdpOptions {
         self.0.activation_checkpointing_offload = activation_checkpointing_offload.into();
         self
     }
+
+    /// The states of the optimizer are in the memory of the host, or in files of offload_folder. Default false.
+    pub fn offload_optimizer(mut self, offload_optimizer: bool) -> Self {
+        self.0.offload_optimizer = offload_optimizer.into();
+        self
+    }
+
+    /// A folder for what is offloaded, which is on disk then. Default: none.
+    pub fn offload_folder(mut self, offload_folder: &str) -> Self {
+        self.0.offload_folder = self.1.text(offload_folder);
+        self
+    }
+}
+
+builder! {
+    /// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2
+    /// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields
+    /// here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file
+    /// that change nothing here are named in one warning.
+    #[derive(Clone)]
+    DeepspeedOptions(accel_deepspeed_options_t = ACCEL_DEEPSPEED_OPTIONS_INIT), Kept
+}
+
+impl DeepspeedOptions {
+    /// Sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED.
+    /// Default false.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.0.enabled = enabled.into();
+        self
+    }
+
+    /// Of several loaders, true: the smallest batch size is train_micro_batch_size_per_gpu, false: the largest.
+    /// Default true.
+    pub fn is_train_batch_min(mut self, is_train_batch_min: bool) -> Self {
+        self.0.is_train_batch_min = is_train_batch_min.into();
+        self
+    }
+
+    /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE.
+    /// Default: none.
+    pub fn hf_ds_config(mut self, hf_ds_config: &str) -> Self {
+        self.0.hf_ds_config = self.1.text(hf_ds_config);
+        self
+    }
+
+    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2.
+    pub fn zero_stage(mut self, zero_stage: i64) -> Self {
+        self.0.zero_stage = zero_stage;
+        self
+    }
+
+    /// In \[1, inf). Default: that of the state.
+    pub fn gradient_accumulation_steps(mut self, gradient_accumulation_steps: i64) -> Self {
+        self.0.gradient_accumulation_steps = gradient_accumulation_steps;
+        self
+    }
+
+    /// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In
+    /// \[0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1.
+    pub fn gradient_clipping(mut self, gradient_clipping: f64) -> Self {
+        self.0.gradient_clipping = gradient_clipping;
+        self
+    }
+
+    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default `OffloadDevice::None`.
+    pub fn offload_optimizer_device(mut self, offload_optimizer_device: OffloadDevice) -> Self {
+        self.0.offload_optimizer_device = offload_optimizer_device.into();
+        self
+    }
+
+    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default `OffloadDevice::None`.
+    pub fn offload_param_device(mut self, offload_param_device: OffloadDevice) -> Self {
+        self.0.offload_param_device = offload_param_device.into();
+        self
+    }
+
+    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none.
+    pub fn offload_optimizer_nvme_path(mut self, offload_optimizer_nvme_path: &str) -> Self {
+        self.0.offload_optimizer_nvme_path = self.1.text(offload_optimizer_nvme_path);
+        self
+    }
+
+    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none.
+    pub fn offload_param_nvme_path(mut self, offload_param_nvme_path: &str) -> Self {
+        self.0.offload_param_nvme_path = self.1.text(offload_param_nvme_path);
+        self
+    }
+
+    /// Models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable
+    /// ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3.
+    pub fn zero3_init_flag(mut self, zero3_init_flag: bool) -> Self {
+        self.0.zero3_init_flag = zero3_init_flag.into();
+        self
+    }
+
+    /// Whole weights can be saved from stage 3, which they always can here. Variable
+    /// ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default false.
+    pub fn zero3_save_16bit_model(mut self, zero3_save_16bit_model: bool) -> Self {
+        self.0.zero3_save_16bit_model = zero3_save_16bit_model.into();
+        self
+    }
+
+    /// Names of classes with commas between them, whose modules are gathered as one. Variable
+    /// ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
+    pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: &str) -> Self {
+        self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names);
+        self
+    }
 }
 
 builder! {
@@ -359,6 +467,12 @@ impl PrepareModelOptions {
     /// Of sharding. Default: theirs.
     pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
         self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
+        self
+    }
+
+    /// The same as DeepSpeed describes it. Default: theirs.
+    pub fn deepspeed(mut self, deepspeed: DeepspeedOptions) -> Self {
+        self.0.deepspeed = self.1.keep(deepspeed, |options| &options.0 as *const _);
         self
     }
 }

@@ -288,6 +288,18 @@ constants! {
 }
 
 constants! {
+    /// Where ZeRO keeps parameters or the states of optimizers.
+    OffloadDevice {
+        /// On the device of the model.
+        None = ACCEL_OFFLOAD_DEVICE_NONE,
+        /// In the memory of the host.
+        Cpu = ACCEL_OFFLOAD_DEVICE_CPU,
+        /// In files of a folder.
+        Nvme = ACCEL_OFFLOAD_DEVICE_NVME,
+    }
+}
+
+constants! {
     /// What [`accel_save_state`](accel_sys::accel_save_state) does while an asynchronous save is under way. The numbers are pinned.
     WhenBusy {
         /// Waits for it.

@@ -1,0 +1,285 @@
+"""Settings of sharding: FullyShardedDataParallelPlugin and DeepSpeedPlugin, from code and from the environment."""
+
+import base64
+import functools
+import json
+import os
+
+import pytest
+
+import accel
+from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, capi, nn, sharding_types
+from accel.utils import (DummyOptim, HfDeepSpeedConfig, disable_fsdp_ram_efficient_loading, enable_fsdp_ram_efficient_loading,
+                         get_active_deepspeed_plugin, patch_environment)
+
+STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """None of the variables, before and after."""
+    for name in list(os.environ):
+        if name.startswith(("FSDP_", "ACCELERATE_")):
+            monkeypatch.delenv(name)
+    kept = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(kept):
+        del os.environ[name]
+
+
+def model():
+    return nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
+
+
+def test_choices_are_members_names_or_numbers():
+    types = sharding_types.types()
+    for number, name in enumerate(STRATEGIES, 1):
+        for given in (name, name.lower(), str(number), number, types.ShardingStrategy(number)):
+            assert FullyShardedDataParallelPlugin(sharding_strategy=given).sharding_strategy.value == number
+        with patch_environment(fsdp_sharding_strategy=name):
+            plugin = FullyShardedDataParallelPlugin()
+            assert plugin.sharding_strategy.value == number and plugin.reshard_after_forward is None
+    for name, number in (("BACKWARD_PRE", 1), ("backward_post", 2), ("1", 1)):
+        assert FullyShardedDataParallelPlugin(backward_prefetch=name).backward_prefetch.value == number
+    assert FullyShardedDataParallelPlugin(backward_prefetch="NO_PREFETCH").backward_prefetch is None
+    for wrong in ({"sharding_strategy": "most"}, {"sharding_strategy": 6}, {"backward_prefetch": "x"}, {"state_dict_type": "x"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            FullyShardedDataParallelPlugin(**wrong)
+
+
+def test_the_version_decides_what_is_there(caplog):
+    one, two = FullyShardedDataParallelPlugin(), FullyShardedDataParallelPlugin(fsdp_version=2)
+    assert (one.state_dict_type.name, two.state_dict_type.name) == ("FULL_STATE_DICT", "SHARDED_STATE_DICT")
+    assert one.state_dict_config.offload_to_cpu and one.state_dict_config.rank0_only and two.state_dict_config.offload_to_cpu
+    assert two.reshard_after_forward is True and two.sharding_strategy is None and two.sync_module_states is None
+    with patch_environment(fsdp_version=2, fsdp_reshard_after_forward="false"):
+        assert FullyShardedDataParallelPlugin().reshard_after_forward is False
+    wrong = ({"reshard_after_forward": True}, {"fsdp_version": 2, "reshard_after_forward": "FULL_SHARD"}, {"fsdp_version": 3},
+             {"fsdp_version": 2, "forward_prefetch": True}, {"fsdp_version": 2, "state_dict_type": "LOCAL_STATE_DICT"},
+             {"activation_checkpointing_offload": True, "fsdp_version": 2}, {"min_num_params": 2.5, "auto_wrap_policy": "SIZE_BASED_WRAP"},
+             {"activation_checkpointing_offload": True, "activation_checkpointing": True}, {"auto_wrap_policy": "EVERY_WRAP"})
+    for settings in wrong:
+        with pytest.raises(ValueError):
+            FullyShardedDataParallelPlugin(**settings)
+    caplog.clear()
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, backward_prefetch="BACKWARD_PRE", use_orig_params=True, sync_module_states=True)
+    assert plugin.backward_prefetch is plugin.use_orig_params is plugin.sync_module_states is None
+    assert len(caplog.records) == 1 and "backward_prefetch is not supported in FSDP2" in caplog.text
+
+
+def test_what_checkpoints_have_can_be_changed():
+    plugin = FullyShardedDataParallelPlugin(state_dict_type="FULL_STATE_DICT")
+    plugin.set_state_dict_type("SHARDED_STATE_DICT")
+    assert plugin.state_dict_type.name == "SHARDED_STATE_DICT" and not hasattr(plugin.state_dict_config, "rank0_only")
+
+
+def test_mixed_precision_is_a_policy_of_the_version():
+    known, types = sharding_types.dtypes(), sharding_types.types()
+    half = known["bf16"]
+    for given in ("bf16", "fp8", {"param_dtype": half, "reduce_dtype": half, "buffer_dtype": half}):
+        assert FullyShardedDataParallelPlugin(mixed_precision_policy=given).mixed_precision_policy == types.MixedPrecision(half, half, half)
+    second = FullyShardedDataParallelPlugin(fsdp_version=2, mixed_precision_policy="bf16")
+    assert second.mixed_precision_policy == types.MixedPrecisionPolicy(half, half, half)
+    plugin = FullyShardedDataParallelPlugin(mixed_precision_policy="fp32")
+    plugin.set_mixed_precision("bf16")  # there is one already
+    assert plugin.mixed_precision_policy.param_dtype == known["fp32"]
+    plugin.set_mixed_precision(half, buffer_autocast=True, override=True)
+    assert plugin.mixed_precision_policy == types.MixedPrecision(half, half, known["fp32"])
+    for wrong in ("int8", {"param_dtype": half}, {"param_dtype": half, "reduce_dtype": half, "buffer_dtype": "x"}, types.MixedPrecisionPolicy()):
+        with pytest.raises(ValueError):
+            FullyShardedDataParallelPlugin(mixed_precision_policy=wrong)
+
+
+def test_offload_is_a_class_of_the_version():
+    types = sharding_types.types()
+    assert FullyShardedDataParallelPlugin(cpu_offload=True).cpu_offload == types.CPUOffload(offload_params=True)
+    assert isinstance(FullyShardedDataParallelPlugin(fsdp_version=2, cpu_offload=True).cpu_offload, types.CPUOffloadPolicy)
+    assert type(FullyShardedDataParallelPlugin(fsdp_version=2).cpu_offload) is types.OffloadPolicy
+    for version, other in ((1, types.OffloadPolicy()), (2, types.CPUOffload())):
+        with pytest.raises(ValueError, match="cpu_offload"):
+            FullyShardedDataParallelPlugin(fsdp_version=version, cpu_offload=other)
+    with patch_environment(fsdp_offload_params="true"):
+        assert FullyShardedDataParallelPlugin().cpu_offload.offload_params
+
+
+def test_policies_are_completed_for_a_model():
+    plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap="Linear")
+    plugin.set_auto_wrap_policy(model())
+    assert isinstance(plugin.auto_wrap_policy, functools.partial) and plugin.auto_wrap_policy.keywords == {"transformer_layer_cls": {nn.Linear}}
+    with patch_environment(fsdp_auto_wrap_policy="TRANSFORMER_BASED_WRAP", fsdp_transformer_cls_to_wrap="T5Layer,Linear"):
+        plugin = FullyShardedDataParallelPlugin()
+    assert plugin.transformer_cls_names_to_wrap == ["T5Layer", "Linear"]
+    with pytest.raises(ValueError, match="Could not find the transformer layer class T5Layer in the model."):
+        plugin.set_auto_wrap_policy(model())
+    with patch_environment(fsdp_auto_wrap_policy="SIZE_BASED_WRAP", fsdp_min_num_params=20):
+        plugin = FullyShardedDataParallelPlugin()
+    plugin.set_auto_wrap_policy(model())
+    assert plugin.auto_wrap_policy.keywords == {"min_num_params": 20}
+    plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="SIZE_BASED_WRAP", min_num_params=0)
+    plugin.set_auto_wrap_policy(model())
+    assert plugin.auto_wrap_policy is None
+
+
+def test_efficient_loading_follows_the_environment():
+    enable_fsdp_ram_efficient_loading()
+    assert FullyShardedDataParallelPlugin().cpu_ram_efficient_loading is True and os.environ["ACCELERATE_USE_FSDP"] == "True"
+    disable_fsdp_ram_efficient_loading()
+    assert FullyShardedDataParallelPlugin().cpu_ram_efficient_loading is False
+    with pytest.warns(UserWarning, match="sync_module_states cannot be False"):
+        plugin = FullyShardedDataParallelPlugin(cpu_ram_efficient_loading=True, sync_module_states=False)
+    assert plugin.sync_module_states is True and os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "True"
+
+
+def test_what_the_engine_is_told():
+    options = FullyShardedDataParallelPlugin(sharding_strategy="SHARD_GRAD_OP", mixed_precision_policy="bf16", ignored_modules=r".*\.1").to_engine()
+    assert (options.enabled, options.sharding_strategy, options.state_dict_type) == (1, 2, 1)
+    assert (options.param_dtype, options.reduce_dtype, options.ignored_modules) == ("bfloat16", "bfloat16", r".*\.1")
+    assert options.backward_prefetch == options.sync_module_states == options.reshard_after_forward == capi.ACCEL_UNSET
+    assert FullyShardedDataParallelPlugin(backward_prefetch="NO_PREFETCH").to_engine().backward_prefetch == 3
+    assert FullyShardedDataParallelPlugin(reshard_after_forward="NO_SHARD").to_engine().sharding_strategy == 3
+    second = FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=False, auto_wrap_policy="SIZE_BASED_WRAP", min_num_params=7).to_engine()
+    assert (second.reshard_after_forward, second.auto_wrap_policy, second.min_num_params) == (0, 2, 7)
+    assert second.sharding_strategy == capi.ACCEL_UNSET
+    net = model()
+    named = FullyShardedDataParallelPlugin(ignored_modules=[dict(net.named_modules())["1"]], auto_wrap_policy="TRANSFORMER_BASED_WRAP",
+                                           transformer_cls_names_to_wrap=["Linear"]).to_engine(net)
+    assert (named.ignored_modules, named.transformer_cls_names_to_wrap) == ("1", "Linear")
+    with pytest.raises(NotImplementedError, match="function of the program"):
+        FullyShardedDataParallelPlugin(auto_wrap_policy=lambda *_: True).to_engine()
+
+
+def test_an_accelerator_has_its_plugin():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16", fsdp_plugin=plugin)
+    assert accelerator.state.fsdp_plugin is plugin and accelerator.deepspeed_plugin is None
+    assert plugin.mixed_precision_policy.param_dtype == sharding_types.dtypes()["bf16"]
+    assert accelerator.distributed_type == "NO" and not accelerator.is_fsdp2  # one process has the whole model
+    prepared = accelerator.prepare(model())
+    assert prepared(accel.ones(1, 4)).shape == (1, 2)
+    accel.AcceleratorState._reset_state(True)
+    with patch_environment(accelerate_use_fsdp="true", fsdp_sharding_strategy="NO_SHARD"):
+        assert Accelerator(cpu=True).state.fsdp_plugin.sharding_strategy.value == 3
+    accel.AcceleratorState._reset_state(True)
+    with pytest.raises(accel.errors.UnsupportedError, match="cpu_offload is yes"):
+        Accelerator(cpu=True, fsdp_plugin=FullyShardedDataParallelPlugin(cpu_offload=True)).prepare(model())
+
+
+CONFIG = {"gradient_accumulation_steps": 1, "gradient_clipping": "auto", "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+          "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
+          "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+          "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "stage3_gather_16bit_weights_on_model_save": "auto"}}
+
+
+def test_a_configuration_of_deepspeed_is_asked_by_dotted_names(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps(CONFIG))
+    encoded = base64.urlsafe_b64encode(json.dumps(CONFIG).encode()).decode()
+    for given in (CONFIG, str(path), json.dumps(CONFIG), encoded):
+        config = HfDeepSpeedConfig(given)
+        assert config.is_zero3() and not config.is_zero2() and config.is_offload()
+        assert config.get_value("optimizer.params.lr") == "auto" and config.get_value("not.there", 7) == 7
+        assert config.is_true("zero_optimization.stage") and not config.is_false("bf16.enabled") and not config.is_true("not.there")
+        config.del_config_sub_tree("optimizer")
+        assert config.find_config_node("optimizer.params.lr") == (None, "lr")
+        with pytest.raises(ValueError, match="no optimizer"):
+            config.del_config_sub_tree("optimizer", must_exist=True)
+    with pytest.raises(ValueError, match="Expected a string path to an existing deepspeed config"):
+        HfDeepSpeedConfig("/no/such/file")
+
+
+def test_a_plugin_of_deepspeed_fills_its_configuration():
+    plugin = DeepSpeedPlugin(gradient_accumulation_steps=4, zero_stage=3, offload_param_device="nvme", offload_param_nvme_path="/fast")
+    assert plugin.get_value("zero_optimization.offload_param") == {"device": "nvme", "nvme_path": "/fast"}
+    assert plugin.get_value("zero_optimization.offload_optimizer.nvme_path") is None and plugin.is_zero3_init_enabled()
+    with pytest.warns(UserWarning, match="Zero3 Init flag is only applicable for ZeRO Stage 3"):
+        assert not DeepSpeedPlugin(zero_stage=2, zero3_init_flag=True).zero3_init_flag
+    plugin = DeepSpeedPlugin(hf_ds_config=CONFIG, gradient_clipping=0.5, zero3_save_16bit_model=True)
+    assert plugin.zero_stage == 3 and plugin.offload_param_device == "cpu" and plugin.get_value("gradient_clipping") == 0.5
+    assert plugin.is_auto("optimizer.params.lr") and CONFIG["gradient_clipping"] == "auto"
+    with patch_environment(accelerate_deepspeed_zero_stage=1, accelerate_gradient_clipping="auto", accelerate_gradient_accumulation_steps=3):
+        plugin = DeepSpeedPlugin()
+        assert (plugin.zero_stage, plugin.gradient_clipping, plugin.gradient_accumulation_steps) == (1, "auto", 3)
+    with pytest.raises(ValueError, match="Please specify the ZeRO optimization config"):
+        DeepSpeedPlugin(hf_ds_config={"gradient_clipping": 1.0})
+    with patch_environment(accelerate_config_ds_fields="zero_stage,zero3_init_flag"), pytest.raises(ValueError, match="zero_stage: expected in DeepSpeed"):
+        DeepSpeedPlugin(hf_ds_config=CONFIG)
+
+
+def test_values_that_differ_are_one_error():
+    plugin = DeepSpeedPlugin(hf_ds_config=CONFIG)
+    values = {"optimizer.params.lr": 5e-5, "optimizer.params.weight_decay": 0.0, "gradient_clipping": 1.0, "train_batch_size": 16,
+              "train_micro_batch_size_per_gpu": 16, "fp16.enabled": False, "bf16.enabled": True,
+              "zero_optimization.stage3_gather_16bit_weights_on_model_save": False}
+    plugin.deepspeed_config_process(**values)
+    assert plugin.get_value("optimizer.params.lr") == 5e-5 and plugin.get_value("bf16.enabled") is True
+    with pytest.raises(ValueError, match="(?s)optimizer.params.lr=5e-05 vs arg.*gradient_clipping|(?s)gradient_clipping.*optimizer.params.lr"):
+        plugin.deepspeed_config_process(**{**values, "optimizer.params.lr": 1e-5, "gradient_clipping": 2.0})
+    plugin.deepspeed_config["optimizer"]["params"]["lr"] = "auto"
+    del values["optimizer.params.lr"]
+    with pytest.raises(ValueError, match="`optimizer.params.lr` not found in kwargs."):
+        plugin.deepspeed_config_process(**values)
+
+
+def test_precisions_of_deepspeed_agree_with_the_accelerators():
+    for precision in ("bf16", "fp16", "no"):
+        plugin = DeepSpeedPlugin()
+        plugin.set_mixed_precision(precision)
+        assert plugin.mixed_precision == precision
+    plugin = DeepSpeedPlugin(hf_ds_config={"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}})
+    with pytest.raises(ValueError, match="cannot be set to `fp16` when `bf16` is set in the DeepSpeed config file."):
+        plugin.set_mixed_precision("fp16")
+    assert Accelerator(cpu=True, deepspeed_plugin=plugin).mixed_precision == "bf16"
+
+
+def test_one_of_several_plugins_is_selected():
+    plugins = {"student": DeepSpeedPlugin(zero_stage=2), "teacher": DeepSpeedPlugin(zero_stage=3)}
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=plugins)
+    state = accelerator.state
+    assert accelerator.distributed_type == "DEEPSPEED" and accelerator.deepspeed_plugin is plugins["student"] is get_active_deepspeed_plugin(state)
+    state.select_deepspeed_plugin("teacher")
+    assert state.deepspeed_plugin is plugins["teacher"] is state.get_deepspeed_plugin("teacher") and not plugins["student"].selected
+    with pytest.raises(NotImplementedError, match="second `Accelerator`"):
+        Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin())
+    assert Accelerator(cpu=True).state.deepspeed_plugin is plugins["teacher"]
+    with pytest.raises(KeyError, match="professor"):
+        state.select_deepspeed_plugin("professor")
+    with pytest.raises(ValueError, match="must be enabled manually"):
+        plugins["student"].select()
+    with pytest.raises(NotImplementedError):
+        plugins["student"].selected = True
+    accel.AcceleratorState._reset_state(True)
+    with pytest.raises(ValueError, match="none were enabled"):
+        get_active_deepspeed_plugin(Accelerator(cpu=True).state)
+    for wrong, error in (({"deepspeed_plugin": {"x": 1}}, TypeError), ({"deepspeed_plugin": DeepSpeedPlugin(), "deepspeed_plugins": {}}, ValueError),
+                         ({"deepspeed_plugin": DeepSpeedPlugin(), "fsdp_plugin": FullyShardedDataParallelPlugin()}, ValueError)):
+        with pytest.raises(error):
+            Accelerator(cpu=True, **wrong)
+
+
+def test_deepspeed_clips_and_accumulates():
+    config = {"gradient_accumulation_steps": 2, "gradient_clipping": 0.5, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=config))
+    net = nn.Linear(3, 1, bias=False)
+    before = net.weight.detach().tolist()
+    net, optimizer = accelerator.prepare(net, accel.optim.SGD(net.parameters(), lr=1.0))
+    assert accelerator.gradient_accumulation_steps == 2 and accelerator.deepspeed_config["train_micro_batch_size_per_gpu"] == 1
+    for _ in range(2):
+        with accelerator.accumulate(net):
+            accelerator.backward((net(accel.tensor([[100.0, -200.0, 300.0]])) * 10).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+    after = accelerator.unwrap_model(net, keep_fp32_wrapper=False).weight.detach().tolist()
+    assert sum((new - old) ** 2 for new, old in zip(after[0], before[0])) ** 0.5 == pytest.approx(0.5, rel=1e-4)
+
+
+def test_what_prepare_needs_under_deepspeed():
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))
+    net = model()
+    optimizer = accel.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="requires you to pass at least one of training or evaluation dataloaders"):
+        accelerator.prepare(net, optimizer)
+    loader = accel.DataLoader(accel.TensorDataset(accel.ones(8, 4)), batch_size=4)
+    with pytest.raises(ValueError, match="You cannot create a `DummyOptim` without specifying an optimizer in the config file."):
+        accelerator.prepare(net, DummyOptim(net.parameters()), loader)
+    accelerator.prepare(net, optimizer, loader)
+    assert accelerator.deepspeed_config["train_batch_size"] == 4 and accelerator.deepspeed_config["gradient_clipping"] == 1.0

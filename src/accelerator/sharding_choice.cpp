@@ -1,0 +1,66 @@
+// How a model that is prepared is shared out: as the settings of sharding say, or those of DeepSpeed.
+#include <string>
+#include <utility>
+
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/deepspeed_config.hpp"
+#include "config/fsdp_settings.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+// Parameters are gathered in the precision of the model's computation, unless the settings say another one.
+FsdpSettings in_precision(FsdpSettings settings, const state::State& state) {
+  if (!settings.enabled.value_or(false) || !settings.param_dtype.value.empty()) return settings;
+  if (state.mixed_precision() == Precision::kBf16) settings.param_dtype.set("bfloat16", "mixed_precision");
+  if (state.mixed_precision() == Precision::kFp16) settings.param_dtype.set("float16", "mixed_precision");
+  return settings;
+}
+
+}  // namespace
+
+// A mesh with a shard axis says who shares a copy. Without one all ranks do.
+parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
+  comm::Mesh& mesh = *state_.mesh();
+  if (mesh.size("shard") > 1) return {state_.gradient_group(), mesh.group("shard,context"), mesh.group("replicate")};
+  const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
+                         settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
+  const int64_t on_host = state_.local_num_processes();
+  require(
+      !is_hybrid || on_host == state_.num_processes(), Status::kInvalidArgument,
+      "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
+      "copy, such as the ",
+      on_host, " of this host");
+  return {state_.gradient_group(), state_.gradient_group(), nullptr};
+}
+
+Accelerator::ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) {
+  const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
+  const bool has_shards = state_.mesh()->size("shard") > 1;
+  if (!deepspeed.enabled) return {in_precision(resolve_fsdp_settings(preparation.fsdp, has_shards), state_), 0};
+  require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
+          "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
+  const state::AccumulationSettings accumulation = state_.gradient_state()->settings();
+  DeepspeedConfig config = read_deepspeed_config(
+      deepspeed, {state_.mixed_precision(), accumulation.num_steps, state_.data_parallel()->size()});
+  follow_deepspeed(config, accumulation);
+  return {in_precision(std::move(config.fsdp), state_), config.gradient_clipping};
+}
+
+void Accelerator::follow_deepspeed(const DeepspeedConfig& config, state::AccumulationSettings accumulation) {
+  if (models_.empty() && !config.without_effect.empty()) {
+    std::string lines;
+    for (const std::string& line : config.without_effect) lines += (lines.empty() ? "" : "; ") + line;
+    log(LogLevel::kWarning, "DeepSpeed's settings that change nothing here: ", lines);
+  }
+  if (config.gradient_accumulation_steps != accumulation.num_steps)
+    log(LogLevel::kWarning, "gradient_accumulation_steps of the state is ", accumulation.num_steps,
+        " and that of DeepSpeed's settings ", config.gradient_accumulation_steps, ", which counts");
+  accumulation.num_steps = config.gradient_accumulation_steps;
+  accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
+  state_.gradient_state()->set_settings(accumulation);
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,28 @@
+#include "accelerator/step_clipping.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+namespace accel::accelerator {
+namespace {
+
+bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
+  const std::vector<at::Tensor> parameters = model.parameters();
+  for (const optim::ParameterGroup& group : optimizer.groups())
+    for (const at::Tensor& updated : group.parameters)
+      if (std::any_of(parameters.begin(), parameters.end(),
+                      [&updated](const at::Tensor& parameter) { return parameter.is_same(updated); }))
+        return true;
+  return false;
+}
+
+}  // namespace
+
+void StepClipping::clip(const optim::Optimizer& optimizer) const {
+  for (const auto& [entry, max_norm] : models_)
+    if (const auto model = entry.lock(); model != nullptr && updates(optimizer, *model->module()))
+      model->clip_gradients_by_norm(max_norm, /*norm_type=*/2);
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,37 @@
+// What DeepSpeed's settings and its JSON mean here: sharding by ZeRO's stages, accumulation, clipping.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/generated/settings.hpp"
+
+namespace accel {
+
+// What "auto" values are filled with, and what is checked, besides the settings.
+struct DeepspeedJob {
+  Precision mixed_precision = Precision::kNo;
+  int64_t gradient_accumulation_steps = 1;
+  int64_t data_parallel_size = 1;
+};
+
+struct DeepspeedConfig {
+  FsdpSettings fsdp;  // checked
+  int64_t zero_stage = 0;
+  int64_t gradient_accumulation_steps = 1;
+  double gradient_clipping = 0;  // the largest norm at each step of the optimizer; 0: any
+  std::optional<int64_t> train_micro_batch_size_per_gpu;
+  // Stages 2 and 3: no rank has whole gradients, also while they accumulate, so that each micro-batch exchanges them.
+  bool shards_gradients = false;
+  std::vector<std::string> without_effect;  // "key: why"
+};
+
+// Settings that the call leaves unset, from the environment and the configuration file.
+DeepspeedSettings resolve_deepspeed_settings(DeepspeedSettings given);
+
+// Reads the JSON of resolved settings, if there is one. Settings that say otherwise than it are one error.
+DeepspeedConfig read_deepspeed_config(const DeepspeedSettings& settings, const DeepspeedJob& job);
+
+}  // namespace accel

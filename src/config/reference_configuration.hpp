@@ -1,0 +1,46 @@
+// Configuration files of the reference, as its questionnaire writes them: what their names mean here.
+//
+//   compute_environment: LOCAL_MACHINE     # of the launcher, which starts the ranks
+//   distributed_type: FSDP                 # fsdp.enabled
+//   fsdp_config:
+//     fsdp_offload_params: false           # fsdp.cpu_offload
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/option_table.hpp"
+
+namespace accel {
+
+// A name in a section of such a file; "" is the file outside of sections.
+struct ReferenceName {
+  std::string_view section, name;
+  const OptionTable* table;  // null: only launchers read it
+  std::string_view field;
+};
+
+// Whether it is a section whose names are those of the reference. Others are skipped: they belong to a launcher, or to
+// what mixed_precision or distributed_type turn on.
+bool is_reference_section(std::string_view name);
+// Null if there is none; then `known` has the names that there are.
+const ReferenceName* find_reference_name(std::string_view section, std::string_view name,
+                                         std::vector<std::string_view>& known);
+
+// A value that asks for what is not there is an error that names the place.
+void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place);
+// The setting that a name without a field decides by its value; no table: none.
+struct ReferenceMeaning {
+  const OptionTable* table = nullptr;
+  std::string_view field;
+  const char* value = nullptr;
+};
+ReferenceMeaning reference_meaning(std::string_view name, const std::string& written);
+
+// A file with one of these names is one of the reference, where the number of processes and the address of the first
+// are for the launcher.
+bool is_name_of_reference_files(std::string_view name);
+constexpr std::string_view kOfTheLauncher[] = {"num_processes", "main_process_ip", "main_process_port"};
+
+}  // namespace accel

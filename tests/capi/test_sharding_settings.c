@@ -1,0 +1,180 @@
+/* Section 10: settings of sharding, and of DeepSpeed, whose clipping and accumulation hold for one process as well. */
+#define _POSIX_C_SOURCE 200809L
+#include "capi_test.h"
+
+#include <math.h>
+
+enum { WIDTH = 3, CLASSES = 2 };
+
+static accel_state_t *new_state(void) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  options.cpu = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
+  assert_ok(accel_state_create(&options, &state));
+  return state;
+}
+
+/* What the settings of sharding are refused with. */
+static void refused(accel_state_t *state, const accel_fsdp_options_t *fsdp, accel_status_t status, const char *part) {
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_module_t *model = NULL, *prepared = NULL;
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
+  options.fsdp = fsdp;
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), status, part);
+  accel_module_release(model);
+}
+
+static void test_what_does_not_go_together_is_refused(void **unused) {
+  accel_state_t *state = new_state();
+  accel_fsdp_options_t fsdp = ACCEL_FSDP_OPTIONS_INIT;
+  (void)unused;
+  fsdp.enabled = 1;
+  fsdp.fsdp_version = 3;
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "options.fsdp.fsdp_version is 3");
+  fsdp.fsdp_version = 1;
+  fsdp.activation_checkpointing = fsdp.activation_checkpointing_offload = 1;
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "activation_checkpointing_offload is yes and fsdp_version is 1");
+  fsdp.fsdp_version = 2;
+  fsdp.state_dict_type = ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT;
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "state_dict_type is local_state_dict and fsdp_version is 2");
+  fsdp.state_dict_type = ACCEL_UNSET;
+  fsdp.offload_optimizer = 1;
+  refused(state, &fsdp, ACCEL_ERROR_UNSUPPORTED, "offload_optimizer is yes");
+  accel_state_release(state);
+}
+
+static void test_the_environment_and_its_version_decide(void **unused) {
+  accel_state_t *state = new_state();
+  accel_fsdp_options_t fsdp = ACCEL_FSDP_OPTIONS_INIT;
+  (void)unused;
+  setenv("ACCELERATE_USE_FSDP", "true", 1);
+  setenv("FSDP_RESHARD_AFTER_FORWARD", "most", 1);
+  refused(state, NULL, ACCEL_ERROR_INVALID_ARGUMENT,
+          "reshard_after_forward is 'most' (from FSDP_RESHARD_AFTER_FORWARD)");
+  setenv("FSDP_RESHARD_AFTER_FORWARD", "SHARD_GRAD_OP", 1);
+  fsdp.param_dtype = "int8";
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "param_dtype is 'int8'");
+  setenv("FSDP_VERSION", "2", 1);
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "fsdp_version is 2; expected yes or no");
+  unsetenv("FSDP_VERSION");
+  unsetenv("FSDP_RESHARD_AFTER_FORWARD");
+  unsetenv("ACCELERATE_USE_FSDP");
+  accel_state_release(state);
+}
+
+static void collect(int32_t level, const char *message, void *user_data) {
+  if (level >= ACCEL_LOG_WARNING) strncat(user_data, message, 1023 - strlen(user_data));
+}
+
+/* The largest part of a step is DeepSpeed's gradient_clipping, and it comes after as many micro-batches as it says. */
+static void test_deepspeed_clips_and_accumulates(void **unused) {
+  const float inputs[] = {100, -200, 300}, zeros[WIDTH * CLASSES] = {0};
+  const int64_t label[] = {1}, input_shape[] = {1, WIDTH}, label_shape[] = {1}, weight_shape[] = {CLASSES, WIDTH};
+  accel_state_t *state = new_state();
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_deepspeed_options_t deepspeed = ACCEL_DEEPSPEED_OPTIONS_INIT;
+  accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
+  accel_module_t *model = NULL, *prepared = NULL;
+  accel_optimizer_t *plain = NULL, *optimizer = NULL;
+  accel_tensor_t *weight = NULL, *input, *target;
+  accel_value_t argument;
+  char logged[1024] = "";
+  double norm = 0;
+  size_t i;
+  int step;
+  (void)unused;
+  deepspeed.enabled = 1;
+  deepspeed.hf_ds_config =
+      "{\"gradient_clipping\": 0.5, \"gradient_accumulation_steps\": 2, \"steps_per_print\": 10, "
+      "\"zero_optimization\": {\"stage\": \"auto\"}}";
+  options.deepspeed = &deepspeed;
+  sgd.lr = 1;
+  assert_ok(accel_set_log_callback(collect, logged, NULL));
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
+  weight = new_test_tensor(zeros, weight_shape, 2, ACCEL_DTYPE_FLOAT32);
+  assert_ok(accel_tensor_set_requires_grad(weight, 1));
+  assert_ok(accel_module_replace_tensor(model, "weight", weight));
+  assert_ok(accel_optimizer_sgd(model, &sgd, &plain));
+  assert_ok(accel_prepare_model(state, model, &options, &prepared));
+  assert_ok(accel_prepare_optimizer(state, plain, &optimizer));
+  assert_int_equal(accel_gradient_accumulation_steps(state), 2);
+  assert_non_null(strstr(logged, "steps_per_print: nothing is printed"));
+  assert_non_null(strstr(logged, "gradient_accumulation_steps of the state is 1"));
+  input = new_test_tensor(inputs, input_shape, 2, ACCEL_DTYPE_FLOAT32);
+  target = new_test_tensor(label, label_shape, 1, ACCEL_DTYPE_INT64);
+  argument = accel_arg_tensor(input);
+  for (step = 0; step < 2; step++) {
+    accel_value_t logits = ACCEL_VALUE_INIT;
+    accel_tensor_t *loss = NULL;
+    accel_scope_t *scope = NULL;
+    assert_ok(accel_accumulate_begin(state, &prepared, 1, &scope));
+    assert_ok(accel_module_call(prepared, &argument, 1, &logits));
+    assert_ok(accel_cross_entropy(logits.as.tensor, target, &loss));
+    assert_ok(accel_backward(state, loss, NULL));
+    assert_status(accel_optimizer_step(optimizer), step == 1 ? ACCEL_OK : ACCEL_STEP_SKIPPED);
+    assert_ok(accel_scope_end(scope));
+    accel_tensor_release(loss);
+    accel_value_dispose(&logits);
+  }
+  {
+    void *data = NULL;
+    const float *values;
+    assert_ok(accel_tensor_data(weight, &data));
+    values = data;
+    for (i = 0; i < WIDTH * CLASSES; i++) norm += (double)values[i] * values[i];
+  }
+  assert_true(fabs(sqrt(norm) - 0.5) < 1e-4);
+  assert_ok(accel_set_log_callback(NULL, NULL, NULL));
+  accel_tensor_release(target);
+  accel_tensor_release(input);
+  accel_tensor_release(weight);
+  accel_optimizer_release(optimizer);
+  accel_optimizer_release(plain);
+  accel_module_release(prepared);
+  accel_module_release(model);
+  accel_state_release(state);
+}
+
+static void test_wrong_settings_of_deepspeed(void **unused) {
+  accel_state_t *state = new_state();
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_deepspeed_options_t deepspeed = ACCEL_DEEPSPEED_OPTIONS_INIT;
+  accel_fsdp_options_t fsdp = ACCEL_FSDP_OPTIONS_INIT;
+  accel_module_t *model = NULL, *prepared = NULL;
+  (void)unused;
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
+  options.deepspeed = &deepspeed;
+  deepspeed.zero_stage = 4;
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.deepspeed.zero_stage is 4");
+  deepspeed.zero_stage = 3;
+  deepspeed.enabled = 1;
+  deepspeed.hf_ds_config = "{\"gradient_accumulation_steps\": 4}";
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "has no zero_optimization");
+  deepspeed.hf_ds_config = "{\"zero_optimization\": {\"stage\": 2}}";
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "zero_optimization.stage is 2 and zero_stage is 3; expected the same");
+  deepspeed.hf_ds_config = "/no/such/ds.json";
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), ACCEL_ERROR_NOT_FOUND, "/no/such/ds.json");
+  deepspeed.hf_ds_config = NULL;
+  options.fsdp = &fsdp;
+  fsdp.enabled = 1;
+  assert_fails(accel_prepare_model(state, model, &options, &prepared), ACCEL_ERROR_INVALID_ARGUMENT,
+               "fsdp.enabled and deepspeed.enabled are both 1");
+  assert_int_equal(accel_gradient_accumulation_steps(state), 1);
+  accel_module_release(model);
+  accel_state_release(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      capi_unit_test(test_what_does_not_go_together_is_refused),
+      capi_unit_test(test_the_environment_and_its_version_decide),
+      capi_unit_test(test_deepspeed_clips_and_accumulates),
+      capi_unit_test(test_wrong_settings_of_deepspeed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

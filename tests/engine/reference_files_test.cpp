@@ -1,0 +1,125 @@
+// Configuration files of the reference.
+#include <gtest/gtest.h>
+
+#include "config/fsdp_settings.hpp"
+#include "config/precedence.hpp"
+#include "config/state_settings.hpp"
+#include "expect_error.hpp"
+#include "settings_fixture.hpp"
+
+namespace accel {
+namespace reference_files_test {
+
+TEST(ReferenceFiles, AQuestionnairesFileOfShardingIsReadInFull) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "compute_environment: LOCAL_MACHINE\n"
+      "debug: true\n"
+      "distributed_type: FSDP\n"
+      "downcast_bf16: 'no'\n"
+      "enable_cpu_affinity: false\n"
+      "dynamo_config: {}\n"
+      "fsdp_config:\n"
+      "  fsdp_activation_checkpointing: true\n"
+      "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+      "  fsdp_backward_prefetch: BACKWARD_POST\n"
+      "  fsdp_offload_params: false\n"
+      "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"
+      "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+      "  fsdp_transformer_layer_cls_to_wrap: [BertLayer, BertPooler]\n"
+      "  fsdp_version: 1\n"
+      "machine_rank: 0\n"
+      "main_training_function: main\n"
+      "mixed_precision: bf16\n"
+      "num_machines: 1\n"
+      "num_processes: 5\n"
+      "tpu_env: [{a: b}]\n"
+      "use_cpu: true\n");
+  const StateSettings state = resolve_state_settings({});
+  EXPECT_EQ(state.mixed_precision, Precision::kBf16);
+  EXPECT_EQ(*state.num_processes, 1) << "how many processes there are is the launcher's part";
+  EXPECT_TRUE(state.debug);
+  EXPECT_TRUE(state.cpu.value);
+  const FsdpSettings settings = resolve_fsdp_settings({});
+  EXPECT_TRUE(*settings.enabled);
+  EXPECT_EQ(settings.enabled.source, file.line(3));
+  EXPECT_TRUE(settings.activation_checkpointing);
+  EXPECT_EQ(settings.sharding_strategy, ShardingStrategy::kShardGradOp);
+  EXPECT_EQ(settings.sharding_strategy.source, file.line(12));
+  EXPECT_EQ(settings.backward_prefetch, BackwardPrefetch::kBackwardPost);
+  EXPECT_EQ(settings.state_dict_type, StateDictType::kShardedStateDict);
+  EXPECT_EQ(settings.transformer_cls_names_to_wrap.value, "BertLayer,BertPooler");
+}
+
+TEST(ReferenceFiles, SizesOfTheMeshAreThoseOfTheState) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "distributed_type: FSDP\n"
+      "fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: false}\n"
+      "parallelism_config:\n"
+      "  parallelism_config_dp_replicate_size: 4\n"
+      "  parallelism_config_dp_shard_size: 2\n"
+      "  parallelism_config_cp_comm_strategy: alltoall\n"
+      "  parallelism_config_tp_size: 3\n");
+  const StateSettings state = resolve_state_settings({});
+  EXPECT_EQ(*state.data_parallel_replicate_size, 4);
+  EXPECT_EQ(state.data_parallel_shard_size, 2);
+  EXPECT_EQ(state.tensor_parallel_size, 3);
+  const FsdpSettings settings = resolve_fsdp_settings({});
+  EXPECT_EQ(settings.fsdp_version, 2);
+  EXPECT_EQ(settings.reshard_after_forward.value, false);
+}
+
+TEST(ReferenceFiles, OldOnesHaveFp16) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file("distributed_type: MULTI_GPU\nfp16: true\n");
+  EXPECT_EQ(resolve_state_settings({}).mixed_precision, Precision::kFp16);
+}
+
+TEST(ReferenceFiles, OfDeepSpeedTheyHaveItsSettings) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "distributed_type: DEEPSPEED\n"
+      "deepspeed_config:\n"
+      "  gradient_accumulation_steps: 5\n"
+      "  gradient_clipping: 0.7\n"
+      "  offload_optimizer_device: none\n"
+      "  deepspeed_multinode_launcher: pdsh\n"
+      "  zero3_init_flag: false\n"
+      "  zero_stage: 3\n");
+  EXPECT_EQ(resolve_state_settings({}).gradient_accumulation_steps, 5);
+  DeepspeedSettings settings;
+  resolve_settings(settings);
+  EXPECT_TRUE(settings.enabled);
+  EXPECT_EQ(settings.zero_stage, 3);
+  EXPECT_EQ(settings.gradient_clipping, 0.7);
+  EXPECT_FALSE(*resolve_fsdp_settings({}).enabled);
+}
+
+TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
+  const SettingsEnvironment environment;
+  const struct {
+    const char* content;
+    int line;
+    Status status;
+    const char* expected;
+  } files[] = {
+      {"distributed_type: MEGATRON_LM\n", 1, Status::kUnsupported, "which asks for Megatron-LM"},
+      {"distributed_type: 'NO'\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", 3, Status::kUnsupported,
+       "torch.compile"},
+      {"compute_environment: AMAZON_SAGEMAKER\n", 1, Status::kUnsupported, "SageMaker"},
+      {"parallelism_config:\n  parallelism_config_sp_size: 2\n", 2, Status::kUnsupported, "sequence parallelism"},
+      {"fsdp_config:\n  fsdp_shard: 2\n", 2, Status::kInvalidArgument, "there is no option 'fsdp_shard'"},
+      {"distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", 3, Status::kInvalidArgument, "stands twice"},
+      {"fsdp_config:\n  fsdp_version: [1]\n", 2, Status::kInvalidArgument, "expected one value"},
+      {"num_machine: 1\n", 1, Status::kInvalidArgument, "there is no option 'num_machine'"},
+  };
+  for (const auto& wrong : files) {
+    const ConfigurationFileOfTest file(wrong.content);
+    tests::expect_error(wrong.status, wrong.expected, [] { resolve_state_settings({}); });
+    tests::expect_error(wrong.status, file.line(wrong.line), [] { resolve_state_settings({}); });
+  }
+}
+
+}  // namespace reference_files_test
+}  // namespace accel
