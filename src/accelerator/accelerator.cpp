@@ -76,6 +76,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared = std::make_shared<PreparedModel>(parallel::parallelize(module, state_.gradient_group(), settings),
                                                   precision, state_.compute_policy(), state_.step_times());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
+  state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }

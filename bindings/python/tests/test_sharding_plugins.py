@@ -212,8 +212,10 @@ def test_values_that_differ_are_one_error():
               "zero_optimization.stage3_gather_16bit_weights_on_model_save": False}
     plugin.deepspeed_config_process(**values)
     assert plugin.get_value("optimizer.params.lr") == 5e-5 and plugin.get_value("bf16.enabled") is True
-    with pytest.raises(ValueError, match="(?s)optimizer.params.lr=5e-05 vs arg.*gradient_clipping|(?s)gradient_clipping.*optimizer.params.lr"):
+    with pytest.raises(ValueError, match="Please correct") as error:
         plugin.deepspeed_config_process(**{**values, "optimizer.params.lr": 1e-5, "gradient_clipping": 2.0})
+    assert "- ds optimizer.params.lr=5e-05 vs arg optimizer.params.lr=1e-05" in str(error.value)
+    assert "- ds gradient_clipping=1.0 vs arg gradient_clipping=2.0" in str(error.value)
     plugin.deepspeed_config["optimizer"]["params"]["lr"] = "auto"
     del values["optimizer.params.lr"]
     with pytest.raises(ValueError, match="`optimizer.params.lr` not found in kwargs."):
