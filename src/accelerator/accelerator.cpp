@@ -71,6 +71,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
       state_.compute_policy(), state_.step_times());
   if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
+  state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation()});
   return prepared;
 }

@@ -34,10 +34,6 @@
 #include "tensor/backward.hpp"
 #include "tensor/stateful.hpp"
 
-namespace accel {
-struct DeepspeedConfig;
-}
-
 namespace accel::accelerator {
 
 // An object of the application that is saved in checkpoints.
@@ -199,9 +195,9 @@ class Accelerator {
   struct ShardingChoice {
     FsdpSettings settings;
     double gradient_clipping;  // at each step; 0: none
+    state::AccumulationSettings accumulation;
   };
-  ShardingChoice choose_sharding(const PrepareModelSettings& preparation);
-  void follow_deepspeed(const DeepspeedConfig& config, state::AccumulationSettings accumulation);
+  ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);

@@ -19,6 +19,17 @@ FsdpSettings in_precision(FsdpSettings settings, const state::State& state) {
   return settings;
 }
 
+void report_deepspeed(const DeepspeedConfig& config, int64_t steps_of_state, bool with_keys) {
+  if (with_keys && !config.without_effect.empty()) {
+    std::string lines;
+    for (const std::string& line : config.without_effect) lines += (lines.empty() ? "" : "; ") + line;
+    log(LogLevel::kWarning, "DeepSpeed's settings that change nothing here: ", lines);
+  }
+  if (config.gradient_accumulation_steps != steps_of_state)
+    log(LogLevel::kWarning, "gradient_accumulation_steps of the state is ", steps_of_state,
+        " and that of DeepSpeed's settings ", config.gradient_accumulation_steps, ", which counts");
+}
+
 }  // namespace
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -36,31 +47,20 @@ parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) cons
   return {state_.gradient_group(), state_.gradient_group(), nullptr};
 }
 
-Accelerator::ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) {
+Accelerator::ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {
+  state::AccumulationSettings accumulation = state_.gradient_state()->settings();
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
-  const bool has_shards = state_.mesh()->size("shard") > 1;
-  if (!deepspeed.enabled) return {in_precision(resolve_fsdp_settings(preparation.fsdp, has_shards), state_), 0};
+  if (!deepspeed.enabled)
+    return {in_precision(resolve_fsdp_settings(preparation.fsdp, state_.mesh()->size("shard") > 1), state_), 0,
+            accumulation};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
-  const state::AccumulationSettings accumulation = state_.gradient_state()->settings();
   DeepspeedConfig config = read_deepspeed_config(
       deepspeed, {state_.mixed_precision(), accumulation.num_steps, state_.data_parallel()->size()});
-  follow_deepspeed(config, accumulation);
-  return {in_precision(std::move(config.fsdp), state_), config.gradient_clipping};
-}
-
-void Accelerator::follow_deepspeed(const DeepspeedConfig& config, state::AccumulationSettings accumulation) {
-  if (models_.empty() && !config.without_effect.empty()) {
-    std::string lines;
-    for (const std::string& line : config.without_effect) lines += (lines.empty() ? "" : "; ") + line;
-    log(LogLevel::kWarning, "DeepSpeed's settings that change nothing here: ", lines);
-  }
-  if (config.gradient_accumulation_steps != accumulation.num_steps)
-    log(LogLevel::kWarning, "gradient_accumulation_steps of the state is ", accumulation.num_steps,
-        " and that of DeepSpeed's settings ", config.gradient_accumulation_steps, ", which counts");
+  report_deepspeed(config, accumulation.num_steps, /*with_keys=*/models_.empty());
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
-  state_.gradient_state()->set_settings(accumulation);
+  return {in_precision(std::move(config.fsdp), state_), config.gradient_clipping, accumulation};
 }
 
 }  // namespace accel::accelerator

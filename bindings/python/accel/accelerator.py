@@ -201,6 +201,7 @@ class Accelerator(View):
     is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
     fp8_backend = FP8BackendType.NO  # nothing of the kind here yet
+    scaler = None  # the engine scales losses: loss_scale says by how much
 
     should_save_model = property(attrgetter("is_local_main_process"))
 

@@ -148,13 +148,13 @@ class DeepSpeedPlugin:
     def set_mixed_precision(self, mixed_precision):
         """The configuration follows the precision of the Accelerator, unless it has another one."""
         config, own = self.deepspeed_config, "bf16" if mixed_precision in ("bf16", "fp8") else mixed_precision
+        other = {"fp16": "bf16", "bf16": "fp16"}.get(own)
+        if other and str(config.get(other, {}).get("enabled", False)).lower() == "true":
+            raise ValueError(f"`--mixed_precision` arg cannot be set to `{mixed_precision}` when `{other}` is set in the DeepSpeed config file.")
         if own == "fp16":
             config.setdefault("fp16", {"enabled": True, "auto_cast": True})
         elif own == "bf16":
             config.setdefault("bf16", {"enabled": True})
-        other = {"fp16": "bf16", "bf16": "fp16"}.get(own)
-        if other and str(config.get(other, {}).get("enabled", False)).lower() == "true":
-            raise ValueError(f"`--mixed_precision` arg cannot be set to `{mixed_precision}` when `{other}` is set in the DeepSpeed config file.")
         for section in ("fp16", "bf16"):
             config.setdefault(section, {"enabled": False})
             self.fill_match(f"{section}.enabled", must_match=False, **{f"{section}.enabled": own == section})

@@ -212,8 +212,10 @@ def test_values_that_differ_are_one_error():
               "zero_optimization.stage3_gather_16bit_weights_on_model_save": False}
     plugin.deepspeed_config_process(**values)
     assert plugin.get_value("optimizer.params.lr") == 5e-5 and plugin.get_value("bf16.enabled") is True
-    with pytest.raises(ValueError, match="(?s)optimizer.params.lr=5e-05 vs arg.*gradient_clipping|(?s)gradient_clipping.*optimizer.params.lr"):
+    with pytest.raises(ValueError, match="Please correct") as error:
         plugin.deepspeed_config_process(**{**values, "optimizer.params.lr": 1e-5, "gradient_clipping": 2.0})
+    assert "- ds optimizer.params.lr=5e-05 vs arg optimizer.params.lr=1e-05" in str(error.value)
+    assert "- ds gradient_clipping=1.0 vs arg gradient_clipping=2.0" in str(error.value)
     plugin.deepspeed_config["optimizer"]["params"]["lr"] = "auto"
     del values["optimizer.params.lr"]
     with pytest.raises(ValueError, match="`optimizer.params.lr` not found in kwargs."):
@@ -283,3 +285,25 @@ def test_what_prepare_needs_under_deepspeed():
         accelerator.prepare(net, DummyOptim(net.parameters()), loader)
     accelerator.prepare(net, optimizer, loader)
     assert accelerator.deepspeed_config["train_batch_size"] == 4 and accelerator.deepspeed_config["gradient_clipping"] == 1.0
+
+
+def test_types_of_several_ranks_and_one_clipping_of_them(ranks):
+    for printed in ranks("""
+            import accel
+            from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, nn
+            accelerator = Accelerator(cpu=True, fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2))
+            assert accelerator.distributed_type == "FSDP" and accelerator.is_fsdp2 and accelerator.is_composable_parallelism_enabled
+            accel.AcceleratorState._reset_state(True)
+            config = {"gradient_clipping": 0.5, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 4, "zero_optimization": {"stage": 0}}
+            accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=config))
+            assert accelerator.distributed_type == "DEEPSPEED"
+            net = nn.Linear(2, 1, bias=False)
+            net, optimizer = accelerator.prepare(net, accel.optim.SGD(net.parameters(), lr=1.0))
+            inner = accelerator.unwrap_model(net, keep_fp32_wrapper=False)
+            before = inner.weight.detach().tolist()[0]
+            accelerator.backward(net(accel.tensor([[100.0 * (accelerator.process_index + 1), -200.0]])).sum())
+            optimizer.step()
+            after = inner.weight.detach().tolist()[0]
+            print(round(sum((new - old) ** 2 for new, old in zip(after, before)) ** 0.5, 4), after)
+            """):
+        assert printed.startswith("0.5 ")

@@ -122,7 +122,6 @@ def test_settings_of_sharding_with_one_process():
     plugin = accel.FullyShardedDataParallelPlugin(min_num_params=10)
     plugin.set_auto_wrap_policy(None)
     accelerator = accel.Accelerator(cpu=True, fsdp_plugin=plugin, project_config=ProjectConfiguration())
-    assert plugin.auto_wrap_policy == "NO_WRAP" and accelerator.num_processes == 1
-    plugin.auto_wrap_policy = "SOME"
+    assert plugin.auto_wrap_policy is None and accelerator.num_processes == 1
     with pytest.raises(ValueError, match="'SOME'"):
-        plugin.set_auto_wrap_policy(None)
+        accel.FullyShardedDataParallelPlugin(auto_wrap_policy="SOME")
