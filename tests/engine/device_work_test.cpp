@@ -35,6 +35,7 @@
 #include "tensor/device_availability.hpp"
 #include "tensor/device_plugins.hpp"
 #include "tensor/dlpack.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
@@ -103,19 +104,19 @@ TEST(DeviceWork, GeneratorsDrawTheSameNumbersAgain) {
     const auto draw = [](at::Generator generator) {
       return at::randn({16}, generator, at::TensorOptions().device(kDevice)).cpu();
     };
-    at::Generator generator = state::new_generator(7, kDevice);
+    at::Generator generator = tensor::new_generator(7, kDevice);
     const at::Tensor first = draw(generator);
-    EXPECT_TRUE(first.equal(draw(state::new_generator(7, kDevice))));
+    EXPECT_TRUE(first.equal(draw(tensor::new_generator(7, kDevice))));
     EXPECT_FALSE(first.equal(draw(generator)));
-    state::set_seed(generator, 7);
+    tensor::set_seed(generator, 7);
     EXPECT_TRUE(first.equal(draw(generator)));
-    at::Generator of_device = state::default_generator(kDevice);
-    const at::Tensor saved = state::generator_state(of_device);
+    at::Generator of_device = tensor::default_generator(kDevice);
+    const at::Tensor saved = tensor::generator_state(of_device);
     const at::Tensor expected = draw(of_device);
-    state::set_generator_state(of_device, saved);
-    EXPECT_TRUE(expected.equal(draw(state::default_generator(kDevice))));
+    tensor::set_generator_state(of_device, saved);
+    EXPECT_TRUE(expected.equal(draw(tensor::default_generator(kDevice))));
     state::set_seed_of_default_generators(7);
-    EXPECT_TRUE(first.equal(draw(state::default_generator(kDevice)))) << "all devices are seeded";
+    EXPECT_TRUE(first.equal(draw(tensor::default_generator(kDevice)))) << "all devices are seeded";
   });
 }
 
