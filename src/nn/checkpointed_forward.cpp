@@ -52,27 +52,25 @@ class KeptInput {
 // A tensor that the forward saved.
 struct Saved {
   explicit Saved(const at::Tensor& tensor)
-      : dtype(tensor.scalar_type()), device(tensor.device()), sizes(tensor.sizes()) {
-    if (!tensor.is_leaf() || !tensor.requires_grad()) return;
-    parameter = tensor.unsafeGetTensorImpl();
-    parameter_version = static_cast<uint32_t>(tensor._version());
-  }
+      : dtype(tensor.scalar_type()), device(tensor.device()), sizes(tensor.sizes()) {}
   bool is_like(const at::Tensor& tensor) const {
     return tensor.scalar_type() == dtype && tensor.device() == device && tensor.sizes().equals(sizes);
-  }
-  bool is_changed_parameter(const at::Tensor& tensor) const {
-    return parameter == tensor.unsafeGetTensorImpl() && parameter_version != static_cast<uint32_t>(tensor._version());
   }
 
   c10::ScalarType dtype;
   c10::Device device;
   c10::DimVector sizes;
-  const c10::TensorImpl* parameter = nullptr;  // to compare with, if it is one
-  uint32_t parameter_version = 0;
   bool is_needed = true;  // by a node
   at::Tensor recomputed;  // undefined until the forward is computed again, and once a node has it
   uint32_t recomputed_version = 0;
 };
+
+std::vector<uint32_t> versions_of_parameters(const Module& module) {
+  std::vector<uint32_t> versions;
+  for (const at::Tensor& parameter : module.parameters())
+    versions.push_back(static_cast<uint32_t>(parameter._version()));
+  return versions;
+}
 
 class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForward> {
  public:
@@ -81,12 +79,15 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
         settings_(std::move(settings)),
         forward_(std::move(forward)),
         state_(module, inputs, settings_->preserve_rng_state),
-        is_training_(module.is_training()) {
+        is_training_(module.is_training()),
+        parameter_versions_(versions_of_parameters(module)) {
     for (const c10::IValue& input : inputs)
-      inputs_.push_back(tree::map_tensors(input, [this](const at::Tensor& tensor) {
-        is_defined_.push_back(tensor.defined());
-        if (tensor.defined()) kept_inputs_.emplace_back(tensor, settings_->offload);
-        return at::Tensor();
+      inputs_.push_back(tree::map_leaves(input, [this](const c10::IValue& leaf) {
+        const bool is_tensor = leaf.isTensor() && leaf.toTensor().defined();
+        is_tensor_.push_back(is_tensor);
+        if (!is_tensor) return leaf;
+        kept_inputs_.emplace_back(leaf.toTensor(), settings_->offload);
+        return c10::IValue();
       }));
   }
 
@@ -164,16 +165,24 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
     size_t next = 0, place = 0;
     Inputs inputs;
     for (const c10::IValue& input : inputs_)
-      inputs.push_back(tree::map_tensors(input, [&](const at::Tensor&) {
-        return is_defined_[place++] ? restored(kept_inputs_[next++]) : at::Tensor();
+      inputs.push_back(tree::map_leaves(input, [&](const c10::IValue& leaf) {
+        return is_tensor_[place++] ? c10::IValue(restored(kept_inputs_[next++])) : leaf;
       }));
     return inputs;
   }
 
-  void recompute() {
+  void require_unchanged_module() const {
     require(module_->is_training() == is_training_, Status::kInvalidState, "a module of kind '", module_->kind(),
             "' was called while ", is_training_ ? "training" : "evaluating",
             " and its forward is computed again in the other mode; call accel_module_train() after the backward");
+    require(
+        versions_of_parameters(*module_) == parameter_versions_, Status::kInvalidState,
+        "a parameter of a module of kind '", module_->kind(),
+        "' was changed between the forward and its backward, which computes the forward again; change it afterwards");
+  }
+
+  void recompute() {
+    require_unchanged_module();
     const Inputs inputs = restored_inputs();
     start_recomputation();
     const tensor::SavedTensorHooks hooks([this](const at::Tensor& tensor) { return save_again(tensor); });
@@ -219,10 +228,6 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
             c10::IntArrayRef(saved.sizes), ", dtype ", saved.dtype, " on ", saved.device, ", and one of ",
             tensor.sizes(), ", ", tensor.scalar_type(), " on ", tensor.device(),
             " when it was computed again; expected the same computation each time");
-    require(
-        !saved.is_changed_parameter(tensor), Status::kInvalidState, "a parameter of shape ", tensor.sizes(),
-        " of a module of kind '", module_->kind(),
-        "' was changed between the forward and its backward, which computes the forward again; change it afterwards");
     if (saved.is_needed) {
       saved.recomputed = tensor.detach();
       saved.recomputed_version = static_cast<uint32_t>(saved.recomputed._version());
@@ -237,8 +242,9 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
   const ForwardFunction forward_;
   const ForwardState state_;
   const bool is_training_;
-  Inputs inputs_;  // without the tensors
-  std::vector<bool> is_defined_;
+  const std::vector<uint32_t> parameter_versions_;
+  Inputs inputs_;                // without their tensors
+  std::vector<bool> is_tensor_;  // each leaf of them
   std::vector<KeptInput> kept_inputs_;
   kernels::KeptResults matmuls_;
 
