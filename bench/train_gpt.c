@@ -20,7 +20,7 @@ static accel_recompute_t read_recompute(const char *name) {
 static double memory_of_tensors(const char *field) {
   accel_value_t report = ACCEL_VALUE_INIT;
   CHECK(accel_memory_report(1, &report));
-  const double bytes = (double)accel_value_get(accel_value_get(&report, "cpu"), field)->as.i64;
+  const double bytes = (double)accel_value_get(accel_value_get(&report, "cpu"), field)->as.integer;
   accel_value_dispose(&report);
   return bytes / (1 << 20);
 }

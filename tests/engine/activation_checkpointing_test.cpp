@@ -245,10 +245,11 @@ TEST(ActivationCheckpointing, OneBlockOfActivationsIsLeftBesideTheInputs) {
   const MemoryUse all = memory_of(*model, input);
   checkpoint_activations(*model, of_blocks(Recompute::kKeepMatmuls));
   const MemoryUse matmuls = memory_of(*model, input);
-  RecordProperty("bytes kept: plain, all, matmuls",
+  RecordProperty("kept",
                  std::to_string(plain.kept) + " " + std::to_string(all.kept) + " " + std::to_string(matmuls.kept));
+  RecordProperty("peak",
+                 std::to_string(plain.peak) + " " + std::to_string(all.peak) + " " + std::to_string(matmuls.peak));
   EXPECT_LE(all.kept, kBlocks * boundary) << "the inputs alone";
-  EXPECT_LE(all.kept + plain.kept / kBlocks, plain.kept / kBlocks + kBlocks * boundary);
   // The backward of a block has its activations, and gradients of the largest of them.
   EXPECT_LE(all.peak, plain.kept / kBlocks + kBlocks * boundary + 6 * boundary) << plain.peak;
   EXPECT_LT(matmuls.kept, plain.kept);
