@@ -11,7 +11,7 @@
 
 /* Exact GELU, no dropout, a head of its own. */
 static const char gpt_config[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": 4, "
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": %lld, "
     "\"n_head\": 4,"
     " \"activation_function\": \"gelu\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
     " \"tie_word_embeddings\": false}";
@@ -40,11 +40,27 @@ static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t en
   return copy;
 }
 
-void workload_gpt(struct training *training, accel_state_t *state, size_t steps) {
+static accel_module_t *make_gpt(int64_t blocks, accel_recompute_t recompute) {
+  char config[sizeof gpt_config + 32];
   accel_module_t *model = NULL;
+  accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+  snprintf(config, sizeof config, gpt_config, (long long)blocks);
+  CHECK(accel_module_from_config(config, &model));
+  options.recompute = recompute;
+  options.class_names = "GPT2Block";
+  CHECK(accel_checkpoint_activations(model, &options));
+  return model;
+}
+
+void workload_gpt(struct training *training, accel_state_t *state, size_t steps) {
+  workload_gpt_of(training, state, steps, GPT_BLOCKS, ACCEL_RECOMPUTE_NOTHING);
+}
+
+void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, int64_t blocks,
+                     accel_recompute_t recompute) {
   accel_tensor_t *tokens = NULL;
   const int64_t shape[] = {GPT_BATCH * GPT_ACCUMULATE * accel_num_processes(state) * (int64_t)steps, GPT_CONTEXT + 1};
-  CHECK(accel_module_from_config(gpt_config, &model));
+  accel_module_t *const model = make_gpt(blocks, recompute);
   CHECK(accel_tensor_randint(0, 256, shape, 2, &tokens));
   training_prepare(training, state, model, 3e-4, columns(tokens, 0, GPT_CONTEXT), columns(tokens, 1, GPT_CONTEXT + 1),
                    GPT_BATCH);

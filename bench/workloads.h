@@ -11,6 +11,7 @@ extern "C" {
 #define GPT_BATCH 8
 #define GPT_ACCUMULATE 4
 #define GPT_CONTEXT 128
+#define GPT_BLOCKS 4
 #define GPT_WARMUP 2
 
 #define MLP_WIDTH 512
@@ -24,6 +25,9 @@ accel_state_t *workload_state(const char *precision, int64_t accumulate);
 /* 3.3 M parameters: 4 blocks of 256 with 4 heads. For a state that accumulates GPT_ACCUMULATE batches; data for `steps`
  * steps, those of the warm-up included. */
 void workload_gpt(struct training *training, accel_state_t *state, size_t steps);
+/* The same with another number of blocks, of which backward computes again what `recompute` says. */
+void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, int64_t blocks,
+                     accel_recompute_t recompute);
 
 /* `depth` times a linear layer and a ReLU, then a linear layer to the classes. */
 void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,

@@ -371,6 +371,11 @@ struct BackwardOptions : accel_backward_options_t {
   BackwardOptions() : accel_backward_options_t(ACCEL_BACKWARD_OPTIONS_INIT) {}
 };
 
+// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+struct ActivationCheckpointingOptions : accel_activation_checkpointing_options_t {
+  ActivationCheckpointingOptions() : accel_activation_checkpointing_options_t(ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT) {}
+};
+
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 struct AdamOptions : accel_adam_options_t {
   AdamOptions() : accel_adam_options_t(ACCEL_ADAM_OPTIONS_INIT) {}
@@ -2841,6 +2846,12 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   Tensor out;
   detail::check(accel_cross_entropy(logits.get(), labels.get(), out.put()));
   return out;
+}
+
+// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again
+// when it needs them.
+inline void checkpoint_activations(const Module& module, const ActivationCheckpointingOptions& options = {}) {
+  detail::check(accel_checkpoint_activations(module.get(), &options));
 }
 
 // A new loader over the same data whose first epoch leaves out its first batches.

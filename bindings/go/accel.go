@@ -63,6 +63,10 @@ static inline void go_unset_accel_backward_options_t(accel_backward_options_t *o
   *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_activation_checkpointing_options_t(accel_activation_checkpointing_options_t *options) {
+  *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
   *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
 }
@@ -1068,6 +1072,10 @@ static inline accel_status_t go_accel_module_remove_hook(accel_module_t *module,
 
 static inline accel_status_t go_accel_module_set_no_grad(accel_module_t *module, int32_t no_grad, go_failure *failure) {
   return go_checked(accel_module_set_no_grad(module, no_grad), failure);
+}
+
+static inline accel_status_t go_accel_checkpoint_activations(accel_module_t *module, const accel_activation_checkpointing_options_t *options, go_failure *failure) {
+  return go_checked(accel_checkpoint_activations(module, options), failure);
 }
 
 static inline accel_status_t go_accel_module_call(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs, accel_value_t *out, go_failure *failure) {
@@ -2376,6 +2384,9 @@ type CPUMemory int32
 // Reduction: The operation that reduces the ranks' elements. The numbers are pinned.
 type Reduction int32
 
+// Recompute: What backward computes again. The numbers are pinned.
+type Recompute int32
+
 // MuonAdjust: How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 type MuonAdjust int32
 
@@ -2738,6 +2749,15 @@ const HookBackwardPre int32 = 2
 
 // HookBackward: behind it; when no input needs a gradient, ahead of the parameters'
 const HookBackward int32 = 3
+
+// RecomputeNothing: all activations are kept
+const RecomputeNothing Recompute = 0
+
+// RecomputeAll: the whole forward of a module
+const RecomputeAll Recompute = 1
+
+// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are kept
+const RecomputeKeepMatmuls Recompute = 2
 
 // MuonAdjustOriginal: by sqrt(max(1, A / B))
 const MuonAdjustOriginal MuonAdjust = 0
@@ -3694,6 +3714,58 @@ func (options *BackwardOptions) c(given *arguments) *C.accel_backward_options_t 
 	}
 	made.inputs = given.optional(options.Inputs)
 	made.gradient = options.Gradient.c()
+	return made
+}
+
+// ActivationCheckpointingOptions: Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
+// Cost", 2016).
+type ActivationCheckpointingOptions struct {
+	// Default ALL
+	Recompute *Recompute
+
+	// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
+	PreserveRNGState *bool
+
+	// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+	Offload *bool
+
+	// 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+	DeterminismCheck *bool
+
+	// 1: a forward is computed again only as far as backward needs it. Default 1
+	EarlyStop *bool
+
+	// Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default:
+	// none
+	ClassNames string
+
+	// Regular expression of the whole names of modules that are checkpointed as well. Default: none
+	Modules string
+}
+
+func (options *ActivationCheckpointingOptions) c(given *arguments) *C.accel_activation_checkpointing_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_activation_checkpointing_options_t)(given.room(C.sizeof_accel_activation_checkpointing_options_t))
+	C.go_unset_accel_activation_checkpointing_options_t(made)
+	if options.Recompute != nil {
+		made.recompute = C.accel_recompute_t(*options.Recompute)
+	}
+	if options.PreserveRNGState != nil {
+		made.preserve_rng_state = C.accel_flag_t(flag(*options.PreserveRNGState))
+	}
+	if options.Offload != nil {
+		made.offload = C.accel_flag_t(flag(*options.Offload))
+	}
+	if options.DeterminismCheck != nil {
+		made.determinism_check = C.accel_flag_t(flag(*options.DeterminismCheck))
+	}
+	if options.EarlyStop != nil {
+		made.early_stop = C.accel_flag_t(flag(*options.EarlyStop))
+	}
+	made.class_names = given.nullable(options.ClassNames)
+	made.modules = given.nullable(options.Modules)
 	return made
 }
 
@@ -9711,6 +9783,32 @@ func (module *Module) SetNoGrad(noGrad bool) error {
 	var failure C.go_failure
 	code := C.go_accel_module_set_no_grad(module.c(), flag(noGrad), &failure)
 	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// CheckpointActivations is accel_checkpoint_activations. Saves memory for time: a module keeps its inputs instead of
+// its activations, and backward computes its forward again when it needs them. Gradients are the same, bit for bit,
+// if the forward computes the same each time. It works for every module, forwards in the host language too, and with
+// accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of
+// one are left, beside the inputs of all.
+//
+//   - module: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is
+//     set.
+//   - options: NULL: defaults. With recompute NOTHING activations are kept again.
+//
+// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is
+// none; UNSUPPORTED for a part of a TorchScript module.
+func CheckpointActivations(module *Module, options *ActivationCheckpointingOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_checkpoint_activations(module.c(), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
 	return status(code, failure)
 }
 

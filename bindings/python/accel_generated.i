@@ -300,6 +300,7 @@ typedef int32_t accel_scheduler_steps_t;
 typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
+typedef int32_t accel_recompute_t;
 typedef int32_t accel_muon_adjust_t;
 typedef int32_t accel_update_precision_t;
 typedef int32_t accel_anneal_strategy_t;
@@ -374,6 +375,17 @@ typedef struct accel_backward_options {
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
+typedef struct accel_activation_checkpointing_options {
+  size_t struct_size;
+  accel_recompute_t recompute;
+  accel_flag_t preserve_rng_state;
+  accel_flag_t offload;
+  accel_flag_t determinism_check;
+  accel_flag_t early_stop;
+  int32_t reserved;
+  const char *class_names;
+  const char *modules;
+} accel_activation_checkpointing_options_t;
 typedef struct accel_adam_options {
   size_t struct_size;
   double lr;
@@ -802,6 +814,14 @@ typedef struct accel_merge_weights_options {
     return options;
   }
   ~accel_backward_options() { free_value((accel_value_t *)$self->inputs); free($self); }
+}
+%extend accel_activation_checkpointing_options {
+  accel_activation_checkpointing_options() {
+    accel_activation_checkpointing_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_activation_checkpointing_options() { free((char *)$self->class_names); free((char *)$self->modules); free($self); }
 }
 %extend accel_adam_options {
   accel_adam_options() {
@@ -1456,6 +1476,9 @@ typedef struct accel_merge_weights_options {
 %constant int ACCEL_HOOK_FORWARD = 1;
 %constant int ACCEL_HOOK_BACKWARD_PRE = 2;
 %constant int ACCEL_HOOK_BACKWARD = 3;
+%constant int ACCEL_RECOMPUTE_NOTHING = 0;
+%constant int ACCEL_RECOMPUTE_ALL = 1;
+%constant int ACCEL_RECOMPUTE_KEEP_MATMULS = 2;
 %constant int ACCEL_MUON_ADJUST_ORIGINAL = 0;
 %constant int ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = 1;
 %constant int ACCEL_UPDATE_PRECISION_AS_STORED = 0;
@@ -3051,6 +3074,13 @@ module: A module.
 no_grad: 1 or 0, which is what a new module has.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
+
+%feature("docstring") accel_checkpoint_activations "Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
+
+module: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
+options: NULL: defaults. With recompute NOTHING activations are kept again.
+Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.";
+accel_status_t accel_checkpoint_activations(accel_module_t *module, const accel_activation_checkpointing_options_t *options);
 
 %feature("docstring") accel_module_call "Runs a module: its hooks, its forward, and what sharding and precision ask for.
 

@@ -273,6 +273,45 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove_hook(accel_
  * @accelerate ModelHook.no_grad */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
 
+/* What backward computes again. The numbers are pinned. */
+typedef int32_t accel_recompute_t;
+#define ACCEL_RECOMPUTE_NOTHING 0 /* all activations are kept */
+#define ACCEL_RECOMPUTE_ALL 1 /* the whole forward of a module */
+#define ACCEL_RECOMPUTE_KEEP_MATMULS 2 /* the same without matmuls, convolutions and attention on the CPU, whose results are kept */
+
+/* Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+ * @accelerate FullyShardedDataParallelPlugin.activation_checkpointing */
+typedef struct accel_activation_checkpointing_options {
+  size_t struct_size;
+  accel_recompute_t recompute;              /* Default ALL */
+  accel_flag_t preserve_rng_state;          /* 1: the default generators of the CPU and of the device give the same numbers
+                                             * again, for dropout. Default 1 */
+  accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are kept in the memory of the
+                                             * host. Default 0 */
+  accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with those of the first
+                                             * forward. Default 1 */
+  accel_flag_t early_stop;                  /* 1: a forward is computed again only as far as backward needs it.
+                                             * Default 1 */
+  int32_t reserved;                         /* 0 */
+  const char *class_names;                  /* Names of classes with commas between them: modules of these kinds are
+                                             * checkpointed, each by itself. Default: none */
+  const char *modules;                      /* Regular expression of the whole names of modules that are checkpointed as
+                                             * well. Default: none */
+} accel_activation_checkpointing_options_t;
+
+/** Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again
+ * when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every
+ * module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a
+ * model: of n equal blocks the activations of one are left, beside the inputs of all.
+ * @param module A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
+ * @param options NULL: defaults. With recompute NOTHING activations are kept again.
+ * @return ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none;
+ *   UNSUPPORTED for a part of a TorchScript module.
+ * @threads object
+ * @accelerate fsdp2_apply_ac */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_checkpoint_activations(accel_module_t *module, const accel_activation_checkpointing_options_t *ACCEL_NULLABLE options);
+
 /** Runs a module: its hooks, its forward, and what sharding and precision ask for.
  * @param module A module.
  * @param inputs [n_inputs] May be NULL when there are none.

@@ -41,6 +41,17 @@ ACCEL_INLINE(0, 1) void accel_backward_options_init(accel_backward_options_t *op
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT \
+  {sizeof(accel_activation_checkpointing_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET, 0, NULL, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_activation_checkpointing_options_init(accel_activation_checkpointing_options_t *options) {
+  const accel_activation_checkpointing_options_t unset = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_ADAM_OPTIONS_INIT \
   {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "state/random.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -79,7 +79,7 @@ std::string GeneratorState::key(c10::Device device) {
 
 // The reference has a list of all devices of a process; ours has one.
 c10::IValue GeneratorState::state_dict() const {
-  const at::Tensor state = state::generator_state(state::default_generator(device_));
+  const at::Tensor state = tensor::generator_state(tensor::default_generator(device_));
   return device_.is_cpu() ? c10::IValue(state) : c10::IValue(tree::new_list({state}));
 }
 
@@ -97,14 +97,14 @@ void GeneratorState::load_state_dict(const c10::IValue& state) {
   }
   require(own.isTensor(), Status::kCorrupt, "the saved random state of ", device_, " is of kind ", tree::kind_name(own),
           "; expected a tensor");
-  at::Generator generator = state::default_generator(device_);
-  state::set_generator_state(generator, own.toTensor());
+  at::Generator generator = tensor::default_generator(device_);
+  tensor::set_generator_state(generator, own.toTensor());
 }
 
 void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) {
   RankState::load_states_of_ranks(states, rank);
   if (static_cast<size_t>(rank) < states.size() || states[0].isNone()) return;
-  at::Generator generator = state::default_generator(device_);
+  at::Generator generator = tensor::default_generator(device_);
   generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
 }
 

@@ -17,7 +17,7 @@
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
-#include "state/random.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 
@@ -156,7 +156,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   add(StateKind::kRandom, "step", std::make_shared<StepState>(windows()))->may_be_missing = true;
   const c10::Device cpu(c10::kCPU);
   add(StateKind::kRandom, GeneratorState::key(cpu), std::make_shared<GeneratorState>(cpu));
-  if (!state_.device().is_cpu() && state::has_default_generator(state_.device()))
+  if (!state_.device().is_cpu() && tensor::has_default_generator(state_.device()))
     // A checkpoint of another kind of device has none of this one.
     add(StateKind::kRandom, GeneratorState::key(state_.device()), std::make_shared<GeneratorState>(state_.device()))
         ->may_be_missing = true;

@@ -7,6 +7,7 @@
 #include "accel.h"
 #include "capi/guard.hpp"
 #include "capi/thread_error.hpp"
+#include "nn/early_stop.hpp"
 
 namespace accel::capi {
 
@@ -27,6 +28,7 @@ class Callback {
 
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) const {
+    const nn::NoEarlyStop no_exception_crosses;
     return function_(std::forward<Arguments>(arguments)..., user_data_.get());
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accel.h"
+#include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "capi/callback.hpp"
@@ -14,6 +15,7 @@
 #include "capi/object.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "nn/activation_checkpointing.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/torchscript_module.hpp"
@@ -223,6 +225,14 @@ ACCEL_FUNCTION accel_status_t accel_module_remove_hook(accel_module_t* module, i
 
 ACCEL_FUNCTION accel_status_t accel_module_set_no_grad(accel_module_t* module, int32_t no_grad) {
   return guarded(__func__, [&] { module_of(module).set_no_grad(read_flag(no_grad, "no_grad")); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_checkpoint_activations(accel_module_t* module,
+                                                           const accel_activation_checkpointing_options_t* options) {
+  return guarded(__func__, [&] {
+    const nn::ModulePtr model = accelerator::unwrap_model(check(module, "module").module);
+    nn::checkpoint_activations(*model, given_settings(options, "options"));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_call(accel_module_t* module, const accel_value_t* inputs, size_t n_inputs,

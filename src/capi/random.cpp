@@ -12,6 +12,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "state/random.hpp"
+#include "tensor/generator.hpp"
 
 namespace accel::capi {
 namespace {
@@ -23,7 +24,7 @@ uint64_t read_seed(int64_t seed) {
 
 // The one that is given, or the CPU's default one.
 at::Generator generator_of(const accel_generator_t* generator) {
-  if (generator == nullptr) return state::default_generator(c10::Device(c10::kCPU));
+  if (generator == nullptr) return tensor::default_generator(c10::Device(c10::kCPU));
   return check(generator, "generator").generator;
 }
 
@@ -51,7 +52,7 @@ ACCEL_FUNCTION accel_status_t accel_set_seed(accel_state_t* state, int64_t seed,
 }
 
 ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
-  return guarded(__func__, out, [&] { return state::new_generator(read_seed(seed), to_device(device)); });
+  return guarded(__func__, out, [&] { return tensor::new_generator(read_seed(seed), to_device(device)); });
 }
 
 ACCEL_FUNCTION accel_generator_t* accel_generator_retain(accel_generator_t* generator) {
@@ -61,20 +62,20 @@ ACCEL_FUNCTION accel_generator_t* accel_generator_retain(accel_generator_t* gene
 ACCEL_FUNCTION void accel_generator_release(accel_generator_t* generator) { release_handle(generator); }
 
 ACCEL_FUNCTION accel_status_t accel_generator_set_seed(accel_generator_t* generator, int64_t seed) {
-  return guarded(__func__, [&] { state::set_seed(check(generator, "generator").generator, read_seed(seed)); });
+  return guarded(__func__, [&] { tensor::set_seed(check(generator, "generator").generator, read_seed(seed)); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_generator_state(accel_generator_t* generator, accel_tensor_t** out) {
   return guarded(__func__, out, [&] {
     const at::Generator source = generator_of(generator);
-    return state::generator_state(source);
+    return tensor::generator_state(source);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_generator_set_state(accel_generator_t* generator, const accel_tensor_t* state) {
   return guarded(__func__, [&] {
     at::Generator changed = generator_of(generator);
-    state::set_generator_state(changed, check(state, "state").tensor);
+    tensor::set_generator_state(changed, check(state, "state").tensor);
   });
 }
 

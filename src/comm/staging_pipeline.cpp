@@ -1,6 +1,5 @@
 #include "comm/staging_pipeline.hpp"
 
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
@@ -15,6 +14,7 @@
 #include "comm/collective_error.hpp"
 #include "comm/communication_stream.hpp"
 #include "comm/error_line.hpp"
+#include "tensor/device_work.hpp"
 
 namespace accel::comm {
 namespace {
@@ -41,19 +41,11 @@ CollectiveFailure failure_of(const std::exception& error) {
   return no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
 }
 
-bool can_pin(c10::DeviceType device) {
-  try {
-    return at::globalContext().getAcceleratorHooksInterface(device).getPinnedMemoryAllocator() != nullptr;
-  } catch (const c10::Error&) {  // it has none
-    return false;
-  }
-}
-
 }  // namespace
 
 StagingPipeline::StagingPipeline(c10::DeviceType device, int rank, std::chrono::milliseconds timeout,
                                  ChunkedCalls& chunks)
-    : device_(device), rank_(rank), timeout_(timeout), chunks_(chunks), pinned_(can_pin(device)) {}
+    : device_(device), rank_(rank), timeout_(timeout), chunks_(chunks), pinned_(tensor::can_pin(device)) {}
 
 StagingPipeline::~StagingPipeline() { wait_for_copies(); }
 

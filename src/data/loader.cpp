@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "state/random.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -97,7 +97,7 @@ void Loader::settle_seed() {
 }
 
 int64_t Loader::draw_seed() const {
-  const auto initial = static_cast<int64_t>(state::default_generator(c10::kCPU).current_seed());
+  const auto initial = static_cast<int64_t>(tensor::default_generator(c10::kCPU).current_seed());
   return input_.options.seed.value_or(initial);
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/dispatcher_override.hpp"
 #include "kernels/emulated_matmul.hpp"
 #include "kernels/half_values.hpp"
+#include "kernels/kept_results.hpp"
 #include "kernels/microkernel.hpp"
 #include "kernels/short_attention.hpp"
 #include "kernels/tiled_attention.hpp"
@@ -128,7 +129,8 @@ void install_attention_dispatch() {
   static std::once_flag once;
   std::call_once(once, [] {
     load_microkernel();
-    dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
+    dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu",
+                                TORCH_FN(WithKeptResults<attention>::run));
     dispatcher_overrides().impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
   });
 }

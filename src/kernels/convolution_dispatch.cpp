@@ -14,6 +14,7 @@
 #include "kernels/dispatcher_override.hpp"
 #include "kernels/emulated_matmul.hpp"
 #include "kernels/half_values.hpp"
+#include "kernels/kept_results.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -68,7 +69,7 @@ ConvolutionGradients convolution_backward(
 void install_convolution_dispatch() {
   static std::once_flag once;
   std::call_once(once, [] {
-    dispatcher_overrides().impl("convolution", TORCH_FN(convolution));
+    dispatcher_overrides().impl("convolution", TORCH_FN(WithKeptResults<convolution>::run));
     dispatcher_overrides().impl("convolution_backward", TORCH_FN(convolution_backward));
   });
 }

@@ -24,6 +24,7 @@
 #include "kernels/compute_policy.hpp"
 #include "kernels/dispatcher_override.hpp"
 #include "kernels/emulated_matmul.hpp"
+#include "kernels/kept_results.hpp"
 #include "kernels/matmul_timing.hpp"
 #include "kernels/microkernel.hpp"
 #include "kernels/tiled_matmul.hpp"
@@ -214,19 +215,24 @@ at::Tensor& addmm_in_place(c10::DispatchKeySet keys, at::Tensor& self, const at:
 
 void register_matmuls() {
   torch::Library& overrides = dispatcher_overrides();
-  overrides.impl("mm", TORCH_FN((matmul<at::_ops::mm, 2>)));
+  overrides.impl("mm", TORCH_FN((WithKeptResults<matmul<at::_ops::mm, 2>>::run)));
   overrides.impl("mm.out", TORCH_FN((matmul_out<at::_ops::mm_out, 2>)));
-  overrides.impl("bmm", TORCH_FN((matmul<at::_ops::bmm, 3>)));
+  overrides.impl("bmm", TORCH_FN((WithKeptResults<matmul<at::_ops::bmm, 3>>::run)));
   overrides.impl("bmm.out", TORCH_FN((matmul_out<at::_ops::bmm_out, 3>)));
-  overrides.impl("addmm", TORCH_FN((addmm<at::_ops::addmm, 2>)));
+  overrides.impl("addmm", TORCH_FN((WithKeptResults<addmm<at::_ops::addmm, 2>>::run)));
   overrides.impl("addmm.out", TORCH_FN((addmm_out<at::_ops::addmm_out, 2>)));
   overrides.impl("addmm_", TORCH_FN((addmm_in_place<at::_ops::addmm_, 2>)));
-  overrides.impl("baddbmm", TORCH_FN((addmm<at::_ops::baddbmm, 3>)));
+  overrides.impl("baddbmm", TORCH_FN((WithKeptResults<addmm<at::_ops::baddbmm, 3>>::run)));
   overrides.impl("baddbmm.out", TORCH_FN((addmm_out<at::_ops::baddbmm_out, 3>)));
   overrides.impl("baddbmm_", TORCH_FN((addmm_in_place<at::_ops::baddbmm_, 3>)));
 }
 
 }  // namespace
+
+void install_matmul_overrides() {
+  static std::once_flag once;
+  std::call_once(once, register_matmuls);
+}
 
 void install_matmul_dispatch(MatmulChoice choice, const char* microkernel_symbol) {
   static std::once_flag once;
@@ -238,7 +244,7 @@ void install_matmul_dispatch(MatmulChoice choice, const char* microkernel_symbol
     if (status == MicrokernelStatus::kNoProcessor)
       log(choice == MatmulChoice::kAll ? LogLevel::kWarning : LogLevel::kInfo,
           "float32 matmuls keep LibTorch's kernels: oneDNN's microkernel needs a processor with AVX-512");
-    register_matmuls();
+    install_matmul_overrides();
   });
   dispatch().choice.store(choice, std::memory_order_relaxed);
 }

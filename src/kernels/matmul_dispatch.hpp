@@ -12,9 +12,12 @@ namespace accel::kernels {
 // Which float32 matmuls run on oneDNN: those that the autotuner finds faster there, or all but small ones.
 enum class MatmulChoice { kMeasured, kAll };
 
-// Registers the dispatcher overrides, once for the process; a later call only replaces the choice. If this LibTorch
-// or processor lacks the microkernel, float32 keeps LibTorch's kernels, which is logged.
+// Registers the dispatcher overrides and loads the microkernel, once for the process; a later call only replaces the
+// choice. If this LibTorch or processor lacks the microkernel, float32 keeps LibTorch's kernels, which is logged.
 void install_matmul_dispatch(MatmulChoice choice, const char* microkernel_symbol = kMicrokernelSymbol);
+
+// Registers the overrides alone, once for the process, so that results can be kept (kernels/kept_results.hpp).
+void install_matmul_overrides();
 
 // "LibTorch's default; oneDNN is not faster here (measured, kept in ...)": for accel_state_describe().
 std::string describe_matmul_dispatch();

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+namespace accel {
+struct ActivationCheckpointingSettings;
+}
+
 namespace accel::nn {
 
 class Module;
@@ -35,7 +39,7 @@ using BackwardHook = std::function<std::optional<Inputs>(Module& module, const I
 // The order of hooks: an earlier class runs first before the forward and last after it. Within a class hooks run in the
 // order in which they were added.
 enum class HookOrder {
-  kPlacement,  // places parameters: sharding, offload
+  kPlacement,  // places parameters: sharding, offload. After an EarlyStop its hooks run too, without an output
   kPrecision,  // autocast
   kProgram,
 };
@@ -76,6 +80,11 @@ class Module : public std::enable_shared_from_this<Module> {
   bool remove_hook(int64_t id);
   // Whether the forward, without hooks, runs without autograd.
   void set_no_grad(bool no_grad);
+
+  // Whether the graph keeps the inputs of the forward instead of its activations (checkpointed_forward.hpp); null: it
+  // does not. Hooks are outside of what is computed again.
+  void set_activation_checkpointing(std::shared_ptr<const ActivationCheckpointingSettings> settings);
+  void check_activation_checkpointing() const { check_hookable(); }
 
   // The names of the inputs, by position; empty: none.
   virtual std::vector<std::string> input_names() const { return {"input"}; }
@@ -158,7 +167,9 @@ class Module : public std::enable_shared_from_this<Module> {
 
   template <typename Hook, typename Precedes>
   int64_t add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes);
-  c10::IValue forward_without_grad(const Inputs& inputs);
+  c10::IValue run_forward(const Inputs& inputs);
+  c10::IValue forward_between_hooks(const Inputs& inputs);
+  void run_placement_hooks_after_stop(const Inputs& inputs);
   // `tensors`: those in the inputs that need gradients.
   Inputs watch_inputs(const Inputs& inputs, const std::vector<at::Tensor>& tensors);
   c10::IValue watch_output(const c10::IValue& output, bool after_too);
@@ -177,6 +188,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::string kind_;
   bool training_ = true;
   bool no_grad_ = false;
+  std::shared_ptr<const ActivationCheckpointingSettings> checkpointing_;
   int64_t next_hook_ = 0;
   NamedTensors parameters_;
   std::vector<Buffer> buffers_;

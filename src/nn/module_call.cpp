@@ -8,6 +8,8 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "nn/checkpointed_forward.hpp"
+#include "nn/early_stop.hpp"
 #include "nn/module.hpp"
 #include "tensor/backward.hpp"
 #include "tensor/tree.hpp"
@@ -117,7 +119,7 @@ c10::IValue Module::call(const Inputs& inputs) {
       current = &replaced;
     }
   }
-  c10::IValue output = no_grad_ ? forward_without_grad(*current) : forward(*current);
+  c10::IValue output = forward_between_hooks(*current);
   for (size_t i = 0; i < post_hooks_.size();) {
     const auto hook = post_hooks_[i].hook;
     if (auto result = (*hook)(*this, *current, output)) output = std::move(*result);
@@ -183,9 +185,31 @@ c10::IValue Module::watch_output(const c10::IValue& output, bool after_too) {
   return exchange({output}, watched, [](const at::Tensor& tensor) { return tensor; })[0];
 }
 
-c10::IValue Module::forward_without_grad(const Inputs& inputs) {
-  const at::NoGradGuard no_grad;
-  return forward(inputs);
+c10::IValue Module::run_forward(const Inputs& inputs) {
+  if (no_grad_) {
+    const at::NoGradGuard no_grad;
+    return forward(inputs);
+  }
+  if (checkpointing_ == nullptr || !at::GradMode::is_enabled()) return forward(inputs);
+  return checkpointed_forward(*this, inputs, checkpointing_, [this](const Inputs& same) { return forward(same); });
+}
+
+c10::IValue Module::forward_between_hooks(const Inputs& inputs) {
+  if (post_hooks_.empty()) return run_forward(inputs);
+  try {
+    return run_forward(inputs);
+  } catch (const EarlyStop&) {
+    run_placement_hooks_after_stop(inputs);
+    throw;
+  }
+}
+
+void Module::run_placement_hooks_after_stop(const Inputs& inputs) {
+  for (size_t i = 0; i < post_hooks_.size();) {
+    const auto hook = post_hooks_[i].hook;
+    if (post_hooks_[i].order == HookOrder::kPlacement) (*hook)(*this, inputs, {});
+    i = next_hook(post_hooks_, i, hook);
+  }
 }
 
 at::Tensor Module::call(const at::Tensor& input) {
@@ -224,6 +248,11 @@ int64_t Module::add_backward_hook(BackwardHook hook) {
 bool Module::remove_hook(int64_t id) {
   return remove_by_id(pre_hooks_, id) || remove_by_id(post_hooks_, id) || remove_by_id(backward_pre_hooks_, id) ||
          remove_by_id(backward_hooks_, id);
+}
+
+void Module::set_activation_checkpointing(std::shared_ptr<const ActivationCheckpointingSettings> settings) {
+  check_hookable();
+  checkpointing_ = std::move(settings);
 }
 
 void Module::set_no_grad(bool no_grad) {

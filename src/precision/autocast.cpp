@@ -17,27 +17,33 @@ bool has_autocast(c10::DeviceType device) {
   });
 }
 
-AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings)
-    : active_(precision == Precision::kBf16 || precision == Precision::kFp16), device_(device) {
-  if (!active_) return;
-  former_enabled_ = at::autocast::is_autocast_enabled(device_);
-  former_cache_ = at::autocast::is_autocast_cache_enabled();
-  former_dtype_ = at::autocast::get_autocast_dtype(device_);
-  at::autocast::set_autocast_enabled(device_, settings.enabled);
-  at::autocast::set_autocast_cache_enabled(settings.cache_enabled);
-  at::autocast::set_autocast_dtype(device_,
-                                   precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
-  at::autocast::increment_nesting();
-  if (!settings.enabled || !settings.cache_enabled) without_autocast_weight_cache_.emplace(nullptr);
+AutocastState AutocastState::current(c10::DeviceType device) {
+  return {device, at::autocast::is_autocast_enabled(device), at::autocast::is_autocast_cache_enabled(),
+          at::autocast::get_autocast_dtype(device), AutocastWeightCache::current()};
 }
 
-AutocastGuard::~AutocastGuard() {
-  if (!active_) return;
+AutocastStateScope::AutocastStateScope(const AutocastState& state)
+    : former_(AutocastState::current(state.device)), weights_(state.weights) {
+  at::autocast::set_autocast_enabled(state.device, state.enabled);
+  at::autocast::set_autocast_cache_enabled(state.cache_enabled);
+  at::autocast::set_autocast_dtype(state.device, state.dtype);
+  at::autocast::increment_nesting();
+}
+
+AutocastStateScope::~AutocastStateScope() {
   // LibTorch's own cache of casts is only valid until the weights change.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(device_, former_enabled_);
-  at::autocast::set_autocast_cache_enabled(former_cache_);
-  at::autocast::set_autocast_dtype(device_, former_dtype_);
+  at::autocast::set_autocast_enabled(former_.device, former_.enabled);
+  at::autocast::set_autocast_cache_enabled(former_.cache_enabled);
+  at::autocast::set_autocast_dtype(former_.device, former_.dtype);
+}
+
+AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings) {
+  if (precision != Precision::kBf16 && precision != Precision::kFp16) return;
+  const bool keeps_weights = settings.enabled && settings.cache_enabled;
+  scope_.emplace(AutocastState{device, settings.enabled, settings.cache_enabled,
+                               precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half,
+                               keeps_weights ? AutocastWeightCache::current() : nullptr});
 }
 
 }  // namespace accel::precision

@@ -14,21 +14,37 @@ namespace accel::precision {
 // Whether any operator runs in half precision under autocast on devices of this type.
 bool has_autocast(c10::DeviceType device);
 
-// Bound to its thread; guards nest and end in reverse order. Only bf16 and fp16 change anything.
+// What autocast does on a thread, for one type of devices.
+struct AutocastState {
+  c10::DeviceType device;
+  bool enabled;
+  bool cache_enabled;  // LibTorch's own cache of casts, of all types of devices
+  c10::ScalarType dtype;
+  AutocastWeightCache* weights;  // null: none
+
+  static AutocastState current(c10::DeviceType device);
+};
+
+// Bound to its thread, which has this state until the end; scopes nest and end in reverse order.
+class AutocastStateScope {
+ public:
+  explicit AutocastStateScope(const AutocastState& state);
+  ~AutocastStateScope();
+  AutocastStateScope(const AutocastStateScope&) = delete;
+  AutocastStateScope& operator=(const AutocastStateScope&) = delete;
+
+ private:
+  AutocastState former_;
+  AutocastWeightCache::Scope weights_;
+};
+
+// The same for a precision, of which only bf16 and fp16 change anything.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {});
-  ~AutocastGuard();
-  AutocastGuard(const AutocastGuard&) = delete;
-  AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  bool active_;
-  c10::DeviceType device_;
-  bool former_enabled_ = false;
-  bool former_cache_ = false;
-  c10::ScalarType former_dtype_ = c10::ScalarType::Undefined;
-  std::optional<AutocastWeightCache::Scope> without_autocast_weight_cache_;
+  std::optional<AutocastStateScope> scope_;
 };
 
 }  // namespace accel::precision

@@ -80,6 +80,14 @@ AutocastWeightCache::~AutocastWeightCache() {
 AutocastWeightCache::Scope::Scope(AutocastWeightCache* casts) : former_(std::exchange(current_casts, casts)) {}
 AutocastWeightCache::Scope::~Scope() { current_casts = former_; }
 
+AutocastWeightCache* AutocastWeightCache::current() { return current_casts; }
+
+bool AutocastWeightCache::exists(const AutocastWeightCache* casts) {
+  const std::lock_guard lock(registry().mutex);
+  const auto& members = registry().members;
+  return std::find(members.begin(), members.end(), casts) != members.end();
+}
+
 bool AutocastWeightCache::Cast::is_of(const at::Tensor& now) const {
   return values.defined() && weight._unsafe_get_target() == now.unsafeGetTensorImpl() &&
          memory._unsafe_get_target() == now.storage().unsafeGetStorageImpl() && version == now._version();

@@ -34,6 +34,11 @@ class AutocastWeightCache {
     AutocastWeightCache* former_;
   };
 
+  // What this thread uses; null: none.
+  static AutocastWeightCache* current();
+  // Whether a cache of this address has not been destroyed.
+  static bool exists(const AutocastWeightCache* casts);
+
   // Starts an accumulation window: drops casts that may be outdated, and those of deleted weights.
   void start_accumulation_window();
   // The number of valid casts.

@@ -1,4 +1,4 @@
-// Random generators: their states as tensors, seeding, and synchronization over the ranks. @accelerate utils.random
+// Seeding of random generators, and their synchronization over the ranks. @accelerate utils.random
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,16 +12,8 @@
 
 namespace accel::state {
 
-at::Generator default_generator(c10::Device device);
-bool has_default_generator(c10::Device device);
-at::Generator new_generator(uint64_t seed, c10::Device device);
-void set_seed(at::Generator& generator, uint64_t seed);
 // Seeds the default generators of the CPU and of all accelerators of the process.
 void set_seed_of_default_generators(uint64_t seed);
-
-// Bytes on the CPU, as torch.Generator.get_state() returns them.
-at::Tensor generator_state(const at::Generator& generator);
-void set_generator_state(at::Generator& generator, const at::Tensor& state);
 
 // Turns on deterministic algorithms for the process.
 void use_deterministic_algorithms();

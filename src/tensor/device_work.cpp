@@ -106,6 +106,14 @@ bool supports_dtype(c10::Device device, c10::ScalarType dtype) {
   return found;
 }
 
+bool can_pin(c10::DeviceType type) {
+  try {
+    return at::globalContext().getAcceleratorHooksInterface(type).getPinnedMemoryAllocator() != nullptr;
+  } catch (const c10::Error&) {  // it has none
+    return false;
+  }
+}
+
 const at::AcceleratorHooksInterface& device_hooks(c10::DeviceType type) {
   require_device(c10::Device(type));
   at::globalContext().lazyInitDevice(type);

@@ -35,6 +35,9 @@ void reset_peak_memory(c10::Device device);
 // Whether tensors of this type can be computed with; true if the device does not tell.
 bool supports_dtype(c10::Device device, c10::ScalarType dtype);
 
+// Whether host memory can be pinned for the device, so that copies do not wait; false if it does not tell.
+bool can_pin(c10::DeviceType type);
+
 // LibTorch's hooks of an accelerator.
 const at::AcceleratorHooksInterface& device_hooks(c10::DeviceType type);
 

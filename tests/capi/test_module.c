@@ -565,6 +565,98 @@ static void test_from_config(void **state) {
   assert_status(accel_module_from_config("{}", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+/* y = exp(x) * gain, and counts that it came to its end. */
+static accel_status_t exponential_forward(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
+                                          accel_value_t *out, void *user_data) {
+  const accel_op_t *exponential = NULL;
+  accel_value_t result = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  assert_int_equal(n_inputs, 1);
+  accel_status_t status = accel_op_find("aten::exp", "", &exponential);
+  if (status == ACCEL_OK) status = accel_op_call(exponential, inputs, 1, &result, 1, &n_results);
+  assert_ok(status); /* no error for this code when all is saved */
+  Record record = {0, 0, ACCEL_OK, NULL};
+  assert_ok(scale_forward(module, &result, 1, out, &record));
+  accel_value_dispose(&result);
+  ++*(int *)user_data;
+  return ACCEL_OK;
+}
+
+/* The gradient of the input of a module of two numbers. */
+static double gradient_of_input(accel_module_t *module) {
+  accel_tensor_t *input = row(1, 2), *gradient = NULL, *sum = NULL;
+  const accel_op_t *op = NULL;
+  accel_value_t output = ACCEL_VALUE_INIT, total = ACCEL_VALUE_INIT;
+  size_t n_results = 0;
+  void *data = NULL;
+  assert_ok(accel_tensor_set_requires_grad(input, 1));
+  const accel_value_t argument = accel_arg_tensor(input);
+  assert_ok(accel_module_call(module, &argument, 1, &output));
+  assert_ok(accel_op_find("aten::sum", "", &op));
+  assert_ok(accel_op_call(op, &output, 1, &total, 1, &n_results));
+  sum = total.as.tensor;
+  assert_ok(accel_tensor_backward(sum, NULL));
+  assert_ok(accel_tensor_grad(input, &gradient));
+  assert_ok(accel_tensor_data(gradient, &data));
+  const double number = ((const float *)data)[1];
+  accel_value_dispose(&total);
+  accel_value_dispose(&output);
+  accel_tensor_release(gradient);
+  accel_tensor_release(input);
+  return number;
+}
+
+static void test_activation_checkpointing(void **state) {
+  (void)state;
+  int calls = 0;
+  accel_module_t *module = NULL;
+  accel_tensor_t *gain = row(2, 10);
+  assert_ok(accel_module_create("Exponential", &module));
+  assert_ok(accel_module_add_parameter(module, "gain", gain, 1));
+  assert_ok(accel_module_set_forward(module, exponential_forward, &calls, NULL));
+  const double expected = gradient_of_input(module);
+  assert_int_equal(calls, 1);
+  assert_ok(accel_checkpoint_activations(module, NULL));
+  assert_true(gradient_of_input(module) == expected);
+  assert_int_equal(calls, 3);
+
+  accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+  options.recompute = ACCEL_RECOMPUTE_KEEP_MATMULS;
+  assert_ok(accel_checkpoint_activations(module, &options));
+  assert_true(gradient_of_input(module) == expected);
+  assert_int_equal(calls, 5);
+  options.recompute = ACCEL_RECOMPUTE_NOTHING;
+  assert_ok(accel_checkpoint_activations(module, &options));
+  assert_true(gradient_of_input(module) == expected);
+  assert_int_equal(calls, 6);
+
+  options.recompute = 3;
+  assert_fails(accel_checkpoint_activations(module, &options), ACCEL_ERROR_INVALID_ARGUMENT, "recompute is 3");
+  options.recompute = ACCEL_RECOMPUTE_ALL;
+  options.class_names = "Linear";
+  assert_fails(accel_checkpoint_activations(module, &options), ACCEL_ERROR_NOT_FOUND,
+               "'Linear', and no module is of this kind; the kinds are Exponential");
+  options.class_names = "Exponential";
+  options.modules = "(";
+  assert_fails(accel_checkpoint_activations(module, &options), ACCEL_ERROR_INVALID_ARGUMENT, "no regular expression");
+  assert_true(gradient_of_input(module) == expected);
+  assert_int_equal(calls, 7); /* errors changed nothing */
+  accel_tensor_release(gain);
+  accel_module_release(module);
+}
+
+static void test_parts_of_scripts_are_not_checkpointed(void **state) {
+  (void)state;
+  accel_module_t *model = NULL;
+  accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+  options.modules = ".+";
+  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", &model));
+  assert_fails(accel_checkpoint_activations(model, &options), ACCEL_ERROR_UNSUPPORTED,
+               "inside of a TorchScript module");
+  assert_ok(accel_checkpoint_activations(model, NULL));
+  accel_module_release(model);
+}
+
 static void test_torchscript(void **state) {
   (void)state;
   accel_module_t *model = NULL;
@@ -717,6 +809,8 @@ int main(void) {
       capi_unit_test(test_parameters),
       capi_unit_test(test_train),
       capi_unit_test(test_from_config),
+      capi_unit_test(test_activation_checkpointing),
+      capi_unit_test(test_parts_of_scripts_are_not_checkpointed),
       capi_unit_test(test_torchscript),
       capi_unit_test(test_handles),
   };

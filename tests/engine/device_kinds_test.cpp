@@ -23,6 +23,7 @@
 #include "tensor/device_availability.hpp"
 #include "tensor/device_plugins.hpp"
 #include "tensor/device_work.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
@@ -216,7 +217,7 @@ TEST(DeviceKinds, WhatAPluginLacksIsNamed) {
              {[&] { synchronize(device); }, "device other:1 cannot synchronize: its plugin does not implement that"},
              {[&] { device_memory(device); },
               "device other:1 counts no memory: its allocator is no c10::DeviceAllocator"},
-             {[&] { state::new_generator(1, device); },
+             {[&] { tensor::new_generator(1, device); },
               "device other:1 draws no random numbers: its plugin has no generators; expected cpu"}}) {
       const Error error = error_of(call);
       EXPECT_EQ(error.status(), Status::kUnsupported);
@@ -224,7 +225,7 @@ TEST(DeviceKinds, WhatAPluginLacksIsNamed) {
     }
     empty_cache(device.type());  // it keeps nothing
     EXPECT_TRUE(supports_dtype(device, at::kBFloat16)) << "it does not tell";
-    EXPECT_FALSE(state::has_default_generator(device));
+    EXPECT_FALSE(tensor::has_default_generator(device));
     state::set_seed_of_default_generators(1);  // those that are there
   });
 }

@@ -25,7 +25,11 @@
 #include "capi/guard.hpp"
 #include "data/device_copy.hpp"
 #include "expect_error.hpp"
+#include "nn/activation_checkpointing.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/dropout.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/layers/sequential.hpp"
 #include "own_process.hpp"
 #include "precision/autocast.hpp"
 #include "precision/autocast_weight_cache.hpp"
@@ -35,6 +39,7 @@
 #include "tensor/device_availability.hpp"
 #include "tensor/device_plugins.hpp"
 #include "tensor/dlpack.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/memory.hpp"
 
 namespace accel::tensor {
@@ -103,19 +108,19 @@ TEST(DeviceWork, GeneratorsDrawTheSameNumbersAgain) {
     const auto draw = [](at::Generator generator) {
       return at::randn({16}, generator, at::TensorOptions().device(kDevice)).cpu();
     };
-    at::Generator generator = state::new_generator(7, kDevice);
+    at::Generator generator = tensor::new_generator(7, kDevice);
     const at::Tensor first = draw(generator);
-    EXPECT_TRUE(first.equal(draw(state::new_generator(7, kDevice))));
+    EXPECT_TRUE(first.equal(draw(tensor::new_generator(7, kDevice))));
     EXPECT_FALSE(first.equal(draw(generator)));
-    state::set_seed(generator, 7);
+    tensor::set_seed(generator, 7);
     EXPECT_TRUE(first.equal(draw(generator)));
-    at::Generator of_device = state::default_generator(kDevice);
-    const at::Tensor saved = state::generator_state(of_device);
+    at::Generator of_device = tensor::default_generator(kDevice);
+    const at::Tensor saved = tensor::generator_state(of_device);
     const at::Tensor expected = draw(of_device);
-    state::set_generator_state(of_device, saved);
-    EXPECT_TRUE(expected.equal(draw(state::default_generator(kDevice))));
+    tensor::set_generator_state(of_device, saved);
+    EXPECT_TRUE(expected.equal(draw(tensor::default_generator(kDevice))));
     state::set_seed_of_default_generators(7);
-    EXPECT_TRUE(first.equal(draw(state::default_generator(kDevice)))) << "all devices are seeded";
+    EXPECT_TRUE(first.equal(draw(tensor::default_generator(kDevice)))) << "all devices are seeded";
   });
 }
 
@@ -173,6 +178,59 @@ TEST(DeviceWork, ModulesRefuseTensorsOfAnotherDevice) {
                           layer.call(nn::Inputs{at::ones({1, 4})});
                         });
     EXPECT_EQ(layer.call(nn::Inputs{at::ones({1, 4}).to(kDevice)}).toTensor().device(), kDevice);
+  });
+}
+
+// With dropout, under autocast, back-propagated by a thread of the device.
+TEST(DeviceWork, CheckpointedActivationsAreOnTheHostUntilTheBackward) {
+  on_simulated_device([] {
+    constexpr int64_t kWidth = 64, kRows = 512, kBlocks = 4;
+    std::vector<nn::ModulePtr> blocks;
+    for (int64_t i = 0; i < kBlocks; i++)
+      blocks.push_back(std::make_shared<nn::Sequential>(
+          std::vector<nn::ModulePtr>{std::make_shared<nn::Linear>(kWidth, kWidth, true),
+                                     std::make_shared<nn::Activation>("gelu"), std::make_shared<nn::Dropout>(0.3)}));
+    const auto model = std::make_shared<nn::Sequential>(blocks);
+    model->to(std::nullopt, kDevice);
+    const at::Tensor batch = at::linspace(-1, 1, kRows * kWidth).reshape({kRows, kWidth});
+    struct Results {
+      std::vector<at::Tensor> gradients;
+      int64_t kept;  // after the forward
+    };
+    const auto run = [&](Recompute what, bool offload) {
+      ActivationCheckpointingSettings settings;
+      settings.modules = std::string("[0-9]+");
+      settings.recompute = what;
+      settings.offload = offload;
+      nn::checkpoint_activations(*model, settings);
+      state::set_seed_of_default_generators(7);
+      const int64_t before = device_memory(kDevice).allocated;
+      at::Tensor loss;
+      {
+        const precision::AutocastGuard autocast(Precision::kBf16, kSimulated);
+        loss = model->call(batch.to(kDevice)).square().mean();
+      }
+      synchronize(kDevice);
+      Results results{{}, device_memory(kDevice).allocated - before};
+      loss.backward();
+      for (const at::Tensor& parameter : model->parameters()) {
+        results.gradients.push_back(parameter.grad().cpu());
+        parameter.mutable_grad().reset();
+      }
+      return results;
+    };
+    const Results expected = run(Recompute::kNothing, false), kept = run(Recompute::kAll, false);
+    for (const Recompute what : {Recompute::kAll, Recompute::kKeepMatmuls}) {
+      const Results actual = run(what, true);
+      for (size_t i = 0; i < expected.gradients.size(); i++) {
+        EXPECT_TRUE(actual.gradients[i].equal(expected.gradients[i])) << i;
+        EXPECT_TRUE(kept.gradients[i].equal(expected.gradients[i])) << i;
+      }
+      if (what == Recompute::kAll) {
+        EXPECT_LT(actual.kept, kept.kept / 2);
+      }
+    }
+    EXPECT_LT(kept.kept, expected.kept);
   });
 }
 

@@ -23,7 +23,7 @@
 #include "nn/layers/normalization.hpp"
 #include "optim/lr_scheduler.hpp"
 #include "precision/grad_scaler.hpp"
-#include "state/random.hpp"
+#include "tensor/generator.hpp"
 #include "tensor/tree.hpp"
 #include "training_objects.hpp"
 
@@ -198,8 +198,8 @@ TEST(CheckpointsParity, EveryRankHasItsRandomState) {
     for (size_t rank = 0; rank < ranks.size(); rank++) {
       const std::string path = text(folder_of(test_case.name), "/random_states_", rank, ".pkl");
       const auto saved = checkpoint::read_torch_file(std::make_shared<const MappedFile>(path)).toGenericDict();
-      at::Generator generator = state::new_generator(0, at::kCPU);
-      state::set_generator_state(generator, saved.at("torch_manual_seed").toTensor());
+      at::Generator generator = tensor::new_generator(0, at::kCPU);
+      tensor::set_generator_state(generator, saved.at("torch_manual_seed").toTensor());
       const at::Tensor drawn = at::rand({4}, generator);
       for (size_t i = 0; i < 4; i++)
         expect_near(drawn[static_cast<int64_t>(i)].item<double>(), ranks[rank].toListRef()[i], path);

@@ -137,6 +137,7 @@ const accel_scheduler_steps_t = Int32
 const accel_cpu_kernels_t = Int32
 const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
+const accel_recompute_t = Int32
 const accel_muon_adjust_t = Int32
 const accel_update_precision_t = Int32
 const accel_anneal_strategy_t = Int32
@@ -278,6 +279,9 @@ const ACCEL_HOOK_FORWARD_PRE = Int32(0)
 const ACCEL_HOOK_FORWARD = Int32(1)
 const ACCEL_HOOK_BACKWARD_PRE = Int32(2)
 const ACCEL_HOOK_BACKWARD = Int32(3)
+const ACCEL_RECOMPUTE_NOTHING = Int32(0)
+const ACCEL_RECOMPUTE_ALL = Int32(1)
+const ACCEL_RECOMPUTE_KEEP_MATMULS = Int32(2)
 const ACCEL_MUON_ADJUST_ORIGINAL = Int32(0)
 const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = Int32(1)
 const ACCEL_UPDATE_PRECISION_AS_STORED = Int32(0)
@@ -503,6 +507,33 @@ function accel_backward_options_t(;
     gradient = C_NULL,
 )
     return accel_backward_options_t(sizeof(accel_backward_options_t), retain_graph, create_graph, inputs, gradient)
+end
+
+"""Activation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016)."""
+struct accel_activation_checkpointing_options_t
+    struct_size::Csize_t
+    recompute::accel_recompute_t
+    preserve_rng_state::accel_flag_t
+    offload::accel_flag_t
+    determinism_check::accel_flag_t
+    early_stop::accel_flag_t
+    reserved::Int32
+    class_names::Ptr{Cchar}
+    modules::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_activation_checkpointing_options_t(;
+    recompute = ACCEL_UNSET,
+    preserve_rng_state = ACCEL_UNSET,
+    offload = ACCEL_UNSET,
+    determinism_check = ACCEL_UNSET,
+    early_stop = ACCEL_UNSET,
+    reserved = 0,
+    class_names = C_NULL,
+    modules = C_NULL,
+)
+    return accel_activation_checkpointing_options_t(sizeof(accel_activation_checkpointing_options_t), recompute, preserve_rng_state, offload, determinism_check, early_stop, reserved, class_names, modules)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -5237,6 +5268,21 @@ accel_module_set_no_grad(var"module", no_grad) =
     check(ccall((:accel_module_set_no_grad, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", no_grad), "accel_module_set_no_grad")
 
 """
+    accel_checkpoint_activations(module, options)
+
+Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
+
+- `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. With recompute NOTHING activations are kept again.
+
+Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+
+Threads: object.
+"""
+accel_checkpoint_activations(var"module", options) =
+    check(ccall((:accel_checkpoint_activations, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_activation_checkpointing_options_t}), var"module", options), "accel_checkpoint_activations")
+
+"""
     accel_module_call(module, inputs, n_inputs, out)
 
 Runs a module: its hooks, its forward, and what sharding and precision ask for.
@@ -9298,6 +9344,7 @@ const FUNCTIONS = (
     :accel_module_add_hook,
     :accel_module_remove_hook,
     :accel_module_set_no_grad,
+    :accel_checkpoint_activations,
     :accel_module_call,
     :accel_module_call_kw,
     :accel_module_child,

@@ -83,6 +83,17 @@ class accel_backward_options_t:
     inputs: Any
     gradient: accel_tensor
 
+class accel_activation_checkpointing_options_t:
+    struct_size: int
+    recompute: int
+    preserve_rng_state: int
+    offload: int
+    determinism_check: int
+    early_stop: int
+    reserved: int
+    class_names: str
+    modules: str
+
 class accel_adam_options_t:
     struct_size: int
     lr: float
@@ -598,6 +609,9 @@ ACCEL_HOOK_FORWARD_PRE: int
 ACCEL_HOOK_FORWARD: int
 ACCEL_HOOK_BACKWARD_PRE: int
 ACCEL_HOOK_BACKWARD: int
+ACCEL_RECOMPUTE_NOTHING: int
+ACCEL_RECOMPUTE_ALL: int
+ACCEL_RECOMPUTE_KEEP_MATMULS: int
 ACCEL_MUON_ADJUST_ORIGINAL: int
 ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: int
 ACCEL_UPDATE_PRECISION_AS_STORED: int
@@ -865,6 +879,7 @@ def accel_module_set_input_names(module: accel_module, names: str) -> None: ...
 def accel_module_add_hook(module: accel_module, when: int, hook: Callable[..., Any]) -> int: ...
 def accel_module_remove_hook(module: accel_module, id: int) -> None: ...
 def accel_module_set_no_grad(module: accel_module, no_grad: int) -> None: ...
+def accel_checkpoint_activations(module: accel_module, options: Optional[accel_activation_checkpointing_options_t]) -> None: ...
 def accel_module_call(module: accel_module, inputs: Optional[Sequence[Any]]) -> Any: ...
 def accel_module_call_kw(module: accel_module, inputs: Optional[Sequence[Any]], named_inputs: Any) -> Any: ...
 def accel_module_child(module: accel_module, path: str) -> accel_module: ...

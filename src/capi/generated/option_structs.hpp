@@ -13,6 +13,8 @@ inline const OptionTable& table_of(const accel_gradient_accumulation_options_t*)
 inline accel_gradient_accumulation_options_t unset_options(const accel_gradient_accumulation_options_t*) { return ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_backward_options_t*) { return option_tables::backward_options; }
 inline accel_backward_options_t unset_options(const accel_backward_options_t*) { return ACCEL_BACKWARD_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_activation_checkpointing_options_t*) { return option_tables::activation_checkpointing_options; }
+inline accel_activation_checkpointing_options_t unset_options(const accel_activation_checkpointing_options_t*) { return ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_adam_options_t*) { return option_tables::adam_options; }
 inline accel_adam_options_t unset_options(const accel_adam_options_t*) { return ACCEL_ADAM_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_sgd_options_t*) { return option_tables::sgd_options; }
@@ -96,6 +98,7 @@ inline accel_merge_weights_options_t unset_options(const accel_merge_weights_opt
 StateSettings settings_type(const accel_state_options_t*);
 GradientAccumulationSettings settings_type(const accel_gradient_accumulation_options_t*);
 BackwardSettings settings_type(const accel_backward_options_t*);
+ActivationCheckpointingSettings settings_type(const accel_activation_checkpointing_options_t*);
 OneCycleSettings settings_type(const accel_one_cycle_options_t*);
 CyclicSettings settings_type(const accel_cyclic_options_t*);
 PlateauSettings settings_type(const accel_plateau_options_t*);

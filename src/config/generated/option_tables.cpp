@@ -33,6 +33,12 @@ constexpr OptionChoice kCpuMemoryChoices[] = {
     {"cached", 2},
 };
 
+constexpr OptionChoice kRecomputeChoices[] = {
+    {"nothing", 0},
+    {"all", 1},
+    {"keep_matmuls", 2},
+};
+
 constexpr OptionChoice kMuonAdjustChoices[] = {
     {"original", 0},
     {"match_rms_adamw", 1},
@@ -168,6 +174,17 @@ constexpr OptionField kBackwardOptions[] = {
     {"create_graph", "1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0", OptionKind::kFlag, 4, 12, 167, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"inputs", "The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves", OptionKind::kObject, 8, 16, 128, kNone, nullptr, nullptr, "all leaves", nullptr, 0, false},
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, 41, kNone, nullptr, nullptr, "1, for a tensor of one element", nullptr, 0, false},
+};
+
+constexpr OptionField kActivationCheckpointingOptions[] = {
+    {"recompute", "Default ALL", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
+    {"preserve_rng_state", "1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1", OptionKind::kFlag, 4, 12, 96, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"offload", "1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0", OptionKind::kFlag, 4, 16, 79, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"determinism_check", "1: shapes, dtypes and devices are compared with those of the first forward. Default 1", OptionKind::kFlag, 4, 20, 75, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"early_stop", "1: a forward is computed again only as far as backward needs it. Default 1", OptionKind::kFlag, 4, 24, 64, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"class_names", "Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none", OptionKind::kText, 8, 32, 99, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"modules", "Regular expression of the whole names of modules that are checkpointed as well. Default: none", OptionKind::kText, 8, 40, 79, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {
@@ -569,6 +586,7 @@ namespace option_tables {
 const OptionTable state_options{"accel_state_options_t", 168, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
+const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
@@ -616,6 +634,7 @@ OptionTables all_option_tables() {
       &option_tables::state_options,
       &option_tables::gradient_accumulation_options,
       &option_tables::backward_options,
+      &option_tables::activation_checkpointing_options,
       &option_tables::adam_options,
       &option_tables::sgd_options,
       &option_tables::adagrad_options,

@@ -14,6 +14,7 @@ enum class Precision : int32_t { kNo = 0, kFp16 = 1, kBf16 = 2, kFp8 = 3 };
 enum class SchedulerSteps : int32_t { kPerBatch = 0, kPerUpdate = 1 };
 enum class CpuKernels : int32_t { kAuto = 0, kDefault = 1, kOnednn = 2 };
 enum class CpuMemory : int32_t { kAuto = 0, kDefault = 1, kCached = 2 };
+enum class Recompute : int32_t { kNothing = 0, kAll = 1, kKeepMatmuls = 2 };
 enum class AnnealStrategy : int32_t { kCos = 0, kLinear = 1 };
 enum class CycleMode : int32_t { kTriangular = 0, kTriangular2 = 1, kExpRange = 2 };
 enum class MetricMode : int32_t { kMin = 0, kMax = 1 };
@@ -136,6 +137,30 @@ struct BackwardSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.retain_graph...);
     visit(table().fields[1], settings.create_graph...);
+  }
+};
+
+// accel_activation_checkpointing_options_t
+struct ActivationCheckpointingSettings {
+  Setting<Recompute> recompute{Recompute::kAll};
+  Setting<bool> preserve_rng_state{true};
+  Setting<bool> offload{false};
+  Setting<bool> determinism_check{true};
+  Setting<bool> early_stop{true};
+  Setting<std::string> class_names{};
+  Setting<std::string> modules{};
+
+  static const OptionTable& table() { return option_tables::activation_checkpointing_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.recompute...);
+    visit(table().fields[1], settings.preserve_rng_state...);
+    visit(table().fields[2], settings.offload...);
+    visit(table().fields[3], settings.determinism_check...);
+    visit(table().fields[4], settings.early_stop...);
+    visit(table().fields[6], settings.class_names...);
+    visit(table().fields[7], settings.modules...);
   }
 };
 

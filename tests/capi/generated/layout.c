@@ -66,6 +66,16 @@ SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_opt
 SAME(place_of_accel_backward_options_t_create_graph, offsetof(accel_backward_options_t, create_graph) == 12 && sizeof(((accel_backward_options_t *)0)->create_graph) == 4);
 SAME(place_of_accel_backward_options_t_inputs, offsetof(accel_backward_options_t, inputs) == 16 && sizeof(((accel_backward_options_t *)0)->inputs) == 8);
 SAME(place_of_accel_backward_options_t_gradient, offsetof(accel_backward_options_t, gradient) == 24 && sizeof(((accel_backward_options_t *)0)->gradient) == 8);
+SAME(size_of_accel_activation_checkpointing_options_t, sizeof(accel_activation_checkpointing_options_t) == 48);
+SAME(place_of_accel_activation_checkpointing_options_t_struct_size, offsetof(accel_activation_checkpointing_options_t, struct_size) == 0 && sizeof(((accel_activation_checkpointing_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_activation_checkpointing_options_t_recompute, offsetof(accel_activation_checkpointing_options_t, recompute) == 8 && sizeof(((accel_activation_checkpointing_options_t *)0)->recompute) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_preserve_rng_state, offsetof(accel_activation_checkpointing_options_t, preserve_rng_state) == 12 && sizeof(((accel_activation_checkpointing_options_t *)0)->preserve_rng_state) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_offload, offsetof(accel_activation_checkpointing_options_t, offload) == 16 && sizeof(((accel_activation_checkpointing_options_t *)0)->offload) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_determinism_check, offsetof(accel_activation_checkpointing_options_t, determinism_check) == 20 && sizeof(((accel_activation_checkpointing_options_t *)0)->determinism_check) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(accel_activation_checkpointing_options_t, early_stop) == 24 && sizeof(((accel_activation_checkpointing_options_t *)0)->early_stop) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
+SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -539,6 +549,9 @@ SAME(value_of_ACCEL_HOOK_FORWARD_PRE, ACCEL_HOOK_FORWARD_PRE == 0);
 SAME(value_of_ACCEL_HOOK_FORWARD, ACCEL_HOOK_FORWARD == 1);
 SAME(value_of_ACCEL_HOOK_BACKWARD_PRE, ACCEL_HOOK_BACKWARD_PRE == 2);
 SAME(value_of_ACCEL_HOOK_BACKWARD, ACCEL_HOOK_BACKWARD == 3);
+SAME(value_of_ACCEL_RECOMPUTE_NOTHING, ACCEL_RECOMPUTE_NOTHING == 0);
+SAME(value_of_ACCEL_RECOMPUTE_ALL, ACCEL_RECOMPUTE_ALL == 1);
+SAME(value_of_ACCEL_RECOMPUTE_KEEP_MATMULS, ACCEL_RECOMPUTE_KEEP_MATMULS == 2);
 SAME(value_of_ACCEL_MUON_ADJUST_ORIGINAL, ACCEL_MUON_ADJUST_ORIGINAL == 0);
 SAME(value_of_ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW, ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW == 1);
 SAME(value_of_ACCEL_UPDATE_PRECISION_AS_STORED, ACCEL_UPDATE_PRECISION_AS_STORED == 0);
@@ -610,6 +623,15 @@ static void test_accel_backward_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   accel_backward_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_activation_checkpointing_options_t(void **state) {
+  static const accel_activation_checkpointing_options_t expected = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+  accel_activation_checkpointing_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_activation_checkpointing_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -969,6 +991,7 @@ int main(void) {
       cmocka_unit_test(test_accel_state_options_t),
       cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
+      cmocka_unit_test(test_accel_activation_checkpointing_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),

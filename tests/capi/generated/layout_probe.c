@@ -66,6 +66,16 @@ int main(void) {
   printf("field create_graph %zu\n", offsetof(accel_backward_options_t, create_graph));
   printf("field inputs %zu\n", offsetof(accel_backward_options_t, inputs));
   printf("field gradient %zu\n", offsetof(accel_backward_options_t, gradient));
+  printf("struct accel_activation_checkpointing_options_t %zu\n", sizeof(accel_activation_checkpointing_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_activation_checkpointing_options_t, struct_size));
+  printf("field recompute %zu\n", offsetof(accel_activation_checkpointing_options_t, recompute));
+  printf("field preserve_rng_state %zu\n", offsetof(accel_activation_checkpointing_options_t, preserve_rng_state));
+  printf("field offload %zu\n", offsetof(accel_activation_checkpointing_options_t, offload));
+  printf("field determinism_check %zu\n", offsetof(accel_activation_checkpointing_options_t, determinism_check));
+  printf("field early_stop %zu\n", offsetof(accel_activation_checkpointing_options_t, early_stop));
+  printf("field reserved %zu\n", offsetof(accel_activation_checkpointing_options_t, reserved));
+  printf("field class_names %zu\n", offsetof(accel_activation_checkpointing_options_t, class_names));
+  printf("field modules %zu\n", offsetof(accel_activation_checkpointing_options_t, modules));
   printf("struct accel_adam_options_t %zu\n", sizeof(accel_adam_options_t));
   printf("field struct_size %zu\n", offsetof(accel_adam_options_t, struct_size));
   printf("field lr %zu\n", offsetof(accel_adam_options_t, lr));
@@ -542,6 +552,9 @@ int main(void) {
   printf("constant ACCEL_HOOK_FORWARD %.17g\n", (double)ACCEL_HOOK_FORWARD);
   printf("constant ACCEL_HOOK_BACKWARD_PRE %.17g\n", (double)ACCEL_HOOK_BACKWARD_PRE);
   printf("constant ACCEL_HOOK_BACKWARD %.17g\n", (double)ACCEL_HOOK_BACKWARD);
+  printf("constant ACCEL_RECOMPUTE_NOTHING %.17g\n", (double)ACCEL_RECOMPUTE_NOTHING);
+  printf("constant ACCEL_RECOMPUTE_ALL %.17g\n", (double)ACCEL_RECOMPUTE_ALL);
+  printf("constant ACCEL_RECOMPUTE_KEEP_MATMULS %.17g\n", (double)ACCEL_RECOMPUTE_KEEP_MATMULS);
   printf("constant ACCEL_MUON_ADJUST_ORIGINAL %.17g\n", (double)ACCEL_MUON_ADJUST_ORIGINAL);
   printf("constant ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW %.17g\n", (double)ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW);
   printf("constant ACCEL_UPDATE_PRECISION_AS_STORED %.17g\n", (double)ACCEL_UPDATE_PRECISION_AS_STORED);

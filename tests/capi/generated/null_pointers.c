@@ -1444,6 +1444,11 @@ static void accel_module_set_no_grad_null_pointers(void **state) {
   refused_with_status("accel_module_set_no_grad", "module", accel_module_set_no_grad(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_checkpoint_activations_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_activations", "module", accel_checkpoint_activations(NULL, &samples->activation_checkpointing_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_module_call_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_call", "module", accel_module_call(NULL, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3139,6 +3144,7 @@ int main(void) {
       sweep_test(accel_module_add_hook_null_pointers),
       sweep_test(accel_module_remove_hook_null_pointers),
       sweep_test(accel_module_set_no_grad_null_pointers),
+      sweep_test(accel_checkpoint_activations_null_pointers),
       sweep_test(accel_module_call_null_pointers),
       sweep_test(accel_module_call_kw_null_pointers),
       sweep_test(accel_module_child_null_pointers),

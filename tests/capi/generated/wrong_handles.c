@@ -1177,6 +1177,12 @@ static void accel_module_set_no_grad_wrong_handles(void **state) {
   refused_with_status("accel_module_set_no_grad", "module", accel_module_set_no_grad(samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_checkpoint_activations_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_checkpoint_activations", "module", accel_checkpoint_activations(samples->foreign.module, &samples->activation_checkpointing_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_checkpoint_activations", "module", accel_checkpoint_activations(samples->released.module, &samples->activation_checkpointing_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_module_call_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_call", "module", accel_module_call(samples->foreign.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -2574,6 +2580,7 @@ int main(void) {
       sweep_test(accel_module_add_hook_wrong_handles),
       sweep_test(accel_module_remove_hook_wrong_handles),
       sweep_test(accel_module_set_no_grad_wrong_handles),
+      sweep_test(accel_checkpoint_activations_wrong_handles),
       sweep_test(accel_module_call_wrong_handles),
       sweep_test(accel_module_call_kw_wrong_handles),
       sweep_test(accel_module_child_wrong_handles),

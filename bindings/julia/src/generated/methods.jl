@@ -7,6 +7,7 @@ const CHOICES = (
     scheduler_steps = (per_batch = 0, per_update = 1,),
     cpu_kernels = (auto = 0, default = 1, onednn = 2,),
     cpu_memory = (auto = 0, default = 1, cached = 2,),
+    recompute = (nothing = 0, all = 1, keep_matmuls = 2,),
     muon_adjust = (original = 0, match_rms_adamw = 1,),
     update_precision = (as_stored = 0, master_weights = 1, stochastic_rounding = 2,),
     anneal_strategy = (cos = 0, linear = 1,),
@@ -27,6 +28,7 @@ const CHOICES = (
 )
 choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
+choices(::Type{LibAccel.accel_activation_checkpointing_options_t}) = (recompute = CHOICES.recompute,)
 choices(::Type{LibAccel.accel_muon_options_t}) = (adjust_lr_fn = CHOICES.muon_adjust,)
 choices(::Type{LibAccel.accel_one_cycle_options_t}) = (anneal_strategy = CHOICES.anneal_strategy,)
 choices(::Type{LibAccel.accel_cyclic_options_t}) = (mode = CHOICES.cycle_mode,)
@@ -45,28 +47,29 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
-    buffers, chained, check_trigger, checkpoint_wait, child, children_bottom_up, clip_grad_value!, concatenate, config,
-    contiguous, convert_to_fp32, coordinate, current_device!, current_epoch, default_state!, destroy_process_group,
-    device, device_memory, device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader,
-    end_training, even_batches!, find_batch_size, flight_record, float32_matmul_precision!, fork_launched, free_memory!,
-    from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
-    gather_uneven, gather_uneven_async, generator_state, generator_state!, get_state_dict, gradient, gradient!,
-    gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group,
-    in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
-    is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
-    learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
-    local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
-    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
-    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
-    prepare, process_index, progress, project, project!, recv_tensor!, recv_tensor_async!, reduce_async,
-    reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook, remove_hook!, replace_child!,
-    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, save_model, save_state, scatter!,
-    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
-    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state,
-    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
-    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!,
-    synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!,
-    unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    buffers, chained, check_trigger, checkpoint_activations, checkpoint_wait, child, children_bottom_up,
+    clip_grad_value!, concatenate, config, contiguous, convert_to_fp32, coordinate, current_device!, current_epoch,
+    default_state!, destroy_process_group, device, device_memory, device_properties, distributed_type, empty_cache!,
+    enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
+    float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
+    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, generator_state,
+    generator_state!, get_state_dict, gradient, gradient!, gradient_accumulation, gradient_accumulation!,
+    gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader, inference_mode, input_names!,
+    is_available, is_debug, is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous,
+    istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_metadata, load_state!,
+    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
+    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules, no_grad, no_grad!,
+    no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
+    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, project, project!,
+    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder,
+    remove_checkpoint_hook, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
+    reset_peak_memory!, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
+    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
+    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
+    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
+    sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
+    trigger_sync_in_backward, unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows,
+    wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2724,6 +2727,25 @@ hooks see all inputs by place.
 """
 input_names!(model::Model, names) =
     (LibAccel.accel_module_set_input_names(model, string(names)); model)
+
+"""
+    checkpoint_activations(model; options...)
+
+Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again
+when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every
+module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of
+a model: of n equal blocks the activations of one are left, beside the inputs of all.
+
+- `recompute`: Default ALL
+- `preserve_rng_state`: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
+- `offload`: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+- `determinism_check`: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+- `early_stop`: 1: a forward is computed again only as far as backward needs it. Default 1
+- `class_names`: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
+- `modules`: Regular expression of the whole names of modules that are checkpointed as well. Default: none
+"""
+checkpoint_activations(model::Model; options...) =
+    (with_options(given -> LibAccel.accel_checkpoint_activations(model, given), LibAccel.accel_activation_checkpointing_options_t; options...); nothing)
 
 """
     child(model, path)

@@ -30,6 +30,9 @@ pub type accel_cpu_memory_t = i32;
 /// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
+/// What backward computes again. The numbers are pinned.
+pub type accel_recompute_t = i32;
+
 /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 pub type accel_muon_adjust_t = i32;
 
@@ -386,6 +389,15 @@ pub const ACCEL_HOOK_BACKWARD_PRE: i32 = 2;
 
 /// behind it; when no input needs a gradient, ahead of the parameters'
 pub const ACCEL_HOOK_BACKWARD: i32 = 3;
+
+/// all activations are kept
+pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
+
+/// the whole forward of a module
+pub const ACCEL_RECOMPUTE_ALL: accel_recompute_t = 1;
+
+/// the same without matmuls, convolutions and attention on the CPU, whose results are kept
+pub const ACCEL_RECOMPUTE_KEEP_MATMULS: accel_recompute_t = 2;
 
 /// by sqrt(max(1, A / B))
 pub const ACCEL_MUON_ADJUST_ORIGINAL: accel_muon_adjust_t = 0;
@@ -1303,6 +1315,47 @@ pub const ACCEL_BACKWARD_OPTIONS_INIT: accel_backward_options_t = accel_backward
 impl Default for accel_backward_options_t {
     fn default() -> Self {
         ACCEL_BACKWARD_OPTIONS_INIT
+    }
+}
+
+/// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_activation_checkpointing_options_t {
+    pub struct_size: usize,
+    /// Default ALL
+    pub recompute: accel_recompute_t,
+    /// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
+    pub preserve_rng_state: accel_flag_t,
+    /// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+    pub offload: accel_flag_t,
+    /// 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+    pub determinism_check: accel_flag_t,
+    /// 1: a forward is computed again only as far as backward needs it. Default 1
+    pub early_stop: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+    /// Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
+    pub class_names: *const c_char,
+    /// Regular expression of the whole names of modules that are checkpointed as well. Default: none
+    pub modules: *const c_char,
+}
+
+/// Every field of [`accel_activation_checkpointing_options_t`] unset.
+pub const ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT: accel_activation_checkpointing_options_t = accel_activation_checkpointing_options_t {
+    struct_size: core::mem::size_of::<accel_activation_checkpointing_options_t>(),
+    recompute: ACCEL_UNSET,
+    preserve_rng_state: ACCEL_UNSET,
+    offload: ACCEL_UNSET,
+    determinism_check: ACCEL_UNSET,
+    early_stop: ACCEL_UNSET,
+    reserved: 0,
+    class_names: core::ptr::null(),
+    modules: core::ptr::null(),
+};
+impl Default for accel_activation_checkpointing_options_t {
+    fn default() -> Self {
+        ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT
     }
 }
 
@@ -5405,6 +5458,18 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_set_no_grad(module: *mut accel_module_t, no_grad: i32) -> accel_status_t;
+
+    /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again when it needs them.
+    ///
+    /// Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
+    ///
+    /// * `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
+    /// * `options`: NULL is allowed. NULL: defaults. With recompute NOTHING activations are kept again.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_checkpoint_activations(module: *mut accel_module_t, options: *const accel_activation_checkpointing_options_t) -> accel_status_t;
 
     /// Runs a module: its hooks, its forward, and what sharding and precision ask for.
     ///

@@ -109,6 +109,21 @@ fn layout_of_accel_backward_options() {
 }
 
 #[test]
+fn layout_of_accel_activation_checkpointing_options() {
+    assert_eq!(size_of::<accel_activation_checkpointing_options_t>(), 48);
+    assert_eq!(align_of::<accel_activation_checkpointing_options_t>(), 8);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, recompute), 8);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, preserve_rng_state), 12);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, offload), 16);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, determinism_check), 20);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, early_stop), 24);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, reserved), 28);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, class_names), 32);
+    assert_eq!(offset_of!(accel_activation_checkpointing_options_t, modules), 40);
+}
+
+#[test]
 fn layout_of_accel_adam_options() {
     assert_eq!(size_of::<accel_adam_options_t>(), 56);
     assert_eq!(align_of::<accel_adam_options_t>(), 8);

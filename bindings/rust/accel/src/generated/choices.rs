@@ -111,6 +111,18 @@ constants! {
 }
 
 constants! {
+    /// What backward computes again. The numbers are pinned.
+    Recompute {
+        /// All activations are kept.
+        Nothing = ACCEL_RECOMPUTE_NOTHING,
+        /// The whole forward of a module.
+        All = ACCEL_RECOMPUTE_ALL,
+        /// The same without matmuls, convolutions and attention on the CPU, whose results are kept.
+        KeepMatmuls = ACCEL_RECOMPUTE_KEEP_MATMULS,
+    }
+}
+
+constants! {
     /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
     MuonAdjust {
         /// By sqrt(max(1, A / B)).

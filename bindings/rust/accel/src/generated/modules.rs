@@ -298,3 +298,22 @@ impl Model {
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
 }
+
+/// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its
+/// forward again when it needs them. Gradients are the same, bit for bit, if the forward computes the same each
+/// time. It works for every module, forwards in the host language too, and with accumulation, data parallelism
+/// and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the
+/// inputs of all.
+///
+/// * `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor
+///   modules is set.
+/// * `options`: `None`: defaults. With recompute NOTHING activations are kept again.
+///
+/// # Errors
+/// InvalidArgument, NotFound, Unsupported.
+#[inline]
+pub fn checkpoint_activations(module: &Model, options: impl Into<Option<ActivationCheckpointingOptions>>) -> Result<()> {
+    let options = options.into();
+    let options = optional(&options)?;
+    check(unsafe { sys::accel_checkpoint_activations(module.as_raw(), options) }).map(drop)
+}
