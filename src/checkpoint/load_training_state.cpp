@@ -1,6 +1,8 @@
 #include "checkpoint/load_training_state.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/list_folder.hpp"
 #include "base/log.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
@@ -27,6 +30,28 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kFormerManifest = "state.json";
+
+[[noreturn]] void fail_replaced(const std::string& folder) {
+  fail(Status::kIo, "'", folder, "' was replaced by another program while it was read; load it again");
+}
+
+// Notices that a folder is replaced: as long as it is open, no other has its number.
+class KeptFolder {
+ public:
+  explicit KeptFolder(const std::string& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+  void check() const {
+    struct stat opened {
+    }, named{};
+    if (!descriptor_.is_open() || ::fstat(descriptor_.number(), &opened) != 0) return;
+    const bool is_there = ::stat(path_.c_str(), &named) == 0;
+    if (!is_there || opened.st_dev != named.st_dev || opened.st_ino != named.st_ino) fail_replaced(path_);
+  }
+
+ private:
+  const std::string& path_;
+  FileDescriptor descriptor_;
+};
 
 class FolderReader {
  public:
@@ -54,6 +79,7 @@ class FolderReader {
   bool is_ours() const { return is_ours_; }
   int world_size() const { return manifest_.world_size; }
   int64_t iteration() const { return manifest_.iteration; }
+  std::string manifest() const { return is_ours_ ? print_manifest(manifest_) : std::string(); }
   const std::unordered_set<std::string>& names() const { return names_; }
   bool has(const std::string& name) const { return names_.count(name) > 0; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
@@ -173,6 +199,8 @@ class StateReader {
  public:
   StateReader(const std::string& folder, const LoadOptions& options, const Ranks& ranks)
       : folder_(folder), options_(options), ranks_(ranks), reader_(folder, options.verify) {}
+
+  std::string manifest() const { return reader_.manifest(); }
 
   LoadedState read(const TrainingState& like) {
     check_counts(like);
@@ -322,8 +350,21 @@ LoadedState load_training_state(const std::string& folder, const TrainingState& 
     return {};
   });
   LoadedState loaded;
+  const std::vector<std::string> manifests = run_on_all_ranks(ranks, [&] {
+    const KeptFolder kept(folder);
+    try {
+      StateReader reader(folder, options, ranks);
+      loaded = reader.read(like);
+      kept.check();
+      return reader.manifest();
+    } catch (const Error&) {
+      kept.check();
+      throw;
+    }
+  });
   run_on_all_ranks(ranks, [&]() -> std::string {
-    loaded = StateReader(folder, options, ranks).read(like);
+    for (const std::string& manifest : manifests)
+      if (manifest != manifests.front()) fail_replaced(folder);
     return {};
   });
   return loaded;
