@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +25,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "kernels/parallel.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -76,6 +79,23 @@ class FolderReader {
     while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
   }
 
+  // Compares these files with the manifest, one on each thread; open() then gives them, or throws what was found.
+  void verify(std::vector<std::string> names) {
+    if (!is_ours_ || !verify_) return;
+    const auto size_of = [this](const std::string& name) { return manifest_.find(name)->size; };
+    std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return size_of(a) > size_of(b); });
+    std::vector<Verified> found(names.size());
+    std::atomic<size_t> next{0};
+    kernels::parallel_for(static_cast<int64_t>(names.size()), 1, [&](int64_t, int64_t) {
+      for (size_t i = next++; i < names.size(); i = next++) try {
+          found[i].file = open_listed(folder_, *manifest_.find(names[i]), /*verify=*/true);
+        } catch (...) {
+          found[i].error = std::current_exception();
+        }
+    });
+    for (size_t i = 0; i < names.size(); i++) verified_.emplace(names[i], std::move(found[i]));
+  }
+
   bool is_ours() const { return is_ours_; }
   int world_size() const { return manifest_.world_size; }
   int64_t iteration() const { return manifest_.iteration; }
@@ -87,6 +107,10 @@ class FolderReader {
   std::shared_ptr<const MappedFile> open(const std::string& name) const { return open(name, verify_); }
 
   std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const {
+    if (const auto found = verified_.find(name); found != verified_.end()) {
+      if (found->second.error != nullptr) std::rethrow_exception(found->second.error);
+      return found->second.file;
+    }
     if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
     return std::make_shared<const MappedFile>(path(name));
   }
@@ -134,9 +158,15 @@ class FolderReader {
     return all;
   }
 
+  struct Verified {
+    std::shared_ptr<const MappedFile> file;
+    std::exception_ptr error;
+  };
+
   std::string folder_;
   bool verify_;
   bool is_ours_ = false;
+  std::unordered_map<std::string, Verified> verified_;
   Manifest manifest_;
   std::unordered_set<std::string> names_;
 };
@@ -204,6 +234,7 @@ class StateReader {
 
   LoadedState read(const TrainingState& like) {
     check_counts(like);
+    reader_.verify(names_of_shared(like));
     LoadedState loaded{like, std::nullopt};
     if (reader_.is_ours()) loaded.iteration = reader_.iteration();
     Stems stems;
@@ -218,6 +249,19 @@ class StateReader {
   }
 
  private:
+  // Of the files that hold all of a state.
+  std::vector<std::string> names_of_shared(const TrainingState& like) const {
+    std::vector<std::string> names;
+    Stems stems;
+    for (const StateEntry& entry : like) {
+      if (is_per_rank(entry.kind)) continue;
+      const std::string stem = stems.next(entry);
+      std::string name = entry.is_left_out ? std::string() : reader_.find(entry.kind, stem);
+      if (!name.empty()) names.push_back(std::move(name));
+    }
+    return names;
+  }
+
   bool may_lack(const StateEntry& entry) const { return options_.allow_missing || entry.may_be_missing; }
 
   [[noreturn]] void refuse_lack(const std::string& what) const {
@@ -310,8 +354,20 @@ class StateReader {
     });
   }
 
+  // The reference's folders have positions of loaders only as objects of torch and torchdata.
+  void check_loaders_of_torch(const TrainingState& entries) const {
+    if (count_of(entries, StateKind::kDataloader) == 0) return;
+    for (const std::string& name : reader_.names()) {
+      if (!is_loader_of_torch(name)) continue;
+      require(options_.allow_missing, Status::kUnsupported, "'", reader_.path(name),
+              "' is the position of a data loader as torch keeps it, which is not read; allow missing states to begin "
+              "its epoch again");
+      note_lack("position that can be read of a data loader ('" + name + "' is torch's)");
+    }
+  }
+
   void read_rank_states(TrainingState& entries) const {
-    if (!reader_.is_ours()) return;
+    if (!reader_.is_ours()) return check_loaders_of_torch(entries);
     for_saving_ranks([&](int rank) {
       const std::string name = rank_state_name(rank);
       if (!reader_.has(name)) {

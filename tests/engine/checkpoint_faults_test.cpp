@@ -416,6 +416,43 @@ TEST(FaultyFile, LargeFilesAreWhatWasWrittenWhateverTheSystemAccepts) {
   }
 }
 
+// A disk that takes 40 ms for a block, and notes how the blocks are written.
+class SlowDisk final : public FileSystem {
+ public:
+  explicit SlowDisk(bool durable) : durable_(durable) {}
+  bool is_durable() const override { return durable_; }
+  int set_direct(int descriptor, bool on) override {
+    is_on_ = on;
+    return FileSystem::set_direct(descriptor, on);
+  }
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    (is_on_ ? direct_ : cached_)++;
+    if (is_on_) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    return FileSystem::write(descriptor, data, size);
+  }
+  int direct() const { return direct_; }
+  int cached() const { return cached_; }
+
+ private:
+  bool durable_;
+  bool is_on_ = false;
+  int direct_ = 0, cached_ = 0;
+};
+
+TEST(FaultyFile, WhatNeedNotBeDurableDoesNotWaitForASlowDisk) {
+  const std::string data(size_t{64} << 20, 'x');
+  for (const bool durable : {true, false}) {
+    const Folder folder;
+    SlowDisk files(durable);
+    OutputFile output(folder / "t", files);
+    output.write(data.data(), data.size());
+    output.finish();
+    EXPECT_EQ(read_text(folder / "t"), data);
+    if (files.direct() == 0) GTEST_SKIP() << "this file system writes through the page cache only";
+    EXPECT_EQ(files.cached() > 0, !durable) << files.direct();
+  }
+}
+
 TEST(FaultyFile, AFailureOfTheWriterSurfaces) {
   const Folder folder;
   const std::string data(size_t{20} << 20, 'x');
