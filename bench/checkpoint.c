@@ -1,5 +1,5 @@
-/* Workload checkpoint: seconds to save and load a training state, a model and a file of torch.save(), beside those of
- * plain reads and writes of as many bytes; and what an asynchronous save costs the training. */
+/* Workload checkpoint: seconds to save and load a training state and a model, beside those of plain reads and writes of
+ * as many bytes; what an asynchronous save costs the training; and what Zstd makes of weights and moments. */
 #define _GNU_SOURCE
 
 #include "measure.h"
@@ -91,13 +91,18 @@ struct job {
   accel_optimizer_t *optimizer;
 };
 
-static void job_make(struct job *job) {
-  accel_module_t **const layers = measure_allocate((size_t)n_tensors * sizeof *layers), *model = NULL;
-  accel_optimizer_t *adamw = NULL;
-  for (int64_t i = 0; i < n_tensors; i++) CHECK(accel_module_linear(WIDTH, WIDTH, 0, &layers[i]));
-  CHECK(accel_module_sequential(layers, (size_t)n_tensors, &model));
-  for (int64_t i = 0; i < n_tensors; i++) accel_module_release(layers[i]);
+static accel_module_t *linear_layers(int64_t count) {
+  accel_module_t **const layers = measure_allocate((size_t)count * sizeof *layers), *model = NULL;
+  for (int64_t i = 0; i < count; i++) CHECK(accel_module_linear(WIDTH, WIDTH, 0, &layers[i]));
+  CHECK(accel_module_sequential(layers, (size_t)count, &model));
+  for (int64_t i = 0; i < count; i++) accel_module_release(layers[i]);
   free(layers);
+  return model;
+}
+
+static void job_make(struct job *job) {
+  accel_module_t *const model = linear_layers(n_tensors);
+  accel_optimizer_t *adamw = NULL;
   CHECK(accel_optimizer_adamw(model, NULL, &adamw));
   CHECK(accel_prepare_model(state, model, NULL, &job->model));
   CHECK(accel_prepare_optimizer(state, adamw, &job->optimizer));
@@ -280,6 +285,82 @@ static void asynchronous_parts(size_t bytes) {
   remove_folder();
 }
 
+static size_t model_and_optimizer_bytes;
+
+static int add_size(const char *path, const struct stat *status, int type, struct FTW *place) {
+  const char *const name = path + place->base;
+  const int counts = strncmp(name, "model.", 6) == 0 || strncmp(name, "optimizer.", 10) == 0;
+  if (type == FTW_F && counts) model_and_optimizer_bytes += (size_t)status->st_size;
+  return 0;
+}
+
+/* Saves with Zstd's level and returns the bytes of the files of models and optimizers. */
+static size_t save_compressed(accel_state_t *saved, int32_t level, double *seconds) {
+  accel_save_state_options_t options = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  options.compression_level = level;
+  options.durable = 0;
+  remove_folder();
+  const double start = measure_now();
+  CHECK(accel_save_state(saved, folder, &options));
+  *seconds = measure_now() - start;
+  model_and_optimizer_bytes = 0;
+  nftw(folder, add_size, 16, FTW_PHYS);
+  return model_and_optimizer_bytes;
+}
+
+static void report_compressed(accel_state_t *saved, const char *what) {
+  double written[MAX_SAMPLES], read[MAX_SAMPLES];
+  char part[64], more[64];
+  const size_t bytes = save_compressed(saved, 0, &written[0]);
+  size_t compressed = 0;
+  begin_peak();
+  for (size_t sample = 0; sample < n_samples; sample++) {
+    compressed = save_compressed(saved, 1, &written[sample]);
+    const double start = measure_now();
+    CHECK(accel_load_state(saved, folder, NULL));
+    read[sample] = measure_now() - start;
+  }
+  snprintf(more, sizeof more, "\"ratio\": %.4g", (double)bytes / (double)compressed);
+  snprintf(part, sizeof part, "save_zstd_%s", what);
+  report(part, "s", written, n_samples, bytes, more);
+  snprintf(part, sizeof part, "load_zstd_%s", what);
+  report(part, "s", read, n_samples, bytes, NULL);
+  remove_folder();
+}
+
+/* A hook: models are neither saved nor loaded. */
+static accel_status_t leave_models_out(const accel_value_t *models, const char *path, accel_value_t *out_models,
+                                       void *unused) {
+  const accel_value_t none = ACCEL_VALUE_INIT;
+  (void)path, (void)unused;
+  CHECK(accel_value_list(NULL, 0, out_models));
+  for (size_t i = 0; i < accel_value_count(models); i++) CHECK(accel_value_push(out_models, &none));
+  return ACCEL_OK;
+}
+
+/* Weights as they begin, in bf16; and what AdamW keeps in fp32 of a GPT that has been trained for some steps. */
+static void compressed_parts(void) {
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  static double seconds[20];
+  accel_state_t *of_weights = workload_state("no", 1), *of_moments = workload_state("no", GPT_ACCUMULATE);
+  accel_module_t *const model = linear_layers(64), *prepared = NULL;
+  struct training training;
+  CHECK(accel_module_to(model, ACCEL_DTYPE_BFLOAT16, cpu));
+  CHECK(accel_prepare_model(of_weights, model, NULL, &prepared));
+  report_compressed(of_weights, "bf16_weights");
+  accel_module_release(prepared);
+  accel_module_release(model);
+  accel_state_release(of_weights);
+
+  workload_gpt(&training, of_moments, 20);
+  training_run(&training, 0, 20, seconds);
+  CHECK(accel_register_save_state_pre_hook(of_moments, leave_models_out, NULL, NULL, NULL));
+  CHECK(accel_register_load_state_pre_hook(of_moments, leave_models_out, NULL, NULL, NULL));
+  report_compressed(of_moments, "fp32_moments");
+  training_release(&training);
+  accel_state_release(of_moments);
+}
+
 int main(int argc, char **argv) {
   struct option_value options[] = {
       {"--tensors", "256"}, {"--parts", "raw,state,model"}, {"--dir", "."}, {"--samples", "3"}};
@@ -294,12 +375,13 @@ int main(int argc, char **argv) {
   const char *const parts = options[1].value;
   const size_t model_bytes = (size_t)n_tensors * TENSOR_BYTES;
   state = workload_state("no", strstr(parts, "async") != NULL ? GPT_ACCUMULATE : 1);
-  struct job job;
-  job_make(&job);
+  struct job job = {NULL, NULL};
+  if (strcmp(parts, "zstd") != 0) job_make(&job);
   if (strstr(parts, "raw") != NULL) raw_parts(3 * model_bytes);
   if (strstr(parts, "state") != NULL) state_parts(3 * model_bytes);
   if (strstr(parts, "model") != NULL) model_parts(&job, model_bytes);
   if (strstr(parts, "async") != NULL) asynchronous_parts(3 * model_bytes);
+  if (strstr(parts, "zstd") != NULL) compressed_parts();
   accel_optimizer_release(job.optimizer);
   accel_module_release(job.model);
   accel_state_release(state);

@@ -2887,9 +2887,14 @@ const OffloadDeviceNvme OffloadDevice = 2
 
 const WeightsName string = "pytorch_model.bin"
 
+// WeightsPatternName: {suffix}: -<number>-of-<count>, of five digits each
+const WeightsPatternName string = "pytorch_model{suffix}.bin"
+
 const WeightsIndexName string = "pytorch_model.bin.index.json"
 
 const SafeWeightsName string = "model.safetensors"
+
+const SafeWeightsPatternName string = "model{suffix}.safetensors"
 
 const SafeWeightsIndexName string = "model.safetensors.index.json"
 
@@ -2907,6 +2912,12 @@ const ScalerName string = "scaler.pt"
 
 // RNGStateName: then _<rank>.pkl
 const RNGStateName string = "random_states"
+
+// DataloaderStateName: of Accelerate; positions of loaders are in accel_rank_<rank>.bin
+const DataloaderStateName string = "dl_state_dict"
+
+// ProfilePatternName: {suffix}: the rank
+const ProfilePatternName string = "profile_{suffix}.json"
 
 // CustomStatesName: then _<number>.pkl
 const CustomStatesName string = "custom_checkpoint"
@@ -13170,7 +13181,8 @@ func (state *State) EmptyCache() error {
 //   - path: The file; replaced.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
+// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out,
+// and for those whose text is the name of a tensor, unless under "format".
 func Save(value any, metadata any, path string, options *SaveOptions) error {
 	var given arguments
 	defer given.end()
@@ -13401,10 +13413,11 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 //   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than
-// were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of
-// ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object
-// refuses its own part: what was taken back before it stays.
+// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
+// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an
+// accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and
+// automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before
+// it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 	var given arguments
 	defer given.end()

@@ -1524,8 +1524,10 @@ typedef struct accel_merge_weights_options {
 %constant int ACCEL_OFFLOAD_DEVICE_CPU = 1;
 %constant int ACCEL_OFFLOAD_DEVICE_NVME = 2;
 %constant char *ACCEL_WEIGHTS_NAME = "pytorch_model.bin";
+%constant char *ACCEL_WEIGHTS_PATTERN_NAME = "pytorch_model{suffix}.bin";
 %constant char *ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json";
 %constant char *ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors";
+%constant char *ACCEL_SAFE_WEIGHTS_PATTERN_NAME = "model{suffix}.safetensors";
 %constant char *ACCEL_SAFE_WEIGHTS_INDEX_NAME = "model.safetensors.index.json";
 %constant char *ACCEL_MODEL_NAME = "pytorch_model";
 %constant char *ACCEL_SAFE_MODEL_NAME = "model";
@@ -1534,6 +1536,8 @@ typedef struct accel_merge_weights_options {
 %constant char *ACCEL_SAMPLER_NAME = "sampler";
 %constant char *ACCEL_SCALER_NAME = "scaler.pt";
 %constant char *ACCEL_RNG_STATE_NAME = "random_states";
+%constant char *ACCEL_DATALOADER_STATE_NAME = "dl_state_dict";
+%constant char *ACCEL_PROFILE_PATTERN_NAME = "profile_{suffix}.json";
 %constant char *ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint";
 %constant char *ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json";
 %constant int ACCEL_WHEN_BUSY_WAIT = 0;
@@ -4570,7 +4574,7 @@ value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, 
 metadata: A map of strings, in safetensors only; NULL: none.
 path: The file; replaced.
 options: NULL: defaults.
-Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.";
+Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out, and for those whose text is the name of a tensor, unless under \"format\".";
 accel_status_t accel_save(const accel_value_t *value, const accel_value_t *NULLABLE, const char *path, const accel_save_options_t *options);
 
 %feature("docstring") accel_save_on_main_process "accel_save() on the main process; the other ranks return at once, before the file is there.
@@ -4655,7 +4659,7 @@ accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OU
 state: A state.
 folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
 options: NULL: defaults.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder, const accel_load_state_options_t *options);
 
 %feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state. The main process writes it.

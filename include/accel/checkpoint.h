@@ -10,8 +10,10 @@
 /* The names of files, those of Hugging Face Accelerate. In a folder with several objects of a kind the second one has _1
  * before its extension, and so on. */
 #define ACCEL_WEIGHTS_NAME "pytorch_model.bin"
+#define ACCEL_WEIGHTS_PATTERN_NAME "pytorch_model{suffix}.bin" /* {suffix}: -<number>-of-<count>, of five digits each */
 #define ACCEL_WEIGHTS_INDEX_NAME "pytorch_model.bin.index.json"
 #define ACCEL_SAFE_WEIGHTS_NAME "model.safetensors"
+#define ACCEL_SAFE_WEIGHTS_PATTERN_NAME "model{suffix}.safetensors"
 #define ACCEL_SAFE_WEIGHTS_INDEX_NAME "model.safetensors.index.json"
 #define ACCEL_MODEL_NAME "pytorch_model"
 #define ACCEL_SAFE_MODEL_NAME "model"
@@ -20,6 +22,8 @@
 #define ACCEL_SAMPLER_NAME "sampler"
 #define ACCEL_SCALER_NAME "scaler.pt"
 #define ACCEL_RNG_STATE_NAME "random_states"        /* then _<rank>.pkl */
+#define ACCEL_DATALOADER_STATE_NAME "dl_state_dict" /* of Accelerate; positions of loaders are in accel_rank_<rank>.bin */
+#define ACCEL_PROFILE_PATTERN_NAME "profile_{suffix}.json" /* {suffix}: the rank */
 #define ACCEL_CUSTOM_STATES_NAME "custom_checkpoint" /* then _<number>.pkl */
 #define ACCEL_CHECKPOINT_MANIFEST_NAME "accel_manifest.json"
 
@@ -39,7 +43,8 @@ typedef struct accel_save_options {
  * @param metadata A map of strings, in safetensors only; NULL: none.
  * @param path The file; replaced.
  * @param options NULL: defaults.
- * @return ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
+ * @return ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out, and for those
+ *   whose text is the name of a tensor, unless under "format".
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save(const accel_value_t *value, const accel_value_t *ACCEL_NULLABLE metadata, const char *path,
@@ -204,8 +209,8 @@ typedef struct accel_load_state_options {
  * @param state A state.
  * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
  * @param options NULL: defaults.
- * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were
- *   saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks;
+ * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile;
+ *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks;
  *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
  *   part: what was taken back before it stays.
  * @threads collective, waits

@@ -50,6 +50,7 @@ class BackgroundSave {
     std::atomic<int64_t> written{0};
     ssize_t write(int descriptor, const void* data, size_t size) override;
     int sync(int descriptor) override { return durable ? FileSystem::sync(descriptor) : 0; }
+    bool is_durable() const override { return durable; }
   };
 
   CountingFiles files_;

@@ -28,6 +28,7 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
     return {};
   });
   if (options.incremental) options.previous = last_checkpoint_;
+  options.may_replace = given.has_value();
   options.mesh = state_.mesh()->describe();
   options.iteration = project_.settings().iteration;
   const bool rotates = !given && project_.settings().total_limit.value.has_value();

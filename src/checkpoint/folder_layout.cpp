@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/manifest.hpp"
 
 namespace accel::checkpoint {
@@ -31,11 +32,18 @@ constexpr const char* kUnsafePrefix = "pytorch_";
 constexpr const char* kUnsafeExtension = ".bin";
 constexpr const char* kCompressedExtension = ".ztensors";
 constexpr const char* kModelIndexExtension = ".safetensors.index.json";
-constexpr std::string_view kOfTheReference[] = {"sampler", "dl_state_dict", "pytorch_model"};
+constexpr std::string_view kLoadersOfTorch[] = {kSamplerName, kDataloaderStateName};
 
 const Kind& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 bool starts_with(std::string_view name, std::string_view start) { return name.substr(0, start.size()) == start; }
+
+// "model.safetensors", "model_1.safetensors" and "model-00001-of-00002.safetensors" have the stem "model".
+bool has_stem(std::string_view name, std::string_view stem) {
+  const std::string_view rest = name.substr(std::min(stem.size(), name.size()));
+  return starts_with(name, stem) && !rest.empty() &&
+         (rest.front() == '.' || rest.front() == '_' || rest.front() == '-');
+}
 
 bool is_numbered_object(const std::string& stem) {
   return starts_with(stem, kKinds[static_cast<size_t>(StateKind::kCustom)].stem);
@@ -101,15 +109,15 @@ std::string pieces_name(const std::string& stem, int rank) {
 
 bool is_custom_file(std::string_view name) { return starts_with(name, kNamedStem); }
 
+bool is_loader_of_torch(std::string_view name) {
+  return std::any_of(std::begin(kLoadersOfTorch), std::end(kLoadersOfTorch),
+                     [name](std::string_view stem) { return has_stem(name, stem); });
+}
+
 bool is_checkpoint_file(std::string_view name) {
-  if (name == kManifestName || is_custom_file(name)) return true;
-  const auto begins = [name](std::string_view stem) {
-    const std::string_view rest = name.substr(std::min(stem.size(), name.size()));
-    return starts_with(name, stem) && !rest.empty() &&
-           (rest.front() == '.' || rest.front() == '_' || rest.front() == '-');
-  };
-  return std::any_of(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return begins(kind.stem); }) ||
-         std::any_of(std::begin(kOfTheReference), std::end(kOfTheReference), begins);
+  if (name == kManifestName || is_custom_file(name) || is_loader_of_torch(name) || has_stem(name, kModelName))
+    return true;
+  return std::any_of(kKinds.begin(), kKinds.end(), [name](const Kind& kind) { return has_stem(name, kind.stem); });
 }
 
 }  // namespace accel::checkpoint

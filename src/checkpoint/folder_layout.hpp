@@ -58,6 +58,8 @@ inline constexpr const char* kDataloadersKey = "dataloaders";
 
 // Whether a file is the state of an object of the application.
 bool is_custom_file(std::string_view name);
+// Whether a file of the reference has the position of a loader, as an object of torch or torchdata.
+bool is_loader_of_torch(std::string_view name);
 // Whether save_state(), ours or the reference's, writes files with that name.
 bool is_checkpoint_file(std::string_view name);
 

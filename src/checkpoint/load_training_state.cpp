@@ -1,7 +1,6 @@
 #include "checkpoint/load_training_state.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,12 +10,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
-#include "checkpoint/formats/sharded_index.hpp"
-#include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/folder_reader.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
@@ -25,95 +22,6 @@
 
 namespace accel::checkpoint {
 namespace {
-
-constexpr const char* kFormerManifest = "state.json";
-
-class FolderReader {
- public:
-  FolderReader(std::string folder, bool verify) : folder_(std::move(folder)), verify_(verify) {
-    is_ours_ = has_manifest(folder_);
-    if (is_ours_) {
-      manifest_ = load_manifest(folder_);
-      for (const FileRecord& file : manifest_.files) names_.insert(file.name);
-      return;
-    }
-    require(::access(folder_.c_str(), F_OK) == 0, Status::kNotFound, "'", folder_,
-            "' does not exist; expected the folder of a checkpoint");
-    for (const std::string& name : list_folder(folder_)) names_.insert(name);
-    require(names_.count(kFormerManifest) == 0, Status::kCorrupt, "'", folder_, "' has a ", kFormerManifest,
-            ": it was saved by a libaccel before this format; load it with that version and save it with this one");
-    require(std::any_of(names_.begin(), names_.end(), [](const auto& name) { return is_checkpoint_file(name); }),
-            Status::kNotFound, "'", folder_, "' holds no checkpoint: neither ", kManifestName,
-            " nor a file of save_state()");
-    require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
-            kManifestName, ": it is a part of a checkpoint; expected all of it");
-    manifest_.world_size = 0;
-    while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
-  }
-
-  bool is_ours() const { return is_ours_; }
-  int world_size() const { return manifest_.world_size; }
-  int64_t iteration() const { return manifest_.iteration; }
-  const std::unordered_set<std::string>& names() const { return names_; }
-  bool has(const std::string& name) const { return names_.count(name) > 0; }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-
-  std::shared_ptr<const MappedFile> open(const std::string& name) const { return open(name, verify_); }
-
-  std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const {
-    if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
-    return std::make_shared<const MappedFile>(path(name));
-  }
-
-  c10::IValue read(const std::string& name) const {
-    return is_index(name) ? read_shards(name) : read_value(open(name));
-  }
-
-  // The name under which a state is stored; empty if it is not there.
-  std::string find(StateKind kind, const std::string& stem) const {
-    for (std::string& name : possible_names(kind, stem))
-      if (has(name)) return std::move(name);
-    return {};
-  }
-
-  // How many there are from number `first` on.
-  size_t count(StateKind kind, size_t first = 0) const {
-    size_t count = 0;
-    while (!find(kind, numbered_stem(kind, first + count)).empty()) count++;
-    return count;
-  }
-
-  // A state with the pieces of all ranks.
-  c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const {
-    const c10::IValue rest = read(name);
-    PieceTable pieces(verify_);
-    for (int rank = 0; rank < std::max(world_size(), 1); rank++)
-      if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
-    return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
-  }
-
- private:
-  c10::IValue read_shards(const std::string& name) const {
-    const ShardedIndex index = parse_sharded_index(open(name)->text(), path(name));
-    auto all = tree::new_map();
-    std::unordered_map<std::string, c10::impl::GenericDict> shards;
-    for (const auto& [tensor, shard] : index.weight_map) {
-      require(has(shard), Status::kCorrupt, "'", path(name), "' names '", shard, "', which is not there");
-      auto found = shards.find(shard);
-      if (found == shards.end()) found = shards.emplace(shard, read_value(open(shard)).toGenericDict()).first;
-      require(found->second.contains(tensor), Status::kCorrupt, "'", path(shard), "' has no tensor '", tensor,
-              "', which its index has");
-      all.insert(tensor, found->second.at(tensor));
-    }
-    return all;
-  }
-
-  std::string folder_;
-  bool verify_;
-  bool is_ours_ = false;
-  Manifest manifest_;
-  std::unordered_set<std::string> names_;
-};
 
 size_t count_of(const TrainingState& state, StateKind kind) {
   return static_cast<size_t>(
@@ -174,8 +82,11 @@ class StateReader {
   StateReader(const std::string& folder, const LoadOptions& options, const Ranks& ranks)
       : folder_(folder), options_(options), ranks_(ranks), reader_(folder, options.verify) {}
 
+  std::string manifest() const { return reader_.manifest(); }
+
   LoadedState read(const TrainingState& like) {
     check_counts(like);
+    reader_.verify(names_of_shared(like));
     LoadedState loaded{like, std::nullopt};
     if (reader_.is_ours()) loaded.iteration = reader_.iteration();
     Stems stems;
@@ -190,6 +101,19 @@ class StateReader {
   }
 
  private:
+  // Of the files that hold all of a state.
+  std::vector<std::string> names_of_shared(const TrainingState& like) const {
+    std::vector<std::string> names;
+    Stems stems;
+    for (const StateEntry& entry : like) {
+      if (is_per_rank(entry.kind)) continue;
+      const std::string stem = stems.next(entry);
+      std::string name = entry.is_left_out ? std::string() : reader_.find(entry.kind, stem);
+      if (!name.empty()) names.push_back(std::move(name));
+    }
+    return names;
+  }
+
   bool may_lack(const StateEntry& entry) const { return options_.allow_missing || entry.may_be_missing; }
 
   [[noreturn]] void refuse_lack(const std::string& what) const {
@@ -282,8 +206,20 @@ class StateReader {
     });
   }
 
+  // The reference's folders have positions of loaders only as objects of torch and torchdata.
+  void check_loaders_of_torch(const TrainingState& entries) const {
+    if (count_of(entries, StateKind::kDataloader) == 0) return;
+    for (const std::string& name : reader_.names()) {
+      if (!is_loader_of_torch(name)) continue;
+      require(options_.allow_missing, Status::kUnsupported, "'", reader_.path(name),
+              "' is the position of a data loader as torch keeps it, which is not read; allow missing states to begin "
+              "its epoch again");
+      note_lack("position that can be read of a data loader ('" + name + "' is torch's)");
+    }
+  }
+
   void read_rank_states(TrainingState& entries) const {
-    if (!reader_.is_ours()) return;
+    if (!reader_.is_ours()) return check_loaders_of_torch(entries);
     for_saving_ranks([&](int rank) {
       const std::string name = rank_state_name(rank);
       if (!reader_.has(name)) {
@@ -322,8 +258,21 @@ LoadedState load_training_state(const std::string& folder, const TrainingState& 
     return {};
   });
   LoadedState loaded;
+  const std::vector<std::string> manifests = run_on_all_ranks(ranks, [&] {
+    const KeptFolder kept(folder);
+    try {
+      StateReader reader(folder, options, ranks);
+      loaded = reader.read(like);
+      kept.check();
+      return reader.manifest();
+    } catch (const Error&) {
+      kept.check();
+      throw;
+    }
+  });
   run_on_all_ranks(ranks, [&]() -> std::string {
-    loaded = StateReader(folder, options, ranks).read(like);
+    for (const std::string& manifest : manifests)
+      if (manifest != manifests.front()) fail_replaced(folder);
     return {};
   });
   return loaded;

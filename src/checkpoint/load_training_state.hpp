@@ -25,6 +25,8 @@ struct LoadedState {
 // return these entries with the saved states, or all throw, and nothing has changed. Entries that the checkpoint lacks,
 // and may lack, have neither `is_loaded` nor `of_ranks`.
 //
+// A folder that is replaced meanwhile by another program is kIo, not a mixture of both.
+//
 // A folder without a manifest is one of the reference: it has no states of kinds kDataloader and kRankState, and
 // nothing to verify.
 LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,

@@ -319,7 +319,7 @@ void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) 
               file.name, "'; the ranks have different objects, or states of other sizes");
     }
     write_manifest(temporary_, reports, options_, ranks, files_);
-    target_->commit();
+    target_->commit(options_.may_replace);
     return {};
   });
 }

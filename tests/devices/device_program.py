@@ -252,6 +252,47 @@ def from_the_cpu(outcome, folder):
     outcome.add_model(accelerator.unwrap_model(model))
 
 
+def steps_between(outcome, folder, first, last):
+    """Steps of one global batch each, whatever the number of ranks, from the checkpoint `first` to the checkpoint `last`."""
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(split_batches=True))
+    device_of(accelerator)
+    model, optimizer, loader = prepared(accelerator, rows=40, batch_size=8)
+    if first > 0:
+        accelerator.load_state(os.path.join(folder, str(first)))
+    step = first
+    while step < last:
+        for features, labels in loader:
+            loss = F.cross_entropy(model(features), labels)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            outcome.add("loss", accelerator.reduce(loss.detach(), "mean"))
+            step += 1
+            if step == last:
+                accelerator.save_state(os.path.join(folder, str(last)))
+                break
+
+
+@case
+def resume_whole(outcome, folder):
+    steps_between(outcome, folder, 0, 13)
+
+
+@case
+def resume_first(outcome, folder):
+    steps_between(outcome, folder, 0, 3)
+
+
+@case
+def resume_second(outcome, folder):
+    steps_between(outcome, folder, 3, 7)
+
+
+@case
+def resume_last(outcome, folder):
+    steps_between(outcome, folder, 7, 13)
+
+
 @case
 def random_numbers(outcome, _):
     accelerator = Accelerator()

@@ -46,6 +46,17 @@ class DevicesAgree(unittest.TestCase):
             if case == "checkpoint":
                 self.assert_agree("from_the_cpu", outcome("from_the_cpu", DEVICE, ranks, of_cpu), outcome("from_the_cpu", "cpu", ranks, of_cpu))
 
+    def resume(self):
+        """One rank, then two, then one have the losses of one."""
+        with tempfile.TemporaryDirectory() as folder:
+            expected = outcome("resume_whole", DEVICE, 1, folder)["loss"]
+            losses = []
+            for part, ranks in (("resume_first", 1), ("resume_second", 2), ("resume_last", 1)):
+                losses += outcome(part, DEVICE, ranks, folder)["loss"][::ranks]
+        self.assertEqual(len(losses), len(expected))
+        for step, (mine, other) in enumerate(zip(losses, expected)):
+            self.assertLessEqual(abs(mine - other), 1e-5 * abs(other), f"step {step}: {losses} and {expected}")
+
     def assert_agree(self, case, found, expected):
         self.assertEqual(found.keys(), expected.keys())
         tolerance = max(ROUNDED.get(case, 0), 0 if DEVICE in EXACT_ON else 1e-4)
@@ -57,6 +68,9 @@ class DevicesAgree(unittest.TestCase):
 
 def add_tests(cases):
     for case in cases:
+        if case == "resume":
+            DevicesAgree.test_resume = DevicesAgree.resume
+            continue
         for ranks in (1, 2, 4) if case in ON_FOUR_RANKS else (1, 2):
             def test(self, case=case, ranks=ranks):
                 self.compare(case, ranks)

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <tuple>
 
 #include "accelerator/background_save.hpp"
@@ -22,12 +25,13 @@ using namespace checkpoint::tests;
 // Counts the calls that change the disk; from a given one on, or at that one alone, they fail or end the process.
 class FailingFiles final : public QuickFiles {
  public:
-  enum class Fault { kNone, kOnce, kFromThenOn, kDeath };
+  enum class Fault { kNone, kOnce, kFromThenOn, kDeath, kShort };  // the last: a write takes half of it
   FailingFiles(Fault fault, int step, bool can_exchange) : fault_(fault), step_(step), can_exchange_(can_exchange) {}
   int steps() const { return count_; }
 
   int create_file(const char* path) override { return faulty() ? -1 : FileSystem::create_file(path); }
   ssize_t write(int descriptor, const void* data, size_t size) override {
+    if (fault_ == Fault::kShort && count_++ == step_) return FileSystem::write(descriptor, data, (size + 1) / 2);
     // Half of it arrives, as on a full disk.
     if (faulty()) return FileSystem::write(descriptor, data, size / 2) < 0 ? -1 : failure();
     return FileSystem::write(descriptor, data, size);
@@ -50,6 +54,7 @@ class FailingFiles final : public QuickFiles {
     return -1;
   }
   bool faulty() {
+    if (fault_ == Fault::kShort) return false;
     const int step = count_++;
     if (fault_ == Fault::kNone || step < step_) return false;
     if (fault_ == Fault::kDeath) ::_exit(0);
@@ -87,7 +92,8 @@ class FaultyFolder : public ::testing::TestWithParam<std::tuple<bool, Timing>> {
 
 TEST_P(FaultyFolder, FailureAtAnyStepLeavesACompleteState) {
   const auto [can_exchange, timing] = GetParam();
-  for (const auto fault : {FailingFiles::Fault::kOnce, FailingFiles::Fault::kFromThenOn}) {
+  using Fault = FailingFiles::Fault;
+  for (const auto fault : {Fault::kOnce, Fault::kFromThenOn, Fault::kShort}) {
     const Folder folder;
     const std::string path = folder / "s";
     save_training_state(path, example(0, 1), Ranks(), quick_files());
@@ -104,6 +110,7 @@ TEST_P(FaultyFolder, FailureAtAnyStepLeavesACompleteState) {
       }
       const double number = number_of(path);
       EXPECT_TRUE(number == 2 || (!saved && number == 1)) << "step " << step;
+      EXPECT_TRUE(saved || fault != Fault::kShort) << "step " << step;
       save_training_state(path, example(0, 1), Ranks(), quick_files());
       EXPECT_EQ(number_of(path), 1) << "step " << step;
       EXPECT_EQ(folder.entries(), 1U) << "step " << step;
@@ -409,6 +416,43 @@ TEST(FaultyFile, LargeFilesAreWhatWasWrittenWhateverTheSystemAccepts) {
   }
 }
 
+// A disk that takes 40 ms for a block, and notes how the blocks are written.
+class SlowDisk final : public FileSystem {
+ public:
+  explicit SlowDisk(bool durable) : durable_(durable) {}
+  bool is_durable() const override { return durable_; }
+  int set_direct(int descriptor, bool on) override {
+    is_on_ = on;
+    return FileSystem::set_direct(descriptor, on);
+  }
+  ssize_t write(int descriptor, const void* data, size_t size) override {
+    (is_on_ ? direct_ : cached_)++;
+    if (is_on_) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    return FileSystem::write(descriptor, data, size);
+  }
+  int direct() const { return direct_; }
+  int cached() const { return cached_; }
+
+ private:
+  bool durable_;
+  bool is_on_ = false;
+  int direct_ = 0, cached_ = 0;
+};
+
+TEST(FaultyFile, WhatNeedNotBeDurableDoesNotWaitForASlowDisk) {
+  const std::string data(size_t{64} << 20, 'x');
+  for (const bool durable : {true, false}) {
+    const Folder folder;
+    SlowDisk files(durable);
+    OutputFile output(folder / "t", files);
+    output.write(data.data(), data.size());
+    output.finish();
+    EXPECT_EQ(read_text(folder / "t"), data);
+    if (files.direct() == 0) GTEST_SKIP() << "this file system writes through the page cache only";
+    EXPECT_EQ(files.cached() > 0, !durable) << files.direct();
+  }
+}
+
 TEST(FaultyFile, AFailureOfTheWriterSurfaces) {
   const Folder folder;
   const std::string data(size_t{20} << 20, 'x');
@@ -491,6 +535,77 @@ TEST(FaultyDisk, WhatDoesNotComeBackReplacesNothing) {
   });
   EXPECT_EQ(load_safetensors(folder / "t").tensors[0].second.item<float>(), 1);
   EXPECT_EQ(folder.entries(), 2U);
+}
+
+// Another program that takes the name in the last moment.
+class RacingFiles final : public QuickFiles {
+ public:
+  int rename(const char* from, const char* to) override {
+    if (std::exchange(is_first_, false)) save_training_state(to, example(0, 1), Ranks(), quick_files());
+    return FileSystem::rename(from, to);
+  }
+
+ private:
+  bool is_first_ = true;
+};
+
+TEST(FaultyWriter, TwoThatWriteOneNameLeaveACompleteState) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  for (const bool may_replace : {true, false}) {
+    fs::remove_all(path);
+    RacingFiles files;
+    SaveOptions options;
+    options.may_replace = may_replace;
+    const auto save = [&] { save_training_state(path, example(0, 2), Ranks(), files, options); };
+    if (may_replace)
+      save();
+    else
+      expect_error(Status::kAlreadyExists, "another program writes it", save);
+    EXPECT_EQ(number_of(path), may_replace ? 2 : 1);
+    EXPECT_EQ(folder.entries(), 1U);
+  }
+  std::vector<std::thread> programs;
+  for (int program = 0; program < 3; program++)
+    programs.emplace_back([&, program] {
+      for (int save = 0; save < 30; save++) save_training_state(path, example(0, program + 3), Ranks(), quick_files());
+    });
+  for (std::thread& program : programs) program.join();
+  EXPECT_GE(number_of(path), 3);
+  EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(FaultyWriter, WhatIsReplacedWhileItIsReadIsNoMixture) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  save_on_two_ranks(path, 1);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (int save = 0; !done; save++) {
+      save_on_two_ranks(path, save % 2 + 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(save % 5));
+    }
+  });
+  int loaded = 0;
+  for (int round = 0; round < 150; round++) {
+    std::array<double, 2> numbers{};
+    on_ranks(2, [&](const Ranks& ranks) {
+      try {
+        const LoadOptions unverified{false, false, false};
+        TrainingState state = checkpoint::load_training_state(path, example(ranks.rank, 0), unverified, ranks).entries;
+        const double number = model_tensors(entry_of(state, StateKind::kModel, 1).state).front().second.item<double>();
+        EXPECT_TRUE(same(state, example(ranks.rank, number)));
+        numbers[static_cast<size_t>(ranks.rank)] = number;
+      } catch (const Error& error) {
+        EXPECT_NE(error.message().find("was replaced by another program"), std::string::npos) << error.message();
+      }
+    });
+    EXPECT_EQ(numbers[0], numbers[1]);
+    loaded += numbers[0] > 0 ? 1 : 0;
+  }
+  done = true;
+  writer.join();
+  EXPECT_GT(loaded, 10);
 }
 
 // A writer of this host that dies with its temporary folder on the disk.

@@ -412,6 +412,29 @@ TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
   EXPECT_TRUE(entry_of(loaded, StateKind::kModel).is_loaded);
 }
 
+// As the reference saves them: without a manifest.
+TEST(CheckpointTrainingState, PositionsOfLoadersOfTorchAreNoSilentLack) {
+  const Folder folder;
+  const std::string path = folder / "s";
+  TrainingState saved = example(0, 1);
+  remove_entry(saved, StateKind::kRankState);
+  save_training_state(path, saved, Ranks(), quick_files());
+  fs::remove(path + "/accel_manifest.json");
+  fs::remove(path + "/accel_rank_0.bin");
+  EXPECT_FALSE(entry_of(saved = load_training_state(path, saved, Ranks()), StateKind::kDataloader).is_loaded);
+  for (const char* const name : {"sampler.bin", "dl_state_dict_1.bin"}) {
+    write_text(path + "/" + name, "a pickle");
+    expect_error(Status::kUnsupported, name, [&] { load_training_state(path, saved, Ranks()); });
+    LoadOptions options;
+    options.allow_missing = true;
+    EXPECT_NO_THROW(checkpoint::load_training_state(path, saved, options, Ranks()));
+    TrainingState without_loaders = saved;
+    for (int i = 0; i < 2; i++) remove_entry(without_loaders, StateKind::kDataloader);
+    EXPECT_NO_THROW(load_training_state(path, without_loaders, Ranks()));
+    fs::remove(path + "/" + name);
+  }
+}
+
 // A model and an optimizer whose rows are sharded over the ranks, unevenly.
 struct Shards {
   static constexpr int64_t kRows = 7;

@@ -20,7 +20,7 @@ ARGUMENTS = ["-x", "c", "-std=c99", "-DACCEL_APIGEN", "-nostdinc", f"-isystem{HE
 OWNERSHIP = ("owned", "borrowed", "takes")
 NAMED_RESULTS = ("accel_status_t", "int64_t")  # of callbacks; other results are described as what they stand for
 NUMBER = re.compile(r"^\(?(-?\d[\w.+-]*)( - 1)?\)?$")
-TEXT = re.compile(r'^"([\w.]+)"$')
+TEXT = re.compile(r'^"([\w.{}]+)"$')
 NO_PLAIN_NUMBER = re.compile(r"\(\w+_t\)|\b(?:U?INT\d+|DBL|FLT)_M(?:IN|AX)\b")
 SECTION = re.compile(r"/\* =+\n \* (\d+)\. (.*?)\n \* =+ \*/", re.DOTALL)
 PART = re.compile(r'#include "(accel/\w+\.h)"')

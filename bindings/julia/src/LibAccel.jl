@@ -327,8 +327,10 @@ const ACCEL_OFFLOAD_DEVICE_NONE = Int32(0)
 const ACCEL_OFFLOAD_DEVICE_CPU = Int32(1)
 const ACCEL_OFFLOAD_DEVICE_NVME = Int32(2)
 const ACCEL_WEIGHTS_NAME = "pytorch_model.bin"
+const ACCEL_WEIGHTS_PATTERN_NAME = "pytorch_model{suffix}.bin"
 const ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json"
 const ACCEL_SAFE_WEIGHTS_NAME = "model.safetensors"
+const ACCEL_SAFE_WEIGHTS_PATTERN_NAME = "model{suffix}.safetensors"
 const ACCEL_SAFE_WEIGHTS_INDEX_NAME = "model.safetensors.index.json"
 const ACCEL_MODEL_NAME = "pytorch_model"
 const ACCEL_SAFE_MODEL_NAME = "model"
@@ -337,6 +339,8 @@ const ACCEL_SCHEDULER_NAME = "scheduler"
 const ACCEL_SAMPLER_NAME = "sampler"
 const ACCEL_SCALER_NAME = "scaler.pt"
 const ACCEL_RNG_STATE_NAME = "random_states"
+const ACCEL_DATALOADER_STATE_NAME = "dl_state_dict"
+const ACCEL_PROFILE_PATTERN_NAME = "profile_{suffix}.json"
 const ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint"
 const ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json"
 const ACCEL_WHEN_BUSY_WAIT = Int32(0)
@@ -8263,7 +8267,7 @@ Writes a value to a file: complete under its name, or not at all. Tensors that a
 - `path`: The file; replaced.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
+Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out, and for those whose text is the name of a tensor, unless under \"format\".
 
 Threads: any, waits.
 """
@@ -8436,7 +8440,7 @@ Loads a training state into the prepared objects, which must be the same. The nu
 - `folder`: `nothing`/`C_NULL` is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t kHashedPiece = size_t{1} << 19;  // stays in a core's cache between its hash and its copy
 constexpr size_t kBuffer = size_t{16} << 20;      // two of them, so that one is filled while the other is written
 constexpr size_t kDirectUnit = 4096;              // what is written past the page cache is a multiple of it
+constexpr double kCacheSpeed = 1e9;               // bytes a second that the page cache takes at least
 
 // Of huge pages, which are kept for the next file: with pages of 4 KiB, the system takes a third longer to write them
 // past its cache, and longer to clear new ones than to write them.
@@ -63,13 +65,19 @@ void OutputFile::write(const void* data, size_t size) {
 }
 
 // The page cache is passed by where the file system can do without: the processor has then next to nothing to do, and
-// the disk works at its own speed, which is three times that of write() and fsync().
+// the disk works at its own speed, which is three times that of write() and fsync(), and faster than write() alone. A
+// file that need not be durable goes into the cache if the disk turns out to be slower than that.
 void OutputFile::write_in_background() {
   wait_for_writer();
   if (!writing_) is_direct_ = files_.set_direct(descriptor(), true) == 0;
   std::swap(filling_, writing_);
   filled_ = 0;
-  std::packaged_task<void()> task([this] { write_all(writing_.get(), kBuffer); });
+  std::packaged_task<void()> task([this] {
+    const auto begin = std::chrono::steady_clock::now();
+    write_all(writing_.get(), kBuffer);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (is_direct_ && !files_.is_durable() && seconds.count() * kCacheSpeed > kBuffer) write_through_cache();
+  });
   written_ = task.get_future();
   writer_ = background_thread("accel-write", std::move(task));
 }

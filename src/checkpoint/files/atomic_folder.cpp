@@ -40,22 +40,31 @@ AtomicFolder::~AtomicFolder() {
   if (!committed_) files_.remove_tree(temporary_.c_str());
 }
 
-void AtomicFolder::commit() {
+void AtomicFolder::commit(bool may_replace) {
   sync_folder(files_, temporary_);
-  struct stat status {};
-  const bool replaces = ::lstat(target_.full().c_str(), &status) == 0;
-  require(!replaces || S_ISDIR(status.st_mode), Status::kAlreadyExists, "'", target_.full(),
-          "' is a file; expected a folder or a free name");
-  if (replaces)
-    replace();
-  else if (files_.rename(temporary_.c_str(), target_.full().c_str()) != 0)
-    fail_system(Status::kIo, "give its name to", target_.full());
+  const bool replaces = take_name(may_replace);
   committed_ = true;
   sync_folder(files_, target_.parent);
   // After an exchange the old folder has the temporary name. It is removed only after the new one is synced.
   if (replaces && files_.remove_tree(temporary_.c_str()) != 0)
     log(LogLevel::kWarning, "cannot remove '", temporary_, "', the former '", target_.full(),
         "'; the next writer will");
+}
+
+bool AtomicFolder::take_name(bool may_replace) {
+  struct stat status {};
+  if (::lstat(target_.full().c_str(), &status) != 0) {
+    if (files_.rename(temporary_.c_str(), target_.full().c_str()) == 0) return false;
+    const bool is_taken = errno == ENOTEMPTY || errno == EEXIST;  // another writer was faster
+    if (!is_taken || ::lstat(target_.full().c_str(), &status) != 0)
+      fail_system(Status::kIo, "give its name to", target_.full());
+  }
+  require(S_ISDIR(status.st_mode), Status::kAlreadyExists, "'", target_.full(),
+          "' is a file; expected a folder or a free name");
+  require(may_replace, Status::kAlreadyExists, "'", target_.full(),
+          "' appeared while it was written: another program writes it, too; give each a folder of its own");
+  replace();
+  return true;
 }
 
 void AtomicFolder::replace() {

@@ -20,10 +20,12 @@ class AtomicFolder {
   const std::string& temporary() const { return temporary_; }
 
   // Renames the folder and removes the former one. If this throws, the name is that of the old folder or of the new
-  // one, never of none or of a part.
-  void commit();
+  // one, never of none or of a part. kAlreadyExists for a former one that may not be replaced.
+  void commit(bool may_replace = true);
 
  private:
+  // Returns whether a former folder had the name, which has the temporary one now.
+  bool take_name(bool may_replace);
   void replace();
   void replace_in_two_steps();
 

@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 
 namespace accel::checkpoint {
@@ -63,11 +62,7 @@ FileSystem& system_files() {
 FileSystem& unsynced_files() {
   struct UnsyncedFiles final : FileSystem {
     int sync(int) override { return 0; }
-    // The page cache is faster than the disk.
-    int set_direct(int, bool) override {
-      errno = EINVAL;
-      return -1;
-    }
+    bool is_durable() const override { return false; }
   };
   static UnsyncedFiles files;
   return files;

@@ -25,6 +25,7 @@ class FileSystem {
   virtual int exchange(const char* a, const char* b);  // atomic; EINVAL or ENOSYS if unsupported
   // `path` becomes a file with the contents of another one: a copy that shares its blocks, or a hard link.
   virtual int share_file(const char* existing, const char* path);
+  virtual bool is_durable() const { return true; }  // whether sync() reaches the disk
   virtual int remove_file(const char* path);
   virtual int remove_tree(const char* path);  // a file, or a folder with its contents; links are not followed
 

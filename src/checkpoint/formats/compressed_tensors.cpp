@@ -1,6 +1,5 @@
 #include "checkpoint/formats/compressed_tensors.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <zstd.h>
@@ -15,6 +14,7 @@
 #include "base/error.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/mapped_storage.hpp"
+#include "kernels/parallel.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -77,7 +77,7 @@ void write_blocks(OutputFile& output, const char* data, CompressedEntry& entry, 
   std::vector<std::vector<char>> packed(static_cast<size_t>(std::min(total, kBlocksAtOnce)));
   for (int64_t first = 0; first < total; first += kBlocksAtOnce) {
     const int64_t count = std::min(kBlocksAtOnce, total - first);
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    kernels::parallel_for(count, 1, [&](int64_t begin, int64_t end) {
       Compressor compressor(level);
       for (int64_t i = begin; i < end; i++) {
         const auto block = static_cast<uint64_t>(first + i);
@@ -109,7 +109,7 @@ void expand_blocks(const char* data, const CompressedEntry& entry, char* to, con
     begins.push_back(data);
     data += size;
   }
-  at::parallel_for(0, static_cast<int64_t>(begins.size()), 1, [&](int64_t first, int64_t last) {
+  kernels::parallel_for(static_cast<int64_t>(begins.size()), 1, [&](int64_t first, int64_t last) {
     const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
     if (context == nullptr) throw std::bad_alloc();
     std::vector<char> shuffled(entry.shuffle > 1 ? kCompressedBlock : 0);

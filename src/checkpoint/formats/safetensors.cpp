@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
@@ -15,6 +16,8 @@
 
 namespace accel::checkpoint {
 namespace {
+
+constexpr const char* kFormatKey = "format";  // of metadata; its value is never the name of a tensor
 
 std::vector<TensorEntry> entries_of(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
@@ -114,10 +117,15 @@ SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metad
     contents.tensors.emplace_back(name, tensor);
   }
   const Metadata tied = contents.metadata;
+  std::unordered_set<std::string_view> written;
+  for (const auto& entry : contents.tensors) written.insert(entry.first);
   for (const auto& entry : metadata) {
     for (const auto& [name, first] : tied)
       require(entry.first != name, Status::kInvalidArgument, "metadata has '", name,
               "', which is the name of a tensor that is the same as '", first, "'; expected another key");
+    require(entry.first == kFormatKey || written.count(entry.first) > 0 || written.count(entry.second) == 0,
+            Status::kInvalidArgument, "metadata['", entry.first, "'] is '", entry.second,
+            "', the name of a tensor: it would be read as another name of that; expected another text");
     contents.metadata.push_back(entry);
   }
   return contents;
@@ -126,6 +134,7 @@ SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metad
 void restore_tied(SafetensorsContents& contents) {
   std::unordered_map<std::string, at::Tensor> by_name(contents.tensors.begin(), contents.tensors.end());
   for (const auto& [name, first] : contents.metadata) {
+    if (name == kFormatKey) continue;
     const auto found = by_name.find(first);
     if (found != by_name.end() && by_name.count(name) == 0) contents.tensors.emplace_back(name, found->second);
   }

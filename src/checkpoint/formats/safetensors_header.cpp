@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -74,7 +73,8 @@ std::optional<uint64_t> dense_bytes(const std::vector<int64_t>& shape, at::Scala
   return static_cast<uint64_t>(bytes);
 }
 
-// As the reference: unknown fields are ignored, and of equal names the last one is used.
+// Unknown fields are ignored, as in the reference. Names that come twice are refused, as the format asks for: readers
+// differ in which one they use.
 class HeaderParser {
  public:
   HeaderParser(std::string_view file, const std::string& source) : file_(file), source_(source) {}
@@ -82,7 +82,7 @@ class HeaderParser {
   SafetensorsHeader parse() {
     const Json json = parse_document(header_text());
     if (json.members() == nullptr) corrupt("its header is no JSON object");
-    std::unordered_map<std::string_view, size_t> places;
+    std::unordered_set<std::string_view> names;
     bool has_metadata = false;
     for (const auto& [name, value] : *json.members()) {
       if (name == kMetadataKey) {
@@ -90,12 +90,8 @@ class HeaderParser {
         if (!value.is_null()) header_.metadata = metadata(value);
         continue;
       }
-      TensorEntry entry = tensor(name, value);
-      const auto [place, is_new] = places.emplace(name, header_.tensors.size());
-      if (is_new)
-        header_.tensors.push_back(std::move(entry));
-      else
-        header_.tensors[place->second] = std::move(entry);
+      if (!names.insert(name).second) corrupt("it has the tensor '", name, "' twice");
+      header_.tensors.push_back(tensor(name, value));
     }
     check_layout();
     return std::move(header_);
@@ -130,14 +126,11 @@ class HeaderParser {
   Metadata metadata(const Json& object) const {
     if (object.members() == nullptr) corrupt("its ", kMetadataKey, " is no JSON object");
     Metadata result;
-    std::unordered_map<std::string_view, size_t> places;
+    std::unordered_set<std::string_view> keys;
     for (const auto& [key, value] : *object.members()) {
       if (value.text() == nullptr) corrupt("its metadata '", key, "' is no string");
-      const auto [place, is_new] = places.emplace(key, result.size());
-      if (is_new)
-        result.emplace_back(key, *value.text());
-      else
-        result[place->second].second = *value.text();
+      if (!keys.insert(key).second) corrupt("its metadata has '", key, "' twice");
+      result.emplace_back(key, *value.text());
     }
     return result;
   }

@@ -527,9 +527,14 @@ pub const ACCEL_OFFLOAD_DEVICE_NVME: accel_offload_device_t = 2;
 
 pub const ACCEL_WEIGHTS_NAME: &str = "pytorch_model.bin";
 
+/// {suffix}: -\<number>-of-\<count>, of five digits each
+pub const ACCEL_WEIGHTS_PATTERN_NAME: &str = "pytorch_model{suffix}.bin";
+
 pub const ACCEL_WEIGHTS_INDEX_NAME: &str = "pytorch_model.bin.index.json";
 
 pub const ACCEL_SAFE_WEIGHTS_NAME: &str = "model.safetensors";
+
+pub const ACCEL_SAFE_WEIGHTS_PATTERN_NAME: &str = "model{suffix}.safetensors";
 
 pub const ACCEL_SAFE_WEIGHTS_INDEX_NAME: &str = "model.safetensors.index.json";
 
@@ -547,6 +552,12 @@ pub const ACCEL_SCALER_NAME: &str = "scaler.pt";
 
 /// then _\<rank>.pkl
 pub const ACCEL_RNG_STATE_NAME: &str = "random_states";
+
+/// of Accelerate; positions of loaders are in accel_rank_\<rank>.bin
+pub const ACCEL_DATALOADER_STATE_NAME: &str = "dl_state_dict";
+
+/// {suffix}: the rank
+pub const ACCEL_PROFILE_PATTERN_NAME: &str = "profile_{suffix}.json";
 
 /// then _\<number>.pkl
 pub const ACCEL_CUSTOM_STATES_NAME: &str = "custom_checkpoint";
@@ -7663,7 +7674,7 @@ functions! {
     /// * `path`: The file; replaced.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out.
+    /// Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the name of a tensor that is left out, and for those whose text is the name of a tensor, unless under "format".
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_save(value: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, options: *const accel_save_options_t) -> accel_status_t;
@@ -7793,7 +7804,7 @@ functions! {
     /// * `folder`: NULL is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_load_state_options_t) -> accel_status_t;

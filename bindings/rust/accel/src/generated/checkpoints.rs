@@ -237,7 +237,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Unsupported, Corrupt.
+    /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Unsupported, Io, Corrupt.
     #[inline]
     pub fn load_state<'a>(&self, folder: impl Into<Option<&'a Path>>, options: impl Into<Option<LoadStateOptions>>) -> Result<()> {
         let folder = folder.into().map(c_path).transpose()?;

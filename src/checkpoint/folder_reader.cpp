@@ -1,0 +1,131 @@
+#include "checkpoint/folder_reader.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/list_folder.hpp"
+#include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/piece_file.hpp"
+#include "kernels/parallel.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+constexpr const char* kFormerManifest = "state.json";
+
+}  // namespace
+
+void fail_replaced(const std::string& folder) {
+  fail(Status::kIo, "'", folder, "' was replaced by another program while it was read; load it again");
+}
+
+KeptFolder::KeptFolder(std::string path)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+
+void KeptFolder::check() const {
+  struct stat opened {};
+  struct stat named {};
+  if (!descriptor_.is_open() || ::fstat(descriptor_.number(), &opened) != 0) return;
+  const bool is_there = ::stat(path_.c_str(), &named) == 0;
+  if (!is_there || opened.st_dev != named.st_dev || opened.st_ino != named.st_ino) fail_replaced(path_);
+}
+
+FolderReader::FolderReader(std::string folder, bool verify) : folder_(std::move(folder)), verify_(verify) {
+  is_ours_ = has_manifest(folder_);
+  if (is_ours_) {
+    manifest_ = load_manifest(folder_);
+    for (const FileRecord& file : manifest_.files) names_.insert(file.name);
+    return;
+  }
+  require(::access(folder_.c_str(), F_OK) == 0, Status::kNotFound, "'", folder_,
+          "' does not exist; expected the folder of a checkpoint");
+  for (const std::string& name : list_folder(folder_)) names_.insert(name);
+  require(names_.count(kFormerManifest) == 0, Status::kCorrupt, "'", folder_, "' has a ", kFormerManifest,
+          ": it was saved by a libaccel before this format; load it with that version and save it with this one");
+  require(std::any_of(names_.begin(), names_.end(), [](const auto& name) { return is_checkpoint_file(name); }),
+          Status::kNotFound, "'", folder_, "' holds no checkpoint: neither ", kManifestName,
+          " nor a file of save_state()");
+  require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
+          kManifestName, ": it is a part of a checkpoint; expected all of it");
+  manifest_.world_size = 0;
+  while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
+}
+
+std::string FolderReader::find(StateKind kind, const std::string& stem) const {
+  for (std::string& name : possible_names(kind, stem))
+    if (has(name)) return std::move(name);
+  return {};
+}
+
+size_t FolderReader::count(StateKind kind, size_t first) const {
+  size_t count = 0;
+  while (!find(kind, numbered_stem(kind, first + count)).empty()) count++;
+  return count;
+}
+
+// The largest first, each on a thread.
+void FolderReader::verify(std::vector<std::string> names) {
+  if (!is_ours_ || !verify_) return;
+  const auto size_of = [this](const std::string& name) { return manifest_.find(name)->size; };
+  std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return size_of(a) > size_of(b); });
+  std::vector<Verified> found(names.size());
+  std::atomic<size_t> next{0};
+  const auto verify_next = [&](size_t i) {
+    try {
+      found[i].file = open_listed(folder_, *manifest_.find(names[i]), /*verify=*/true);
+    } catch (...) {
+      found[i].error = std::current_exception();
+    }
+  };
+  kernels::parallel_for(static_cast<int64_t>(names.size()), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < names.size(); i = next++) verify_next(i);
+  });
+  for (size_t i = 0; i < names.size(); i++) verified_.emplace(names[i], std::move(found[i]));
+}
+
+std::shared_ptr<const MappedFile> FolderReader::open(const std::string& name, bool verify) const {
+  if (const auto found = verified_.find(name); found != verified_.end()) {
+    if (found->second.error != nullptr) std::rethrow_exception(found->second.error);
+    return found->second.file;
+  }
+  if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
+  return std::make_shared<const MappedFile>(path(name));
+}
+
+c10::IValue FolderReader::read(const std::string& name) const {
+  return is_index(name) ? read_shards(name) : read_value(open(name, verify_));
+}
+
+c10::IValue FolderReader::read_shared(StateKind kind, const std::string& name, const std::string& stem) const {
+  const c10::IValue rest = read(name);
+  PieceTable pieces(verify_);
+  for (int rank = 0; rank < std::max(world_size(), 1); rank++)
+    if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
+  return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
+}
+
+c10::IValue FolderReader::read_shards(const std::string& name) const {
+  const ShardedIndex index = parse_sharded_index(open(name, verify_)->text(), path(name));
+  auto all = tree::new_map();
+  std::unordered_map<std::string, c10::impl::GenericDict> shards;
+  for (const auto& [tensor, shard] : index.weight_map) {
+    require(has(shard), Status::kCorrupt, "'", path(name), "' names '", shard, "', which is not there");
+    auto found = shards.find(shard);
+    if (found == shards.end()) found = shards.emplace(shard, read_value(open(shard, verify_)).toGenericDict()).first;
+    require(found->second.contains(tensor), Status::kCorrupt, "'", path(shard), "' has no tensor '", tensor,
+            "', which its index has");
+    all.insert(tensor, found->second.at(tensor));
+  }
+  return all;
+}
+
+}  // namespace accel::checkpoint

@@ -1,0 +1,73 @@
+// Reads the files of a checkpoint folder, ours or the reference's.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/file_descriptor.hpp"
+#include "base/mapped_file.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/training_state.hpp"
+
+namespace accel::checkpoint {
+
+// Notices that another program replaces a folder: as long as it is open, no other folder has its number.
+class KeptFolder {
+ public:
+  explicit KeptFolder(std::string path);
+  void check() const;  // kIo
+
+ private:
+  std::string path_;
+  FileDescriptor descriptor_;
+};
+[[noreturn]] void fail_replaced(const std::string& folder);
+
+class FolderReader {
+ public:
+  // kNotFound if there is no checkpoint, kCorrupt for one that cannot be read.
+  FolderReader(std::string folder, bool verify);
+
+  bool is_ours() const { return is_ours_; }
+  int world_size() const { return manifest_.world_size; }
+  int64_t iteration() const { return manifest_.iteration; }
+  std::string manifest() const { return is_ours_ ? print_manifest(manifest_) : std::string(); }
+  const std::unordered_set<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return names_.count(name) > 0; }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  // The name under which a state is stored; empty if it is not there.
+  std::string find(StateKind kind, const std::string& stem) const;
+  // How many there are from number `first` on.
+  size_t count(StateKind kind, size_t first = 0) const;
+
+  // Compares these files with the manifest, several at a time; reading them then throws what was found.
+  void verify(std::vector<std::string> names);
+  c10::IValue read(const std::string& name) const;
+  // A state with the pieces of all ranks.
+  c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const;
+
+ private:
+  struct Verified {
+    std::shared_ptr<const MappedFile> file;
+    std::exception_ptr error;
+  };
+  std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const;
+  c10::IValue read_shards(const std::string& name) const;
+
+  std::string folder_;
+  bool verify_;
+  bool is_ours_ = false;
+  Manifest manifest_;
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, Verified> verified_;
+};
+
+}  // namespace accel::checkpoint
