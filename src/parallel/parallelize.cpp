@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/parallel_model.hpp"
 
@@ -21,6 +22,8 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device) {
+  if (settings.fsdp.enabled.value_or(false) && settings.fsdp.activation_checkpointing)
+    checkpoint_wrapped_modules(module, settings.fsdp);
   if (ranks.gradient->size() == 1) return single_process_model(std::move(module));
   if (settings.fsdp.enabled.value_or(false) && settings.fsdp.sharding_strategy != ShardingStrategy::kNoShard)
     return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp, device);

@@ -203,6 +203,28 @@ TEST(FsdpTraining, PrefetchChangesNothing) {
       }
 }
 
+TEST(FsdpTraining, ComputesActivationsAgain) {
+  const Trained expected = train({});
+  for (const int ranks : {1, 2, 3})
+    for (const bool wrapped : {false, true})
+      for (const bool accumulates : {false, true}) {
+        SCOPED_TRACE(text(ranks, " ranks", wrapped ? ", by blocks" : "", accumulates ? ", accumulates" : ""));
+        Training run;
+        run.ranks = ranks;
+        run.fsdp = by_blocks();
+        if (!wrapped) run.fsdp.auto_wrap_policy = AutoWrapPolicy::kNoWrap;
+        if (accumulates) run.accumulation = 2;
+        run.fsdp.activation_checkpointing = true;
+        if (!accumulates) {
+          expect_same(train(run), expected);
+          continue;
+        }
+        Training plain = alone(run);
+        plain.fsdp.activation_checkpointing = false;
+        expect_same(train(run), train(plain));
+      }
+}
+
 TEST(FsdpTraining, Accumulates) {
   for (const bool sync_each_batch : {false, true})
     for (const int ranks : {2, 3}) {

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "config/fsdp_settings.hpp"
+#include "nn/activation_checkpointing.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -144,6 +145,14 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
     wrapped.push_back(std::move(entry));
   }
   return wrapped;
+}
+
+void checkpoint_wrapped_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
+  ActivationCheckpointingSettings checkpointing;
+  checkpointing.offload = settings.activation_checkpointing_offload.value;
+  const std::vector<WrappedModule> wrapped = wrap_modules(model, settings);
+  for (const WrappedModule& inner : wrapped)
+    if (wrapped.size() == 1 || inner.module != model) nn::checkpoint_activations(*inner.module, checkpointing);
 }
 
 }  // namespace accel::parallel

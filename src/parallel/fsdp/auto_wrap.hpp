@@ -20,4 +20,7 @@ struct WrappedModule {
 // parameters of `ignored_modules`. An unknown name of a class is an error with the known ones.
 std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
 
+// Activation checkpointing of the wrapped modules inside the model, or of the model if there is none.
+void checkpoint_wrapped_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
+
 }  // namespace accel::parallel
