@@ -132,10 +132,11 @@ void check_wrapping(FsdpSettings& settings) {
 
 void refuse_offload(const FsdpSettings& settings) {
   const auto refuse = [](const char* name, const auto& setting) {
-    fail(Status::kUnsupported, shown(name, setting), ", and this version writes no shards to files and has no optimizer elsewhere than its parameters; expected "
+    fail(Status::kUnsupported, shown(name, setting),
+         ", and this version writes no shards to files and has no optimizer elsewhere than its parameters; expected "
          "cpu_offload, which keeps both in the memory of the host");
   };
-  if (settings.offload_optimizer) refuse("offload_optimizer", settings.offload_optimizer);
+  if (settings.offload_optimizer && !settings.cpu_offload) refuse("offload_optimizer", settings.offload_optimizer);
   if (!settings.offload_folder.value.empty()) refuse("offload_folder", settings.offload_folder);
 }
 

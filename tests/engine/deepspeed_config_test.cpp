@@ -194,13 +194,18 @@ TEST(DeepspeedConfig, PrecisionsThatClashAreRefused) {
 }
 
 TEST(DeepspeedConfig, OffloadIsThatOfSharding) {
+  const DeepspeedConfig config = read(
+      R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}})");
+  EXPECT_TRUE(config.fsdp.cpu_offload);
+  EXPECT_EQ(config.fsdp.cpu_offload.source, "zero_optimization.offload_param.device of hf_ds_config");
+  EXPECT_TRUE(config.fsdp.offload_optimizer);
   tests::expect_error(Status::kUnsupported,
-                      "cpu_offload is yes (from zero_optimization.offload_param.device of hf_ds_config)",
-                      [] { read(R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})"); });
+                      "offload_optimizer is yes (from zero_optimization.offload_optimizer.device of hf_ds_config)",
+                      [] { read(R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"); });
   DeepspeedSettings settings;
-  settings.offload_optimizer_device = OffloadDevice::kNvme;
-  settings.offload_optimizer_nvme_path = "/fast";
-  tests::expect_error(Status::kUnsupported, "offload_optimizer is yes", [&] { read_deepspeed_config(settings, {}); });
+  settings.offload_param_device = OffloadDevice::kNvme;
+  settings.offload_param_nvme_path = "/fast";
+  tests::expect_error(Status::kUnsupported, "offload_folder is /fast", [&] { read_deepspeed_config(settings, {}); });
 }
 
 TEST(DeepspeedConfig, ModulesThatAreGatheredAsOneAreGroups) {
