@@ -57,6 +57,7 @@ struct samples {
   accel_cyclic_options_t cyclic_options;
   accel_plateau_options_t plateau_options;
   accel_local_sgd_options_t local_sgd_options;
+  accel_activation_checkpointing_options_t activation_checkpointing_options;
   accel_packing_options_t packing_options;
   accel_csv_options_t csv_options;
   accel_image_options_t image_options;
@@ -160,6 +161,7 @@ static inline int make_samples(void **state) {
   accel_backward_options_init(&samples->backward_options);
   accel_one_cycle_options_init(&samples->one_cycle_options);
   accel_cyclic_options_init(&samples->cyclic_options);
+  accel_activation_checkpointing_options_init(&samples->activation_checkpointing_options);
   accel_plateau_options_init(&samples->plateau_options);
   accel_local_sgd_options_init(&samples->local_sgd_options);
   accel_packing_options_init(&samples->packing_options);
