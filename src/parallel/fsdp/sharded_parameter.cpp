@@ -32,6 +32,20 @@ int64_t product(c10::IntArrayRef sizes) {
 
 }  // namespace
 
+struct ShardedParameter::Accumulator {
+  using NodePtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+  explicit Accumulator(const at::Tensor& parameter) : node(torch::autograd::impl::grad_accumulator(parameter)) {}
+  ~Accumulator() {
+    if (hook != 0) node->del_post_hook(hook);
+  }
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
+
+  NodePtr node;
+  uintptr_t hook = 0;
+};
+
 void set_data(const at::Tensor& tensor, const at::Tensor& data) {
   tensor.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }
@@ -60,9 +74,7 @@ ShardedParameter::ShardedParameter(std::string name, at::Tensor parameter, std::
   elements_per_rank_ = rows_per_rank(shape_[0], ranks) * row;
 }
 
-ShardedParameter::~ShardedParameter() {
-  if (accumulator_ && hook_ != 0) accumulator_->del_post_hook(hook_);
-}
+ShardedParameter::~ShardedParameter() = default;
 
 void ShardedParameter::set_shard_memory(const at::Tensor& memory, const at::Tensor& whole, c10::Device device) {
   const at::NoGradGuard no_grad;
@@ -77,7 +89,7 @@ void ShardedParameter::set_shard_memory(const at::Tensor& memory, const at::Tens
   // Autograd's node describes the gradient that it expects by the data of now.
   at::Tensor gradient = std::exchange(parameter_.mutable_grad(), at::Tensor());
   set_data(parameter_, whole_);
-  if (is_trained()) accumulator_ = torch::autograd::impl::grad_accumulator(parameter_);
+  if (is_trained()) accumulator_ = std::make_unique<Accumulator>(parameter_);
   set_data(parameter_, shard_);
   if (gradient.defined() && gradient.sizes() == whole_.sizes())
     parameter_.mutable_grad() = gradient.narrow(0, rows_.begin, rows_.size()).clone();
@@ -102,8 +114,8 @@ bool ShardedParameter::has_storage(const c10::StorageImpl* storage) const {
 }
 
 void ShardedParameter::watch_gradient(std::function<void()> arrived) {
-  if (!accumulator_) return;
-  hook_ = accumulator_->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+  if (accumulator_ == nullptr) return;
+  accumulator_->hook = accumulator_->node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
       [arrived = std::move(arrived)](const torch::autograd::variable_list& outputs,
                                      const torch::autograd::variable_list&) {
         arrived();

@@ -9,10 +9,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,7 +77,7 @@ class ShardedParameter {
   void end_backward(const at::Tensor& shard_gradient);
 
  private:
-  using NodePtr = c10::intrusive_ptr<torch::autograd::Node>;
+  struct Accumulator;  // autograd's node for the gradient, with our hook
 
   std::string name_;
   at::Tensor parameter_;
@@ -89,8 +89,7 @@ class ShardedParameter {
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;
   at::Tensor padded_shard_;
-  NodePtr accumulator_;  // kept, so that each forward finds the one with our hook
-  uintptr_t hook_ = 0;
+  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null for a frozen parameter
   bool in_backward_ = false;
   at::Tensor shard_gradient_;  // while in_backward_
   at::Tensor whole_gradient_;  // of backwards whose gradients were not exchanged
