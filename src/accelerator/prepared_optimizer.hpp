@@ -22,7 +22,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
-                    std::shared_ptr<const ShardedModels> sharded_models);
+                    std::shared_ptr<const ShardedModels> sharded_models = std::make_shared<ShardedModels>());
 
   // What is clipped at each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }

@@ -35,16 +35,39 @@ bool can_stand_in_a_file(const OptionField& field) {
   return field.kind != OptionKind::kReserved && field.kind != OptionKind::kObject;
 }
 
+[[noreturn]] void refuse_name(const std::string& name, const std::string& place, const char* kind,
+                              const std::vector<std::string_view>& known) {
+  const auto farther = [&name](std::string_view one, std::string_view other) {
+    return edit_distance(name, one) < edit_distance(name, other);
+  };
+  fail(Status::kInvalidArgument, place, ": there is no ", kind, " '", name, "'; the nearest name is ",
+       *std::min_element(known.begin(), known.end(), farther));
+}
+
+const OptionTable* find_section(std::string_view name) {
+  for (const OptionTable* const table : all_option_tables())
+    if (section_of(*table) == name) return table;
+  return nullptr;
+}
+
+const OptionField* find_field(const OptionTable& table, std::string_view name) {
+  for (const OptionField& field : table)
+    if (can_stand_in_a_file(field) && name == field.name) return &field;
+  return nullptr;
+}
+
+}  // namespace
+
 // libyaml's parser of one text, event by event.
-class Parser {
+class YamlParser {
  public:
-  Parser(const std::string& path, const std::string& text) : path_(path) {
+  YamlParser(const std::string& path, const std::string& text) : path_(path) {
     require(yaml_parser_initialize(&parser_) == 1, Status::kOutOfMemory, path, ": memory is missing to read it");
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
-  Parser(const Parser&) = delete;
-  Parser& operator=(const Parser&) = delete;
-  ~Parser() {
+  YamlParser(const YamlParser&) = delete;
+  YamlParser& operator=(const YamlParser&) = delete;
+  ~YamlParser() {
     yaml_event_delete(&event_);
     yaml_parser_delete(&parser_);
   }
@@ -77,29 +100,6 @@ class Parser {
   yaml_parser_t parser_{};
   yaml_event_t event_{};
 };
-
-[[noreturn]] void refuse_name(const std::string& name, const std::string& place, const char* kind,
-                              const std::vector<std::string_view>& known) {
-  const auto farther = [&name](std::string_view one, std::string_view other) {
-    return edit_distance(name, one) < edit_distance(name, other);
-  };
-  fail(Status::kInvalidArgument, place, ": there is no ", kind, " '", name, "'; the nearest name is ",
-       *std::min_element(known.begin(), known.end(), farther));
-}
-
-const OptionTable* find_section(std::string_view name) {
-  for (const OptionTable* const table : all_option_tables())
-    if (section_of(*table) == name) return table;
-  return nullptr;
-}
-
-const OptionField* find_field(const OptionTable& table, std::string_view name) {
-  for (const OptionField& field : table)
-    if (can_stand_in_a_file(field) && name == field.name) return &field;
-  return nullptr;
-}
-
-}  // namespace
 
 // Reads one document into entries.
 class ConfigurationFile::Reader {
@@ -226,7 +226,7 @@ class ConfigurationFile::Reader {
     }
   }
 
-  Parser parser_;
+  YamlParser parser_;
   Sections& sections_;
   std::string name_, place_;
   yaml_event_type_t value_{};

@@ -16,14 +16,15 @@
 namespace accel::parallel {
 namespace {
 
-constexpr int64_t kCacheLine = 64;  // bytes
+constexpr int64_t kShardAlignment = 64;  // bytes
 
 // Parts of one piece of memory, each at a cache line.
 class Layout {
  public:
   int64_t add(int64_t elements, at::ScalarType dtype) {
     const int64_t offset = bytes_;
-    bytes_ += (elements * static_cast<int64_t>(c10::elementSize(dtype)) + kCacheLine - 1) / kCacheLine * kCacheLine;
+    bytes_ += (elements * static_cast<int64_t>(c10::elementSize(dtype)) + kShardAlignment - 1) / kShardAlignment *
+              kShardAlignment;
     return offset;
   }
   int64_t bytes() const { return bytes_; }
