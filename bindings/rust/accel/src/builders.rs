@@ -17,6 +17,7 @@ topics! {
     checkpoints = "generated/checkpoints_options.rs",
     choices = "generated/choices.rs",
     data = "generated/data_options.rs",
+    modules = "generated/modules_options.rs",
     optimizers = "generated/optimizers_options.rs",
     state = "generated/state_options.rs",
     tensors = "generated/tensors_options.rs",
