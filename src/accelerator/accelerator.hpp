@@ -204,6 +204,8 @@ class Accelerator {
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
+  parallel::ParallelModelPtr model_that_shards(const std::vector<at::Tensor>& parameters,
+                                               parallel::ParallelModelPtr otherwise) const;
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;

@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
@@ -200,11 +201,30 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
   for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
 }
 
+// A part of a sharded model, or a list of its parameters, is no prepared model; the norm is still that of all ranks.
+parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::Tensor>& parameters,
+                                                          parallel::ParallelModelPtr otherwise) const {
+  parallel::ParallelModelPtr found;
+  for (const auto& entry : *sharded_models_) {
+    auto model = entry.lock();
+    if (model == nullptr || std::none_of(parameters.begin(), parameters.end(), [&model](const at::Tensor& parameter) {
+          return model->shard_of(parameter) != nullptr;
+        }))
+      continue;
+    require(found == nullptr, Status::kUnsupported,
+            "the gradients of two sharded models cannot be clipped together; expected one call for each model");
+    found = std::move(model);
+  }
+  return found != nullptr ? found : otherwise;
+}
+
 std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
                                                               double norm_type) {
   if (!sync_gradients()) return std::nullopt;
   unscale_gradients_of(*model);
-  return parallel_model_of(model)->clip_gradients_by_norm(max_norm, norm_type);
+  const parallel::ParallelModelPtr parallel = parallel_model_of(model);
+  const std::vector<at::Tensor> parameters = parallel->module()->parameters();
+  return model_that_shards(parameters, parallel)->clip_gradients_by_norm(parameters, max_norm, norm_type);
 }
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {

@@ -22,7 +22,7 @@ bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
 void StepClipping::clip(const optim::Optimizer& optimizer) const {
   for (const auto& [entry, max_norm] : models_)
     if (const auto model = entry.lock(); model != nullptr && updates(optimizer, *model->module()))
-      model->clip_gradients_by_norm(max_norm, /*norm_type=*/2);
+      model->clip_gradients_by_norm(model->module()->parameters(), max_norm, /*norm_type=*/2);
 }
 
 }  // namespace accel::accelerator

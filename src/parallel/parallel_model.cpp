@@ -13,8 +13,9 @@ std::vector<at::Tensor> ParallelModel::gradients() const {
   return gradients;
 }
 
-at::Tensor ParallelModel::clip_gradients_by_norm(double max_norm, double norm_type) {
-  return optim::clip_gradients_by_norm(module_->parameters(), max_norm, norm_type);
+at::Tensor ParallelModel::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                                                 double norm_type) {
+  return optim::clip_gradients_by_norm(parameters, max_norm, norm_type);
 }
 
 void ParallelModel::clip_gradients_by_value(double clip_value) {

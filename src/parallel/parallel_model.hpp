@@ -76,8 +76,9 @@ class ParallelModel : public nn::Module {
   virtual void register_comm_hook(BucketCallback callback) = 0;
   // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
-  // As optim/clip.hpp, with the norm of the whole model's gradients.
-  virtual at::Tensor clip_gradients_by_norm(double max_norm, double norm_type);
+  // As optim/clip.hpp, for parameters of the model and others, with the norm of whole gradients.
+  virtual at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                                            double norm_type);
   virtual void clip_gradients_by_value(double clip_value);
 
   // Sharding: parameters and their gradients are shards outside of forwards and backwards.

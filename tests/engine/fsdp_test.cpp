@@ -249,6 +249,23 @@ TEST(FsdpTraining, ClipsByTheNormOfAllShards) {
   }
 }
 
+// The model inside, and a module of its parameters, are not prepared.
+TEST(FsdpTraining, ClipsPartsOfAModelByTheNormOfAllShards) {
+  tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    PrepareModelSettings preparation;
+    preparation.fsdp = by_blocks();
+    const auto inner = make_model();
+    const auto model = accelerator->prepare_model(inner, preparation);
+    accelerator->backward(model->call(rows_of_step(0)).square().mean());
+    const double expected = accelerator->clip_gradients_by_norm(model, 1e6, 2)->item<double>();
+    EXPECT_NEAR(accelerator->clip_gradients_by_norm(inner, 1e6, 2)->item<double>(), expected, 1e-6);
+    auto list = std::make_shared<nn::CallbackModule>("Parameters");
+    for (const at::Tensor& parameter : inner->parameters())
+      list->add_parameter("p" + std::to_string(list->parameters().size()), parameter, true);
+    EXPECT_NEAR(accelerator->clip_gradients_by_norm(list, 1e6, 2)->item<double>(), expected, 1e-6);
+  });
+}
+
 TEST(FsdpTraining, FrozenSharedAndTiedParameters) {
   for (const Shape& shape :
        {Shape{true, false, false, false}, Shape{false, true, false, false}, Shape{false, false, true, false},

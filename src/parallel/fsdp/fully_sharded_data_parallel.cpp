@@ -348,10 +348,11 @@ bool FullyShardedDataParallel::any_rank(bool flag) {
   return votes.item<int64_t>() != 0;
 }
 
-at::Tensor FullyShardedDataParallel::clip_gradients_by_norm(double max_norm, double norm_type) {
+at::Tensor FullyShardedDataParallel::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                                                            double norm_type) {
   finish_step();
   std::vector<at::Tensor> sharded, whole;
-  for (const at::Tensor& parameter : module()->parameters())
+  for (const at::Tensor& parameter : parameters)
     (shard_of(parameter) != nullptr ? sharded : whole).push_back(parameter);
   return optim::clip_sharded_gradients_by_norm(
       sharded, whole, max_norm, norm_type, [this](const at::Tensor& total, bool largest) {

@@ -39,7 +39,8 @@ class FullyShardedDataParallel final : public ParallelModel {
   void note_failed_backward(const std::string& error) override;
   void register_comm_hook(BucketCallback callback) override;
   std::vector<at::Tensor> gradients() const override;
-  at::Tensor clip_gradients_by_norm(double max_norm, double norm_type) override;
+  at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                                    double norm_type) override;
   c10::IValue reduction_state() const override { return {}; }
   void load_reduction_state(const c10::IValue& /*saved*/) override {}
   void shadow(const ForwardNotice& others, int source) override;

@@ -1,0 +1,92 @@
+"""Models of torch that are sharded train as one process does; their weights are collected and saved whole, and load again."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="there is no torch")
+
+TRAINING = """
+    import sys
+    import torch
+    from accel import Accelerator, FullyShardedDataParallelPlugin
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = torch.nn.Linear(6, 13)
+            self.down = torch.nn.Linear(13, 6)
+
+        def forward(self, x, scale=1.0):
+            return {"out": x + self.down(torch.tanh(self.up(x))) * scale}
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(4, 6)
+            self.blocks = torch.nn.ModuleList([Block(), Block()])
+            self.last = torch.nn.Linear(6, 1)
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks:
+                x = block(x, scale=0.5)["out"]
+            return self.last(x)
+
+    def train(steps, model, optimizer, accelerator):
+        share = 12 // accelerator.num_processes
+        losses = []
+        for step in range(steps):
+            x = torch.randn(12, 4, generator=torch.Generator().manual_seed(step))
+            x = x[accelerator.process_index * share:][:share]
+            with accelerator.accumulate(model):
+                loss = model(x).square().mean()
+                accelerator.backward(loss)
+                accelerator.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+            losses.append(accelerator.reduce(loss.detach(), "mean").item())
+        return losses
+
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="TRANSFORMER_BASED_WRAP", transformer_cls_names_to_wrap=["Block"])
+    accelerator = Accelerator(cpu=True, fsdp_plugin=plugin, gradient_accumulation_steps=2)
+    model, optimizer = accelerator.prepare(model, optimizer)
+"""
+
+
+def numbers(printed):
+    return [float(number) for number in printed.split()]
+
+
+def test_trains_as_one_process(ranks):
+    script = TRAINING + """
+    print(*train(8, model, optimizer, accelerator))
+    """
+    (alone,) = ranks(script, num_processes=1)
+    for num_processes in (2, 3):
+        for printed in ranks(script, num_processes=num_processes):
+            assert numbers(printed) == pytest.approx(numbers(alone), rel=1e-5)
+
+
+def test_weights_are_collected_saved_and_loaded(ranks):
+    for printed in ranks(TRAINING + """
+    rows = [accelerator.gather_for_metrics([len(model.module.blocks[0].up.weight)])]
+    train(4, model, optimizer, accelerator)
+    whole = accelerator.get_state_dict(model)
+    assert len(whole) == (12 if accelerator.is_main_process else 0)
+    if accelerator.is_main_process:
+        assert whole["blocks.1.up.weight"].shape == (13, 6)
+    accelerator.save_model(model, "model")
+    accelerator.save_state("state")
+    expected = train(4, model, optimizer, accelerator)
+    accelerator.load_state("state")
+    assert train(4, model, optimizer, accelerator) == expected
+    accelerator.wait_for_everyone()
+    from accel.utils import load_state_dict
+    saved = load_state_dict("model")
+    if accelerator.is_main_process:
+        assert all(torch.equal(saved[name], value) for name, value in whole.items())
+    print(len(model.module.blocks[0].up.weight))
+    """):
+        assert printed in ("7\n", "6\n")
