@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -103,9 +104,15 @@ bool CachingAllocator::free(void* block) {
   const size_t index = found->second;
   const size_t size = class_size(index);
   statistics_.in_use -= size;
+  try {
+    cached_[index].push_back({block, clock_++});
+  } catch (const std::bad_alloc&) {  // destructors free, so it must not fail
+    classes_.erase(found);
+    munmap(block, size);
+    return true;
+  }
   statistics_.cached += size;
   poison(block, size);
-  cached_[index].push_back({block, clock_++});
   const bool is_over = statistics_.cached > max_cached_;
   const size_t max_cached = max_cached_;
   lock.unlock();
