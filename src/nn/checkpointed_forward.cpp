@@ -45,7 +45,7 @@ class KeptInput {
 
   bool requires_grad_;
   // By the hooks around: inside of another checkpointed forward that one computes it again.
-  tensor::SavedTensor saved_;
+  tensor::SavedActivation saved_;
   std::optional<tensor::HostCopy> copy_;
 };
 

@@ -11,16 +11,16 @@ struct EarlyStop {
 // Around code that exceptions must not cross, such as the application's: no forward stops inside of it.
 class NoEarlyStop {
  public:
-  NoEarlyStop() { depth_++; }
-  ~NoEarlyStop() { depth_--; }
+  NoEarlyStop() { depth_of_thread++; }
+  ~NoEarlyStop() { depth_of_thread--; }
   NoEarlyStop(const NoEarlyStop&) = delete;
   NoEarlyStop& operator=(const NoEarlyStop&) = delete;
 
   // How many of them this thread is in.
-  static int depth() { return depth_; }
+  static int depth() { return depth_of_thread; }
 
  private:
-  inline static thread_local int depth_ = 0;
+  inline static thread_local int depth_of_thread = 0;
 };
 
 }  // namespace accel::nn

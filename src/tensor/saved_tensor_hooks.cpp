@@ -101,13 +101,13 @@ SavedTensorHooks::SavedTensorHooks(Replace replace)
 
 SavedTensorHooks::~SavedTensorHooks() { current_hooks = outer_; }
 
-SavedTensor::SavedTensor(const at::Tensor& tensor)
+SavedActivation::SavedActivation(const at::Tensor& tensor)
     : saved_(std::make_unique<torch::autograd::SavedVariable>(tensor, /*is_output=*/false)) {}
-SavedTensor::~SavedTensor() = default;
-SavedTensor::SavedTensor(SavedTensor&&) noexcept = default;
-SavedTensor& SavedTensor::operator=(SavedTensor&&) noexcept = default;
+SavedActivation::~SavedActivation() = default;
+SavedActivation::SavedActivation(SavedActivation&&) noexcept = default;
+SavedActivation& SavedActivation::operator=(SavedActivation&&) noexcept = default;
 
-at::Tensor SavedTensor::get() const { return saved_->unpack(); }
+at::Tensor SavedActivation::get() const { return saved_->unpack(); }
 
 void call_after_backward(std::function<void()> function) {
   if (torch::autograd::get_current_graph_task_id() == -1) return;

@@ -50,12 +50,12 @@ class SavedTensorHooks {
 
 // A tensor that is saved as a node saves its tensors: by the hooks around, and with LibTorch's check that it was not
 // changed in place.
-class SavedTensor {
+class SavedActivation {
  public:
-  explicit SavedTensor(const at::Tensor& tensor);
-  ~SavedTensor();
-  SavedTensor(SavedTensor&&) noexcept;
-  SavedTensor& operator=(SavedTensor&&) noexcept;
+  explicit SavedActivation(const at::Tensor& tensor);
+  ~SavedActivation();
+  SavedActivation(SavedActivation&&) noexcept;
+  SavedActivation& operator=(SavedActivation&&) noexcept;
 
   at::Tensor get() const;
 
