@@ -215,7 +215,8 @@ parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::
             "the gradients of two sharded models cannot be clipped together; expected one call for each model");
     found = std::move(model);
   }
-  return found != nullptr ? found : otherwise;
+  if (found != nullptr) return found;
+  return otherwise;
 }
 
 std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
