@@ -209,15 +209,4 @@ bool ParameterGroup::has_kept_gradients() const {
                      [](const auto& parameter) { return parameter->kept_gradient().defined(); });
 }
 
-void ParameterGroup::drop_backward() {
-  if (const auto reducing = std::exchange(reducing_, nullptr)) reducing->wait();
-  reduced_.clear();
-  if (!std::exchange(in_backward_, false)) return;
-  for (const auto& parameter : parameters_) {
-    if (!parameter->is_trained()) continue;
-    parameter->take_gradient();
-    parameter->end_backward({});
-  }
-}
-
 }  // namespace accel::parallel

@@ -63,8 +63,6 @@ class ParameterGroup {
   // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
   void keep_gradients();
   bool has_kept_gradients() const;
-  // Forgets a backward that failed, with its gradients.
-  void drop_backward();
 
  private:
   struct Reduced {
