@@ -48,12 +48,15 @@ def checks(options):
                               [f"tools/build.sh -C {SANITIZED} {UNITS}",
                                "meson test -C build/asan --no-rebuild --print-errorlogs --timeout-multiplier 6 "
                                "--suite capi --suite engine --suite parity --suite simulated --suite fuzz"]),
-        "thread_sanitizer": ("data races in the communication, the loader's workers, the training loop and the work of devices",
+        "thread_sanitizer": ("data races in the communication, the loader's workers, the training loop, sharding, checkpoints "
+                             "and the work of devices",
                              [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
                               "tests/engine/libaccel_stub.so tests/devices/device_tests tests/devices/libvendor_device.so "
                               "tests/simulated_device/simulated_device_tests tests/simulated_device/libsimulated_device.so",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
-                              "comm conformance ucx_backend loader data streams training_loop",
+                              "comm conformance ucx_backend loader data streams training_loop ddp fsdp uneven_inputs "
+                              "activation_checkpointing checkpoint checkpoint_faults background_save resume project "
+                              "safetensors compressed_tensors",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite simulated "
                               "simulated_memory simulated_streams simulated_copies simulated_generator simulated_faults "
                               "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
