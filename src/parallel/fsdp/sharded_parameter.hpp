@@ -58,9 +58,17 @@ class ShardedParameter {
   const at::Tensor& padded_shard() const { return padded_shard_; }
   const at::Tensor& shard() const { return shard_; }
 
+  // Where the gradient of the shard is kept, instead of in new memory of each step: like the shard.
+  void set_gradient_memory(at::Tensor memory) { gradient_memory_ = std::move(memory); }
+
   // Makes `memory`, which has padded_elements() of compute_dtype(), the parameter's data.
   void unshard(const at::Tensor& memory);
   void reshard();
+  // Outside of forwards and backwards: shows whole values, in its own dtype, until hide_whole(), which takes the rows
+  // of this rank from them if `keep`.
+  void show_whole(at::Tensor whole);
+  void hide_whole(bool keep);
+  const at::Tensor& shown() const { return shown_; }
   bool has_storage(const c10::StorageImpl* storage) const;
 
   // `arrived` is called in a backward when the gradient of the whole parameter is complete.
@@ -70,10 +78,13 @@ class ShardedParameter {
   void begin_backward();
   // Takes the gradient of the whole parameter; undefined if none arrived.
   at::Tensor take_gradient();
+  // While the parameter is whole: the gradient of it is zeros, unless there is one.
+  void add_zero_gradient();
   // Keeps it, so that the next backward adds to it.
   void keep_gradient(at::Tensor whole) { whole_gradient_ = std::move(whole); }
   const at::Tensor& kept_gradient() const { return whole_gradient_; }
-  // Ends the backward: the gradient of the shard is what it was, plus `shard_gradient` if that is defined.
+  // Ends the backward: the gradient of the shard is what it was, plus `shard_gradient` if that is defined, which may
+  // have another dtype and device.
   void end_backward(const at::Tensor& shard_gradient);
 
  private:
@@ -89,8 +100,10 @@ class ShardedParameter {
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;
   at::Tensor padded_shard_;
+  at::Tensor shown_;                          // by show_whole()
   std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null for a frozen parameter
   bool in_backward_ = false;
+  at::Tensor gradient_memory_;
   at::Tensor shard_gradient_;  // while in_backward_
   at::Tensor whole_gradient_;  // of backwards whose gradients were not exchanged
 };
