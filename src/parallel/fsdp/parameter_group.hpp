@@ -36,7 +36,7 @@ class ParameterGroup {
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
-  bool has_frozen() const { return num_trained_ < parameters_.size(); }
+  bool has_frozen() const { return num_trained_ < parameters_.size(); }  // since the latest backward began
 
   // Collective: `whole` returns parameter i on `device`, the same on all ranks; afterwards its data is the shard.
   void shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole);
@@ -72,6 +72,7 @@ class ParameterGroup {
   };
 
   at::ScalarType reduce_dtype(const ShardedParameter& parameter) const;
+  void check_data() const;
   void update_sent_shards();
 
   std::string name_;

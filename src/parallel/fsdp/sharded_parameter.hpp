@@ -62,8 +62,11 @@ class ShardedParameter {
   void unshard(const at::Tensor& memory);
   void reshard();
   bool has_storage(const c10::StorageImpl* storage) const;
+  // Whether the parameter's data are still the shard, while it is not unsharded.
+  bool has_shard() const;
 
-  // `arrived` is called in a backward when the gradient of the whole parameter is complete.
+  // `arrived` is called in a backward when the gradient of the whole parameter is complete; also
+  // that of a parameter which is trained later only.
   void watch_gradient(std::function<void()> arrived);
 
   // Before gradients of a backward arrive: puts the gradient of the shard aside.
@@ -79,6 +82,8 @@ class ShardedParameter {
  private:
   struct Accumulator;  // autograd's node for the gradient, with our hook
 
+  void add_hook();
+
   std::string name_;
   at::Tensor parameter_;
   std::vector<int64_t> shape_;
@@ -89,7 +94,8 @@ class ShardedParameter {
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;
   at::Tensor padded_shard_;
-  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null for a frozen parameter
+  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null before it is trained
+  std::function<void()> arrived_;
   bool in_backward_ = false;
   at::Tensor shard_gradient_;  // while in_backward_
   at::Tensor whole_gradient_;  // of backwards whose gradients were not exchanged
