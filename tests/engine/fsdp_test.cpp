@@ -481,6 +481,28 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
     }
 }
 
+TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
+  FsdpSettings settings = by_blocks();
+  settings.state_dict_type = StateDictType::kShardedStateDict;
+  const Folder folder;
+  on_ranks(3, settings, [&](const Prepared& prepared) {
+    const auto& inner = *prepared.inner;
+    prepared.accelerator->add_save_hook([&](std::vector<c10::IValue>& models, const std::string&) {
+      ASSERT_EQ(models.size(), 1);
+      const auto state = models[0].toGenericDict();
+      ASSERT_EQ(state.size(), 8);
+      for (const auto& [name, parameter] : inner.named_parameters())
+        EXPECT_TRUE(state.at(name).toTensor().equal(parameter)) << name;
+      state.insert_or_assign("last", inner.find_tensor("last").detach() * 2);
+    });
+    prepared.accelerator->save_state(folder / "s");
+    prepared.accelerator->load_state(folder / "s");
+    const auto loaded = whole_parameters(prepared.sharded());
+    EXPECT_TRUE(loaded.at("last").equal(make_model()->find_tensor("last") * 2));
+    EXPECT_TRUE(loaded.at("block2.weight").equal(make_model()->find_tensor("block2.weight")));
+  });
+}
+
 TEST(FsdpCheckpoint, ModelFilesAreWhole) {
   const Folder folder;
   on_ranks(3, by_blocks(), [&](const Prepared& prepared) {
