@@ -143,6 +143,11 @@ def resume_epoch(accel, program):
             launch(accel, program, count, "resume_epoch", folder)
 
 
+def sharding_growth(accel, program):
+    with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+        launch(accel, program, 2, "sharding_growth", folder)
+
+
 def mesh(accel, program):
     os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
     launch(accel, program, 4, "mesh")
@@ -205,6 +210,7 @@ TESTS = {
     "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,
+    "sharding_growth": sharding_growth,
     "first": with_folder("first", True),
     "first_fails": first_fails,
 }
