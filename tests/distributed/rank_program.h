@@ -55,7 +55,7 @@ void run_environment(accel_state_t* state, const char* argument);
 void run_until_failure(accel_state_t* state, const char* argument);
 void run_sharding_until_lost(accel_state_t* state, const char* argument);
 void run_sharding_losses(accel_state_t* state, const char* checkpoint);
-void run_sharding_growth(accel_state_t* state, const char* folder);
+void run_sharding_growth(accel_state_t* state, const char* argument);
 
 /* Milliseconds of a clock that only goes forward. */
 int64_t now_ms(void);

@@ -262,18 +262,19 @@ static holdings_t observe(void) {
   return now;
 }
 
-/* A thousand steps, each of two micro-batches and with a forward whose backward nobody calls. The argument is a folder.
- */
+/* A thousand steps of two micro-batches, with a forward whose backward nobody calls now and then. The argument: "FOLDER
+ * STATE_DICT_TYPE". */
 void run_sharding_growth(accel_state_t* state, const char* argument) {
   enum { BEGIN = 300, END = 1000, SAVE = 250 };
-  EXPECT(argument != NULL);
-  char path[2048];
+  char folder[1024], path[2048];
+  int state_dict_type = 0;
+  EXPECT(argument != NULL && sscanf(argument, "%1023s %d", folder, &state_dict_type) == 2);
   holdings_t before = {0, 0, 0, 0, 0, 0, 0};
   accel_gradient_accumulation_options_t accumulation = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
   accumulation.num_steps = 2;
   CHECK(accel_set_gradient_accumulation(state, &accumulation));
-  snprintf(path, sizeof path, "%s/state", argument);
-  training_t* const training = begin(state, ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT);
+  snprintf(path, sizeof path, "%s/state", folder);
+  training_t* const training = begin(state, state_dict_type);
   for (training->step = 0; training->step < END; training->step++) {
     if (training->step == BEGIN) before = observe();
     for (int micro = 0; micro < 2; micro++) {

@@ -144,8 +144,9 @@ def resume_epoch(accel, program):
 
 
 def sharding_growth(accel, program):
-    with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
-        launch(accel, program, 2, "sharding_growth", folder)
+    for state_dict_type in (1, 3):  # ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, SHARDED_STATE_DICT
+        with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+            launch(accel, program, 2, "sharding_growth", f"{folder} {state_dict_type}")
 
 
 def mesh(accel, program):

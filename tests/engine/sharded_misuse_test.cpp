@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,7 @@ TEST(ShardedMisuse, ParametersMayChangeInPlace) {
   on_ranks(2, [](const Prepared& prepared) {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : prepared.inner->parameters()) parameter.zero_();
+    prepared.inner->to(at::kFloat, at::Device(at::kCPU));  // what they are
     EXPECT_EQ(prepared.loss().item<double>(), 0);
   });
 }
@@ -219,6 +221,64 @@ TEST(ShardedMisuse, ForwardsMayComeInAnotherOrder) {
     ASSERT_EQ(actual.size(), 12);
     for (size_t i = 0; i < 12; i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
   }
+}
+
+// On all ranks; the next step is as if it had not been.
+TEST(ShardedMisuse, AForwardThatThrows) {
+  for (const bool forward_prefetch : {false, true}) {
+    const auto run = [&](bool throws) {
+      std::vector<double> losses;
+      tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+        PrepareModelSettings settings = sharded();
+        settings.fsdp.forward_prefetch = forward_prefetch;
+        const auto inner = make_model();
+        bool now = false;
+        inner->find("block1")->add_pre_hook([&now](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+          require(!now, Status::kInvalidArgument, "the application failed");
+          return std::nullopt;
+        });
+        const auto plain = adam_of(inner->parameters());
+        const auto model = accelerator->prepare_model(inner, settings);
+        const auto optimizer = accelerator->prepare_optimizer(plain);
+        for (int step = 0; step < 4; step++) {
+          now = throws && step > 0;
+          if (now)
+            expect_error(Status::kInvalidArgument, "the application failed", [&] { model->call(rows_of_step(step)); });
+          now = false;
+          const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
+          accelerator->backward(loss);
+          optimizer->step();
+          optimizer->zero_grad(true);
+          if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
+        }
+      });
+      return losses;
+    };
+    EXPECT_EQ(run(true), run(false));
+  }
+}
+
+// A gather that was begun for it does not outlive it.
+TEST(ShardedMisuse, AModelThatGoesInTheMiddleOfAForward) {
+  tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    PrepareModelSettings settings = sharded();
+    settings.fsdp.forward_prefetch = true;
+    const auto inner = make_model();
+    bool now = false;
+    inner->find("block0")->add_post_hook(
+        [&now](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+          require(!now, Status::kInvalidArgument, "the application failed");
+          return std::nullopt;
+        });
+    auto model = accelerator->prepare_model(inner, settings);
+    accelerator->backward(model->call(rows_of_step(0)).square().mean());
+    now = true;
+    expect_error(Status::kInvalidArgument, "the application failed", [&] { model->call(rows_of_step(1)); });
+    model.reset();
+    accelerator->free_memory();
+    EXPECT_EQ(inner->find_tensor("block1.weight").sizes()[1], 7);
+    accelerator->state().communicator()->barrier();
+  });
 }
 
 TEST(ShardedMisuse, TwoModelsInOneOptimizer) {
