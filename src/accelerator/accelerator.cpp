@@ -58,6 +58,13 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
+  for (const auto& entry : *sharded_models_)
+    if (const auto model = entry.lock())
+      for (const auto& [name, parameter] : module->named_parameters())
+        require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
+                "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
+                "parameters "
+                "of this model alone");
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   settings.fsdp = std::move(sharding.settings);

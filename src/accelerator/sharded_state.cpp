@@ -182,4 +182,22 @@ c10::IValue without_pieces(const c10::IValue& state) {
       state, [](const c10::IValue& leaf) { return tensor::piece_of(leaf) == nullptr ? leaf : c10::IValue(); });
 }
 
+c10::IValue rows_of_pieces(const c10::IValue& state) {
+  return tree::map_leaves(state, [](const c10::IValue& leaf) {
+    const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
+    return piece == nullptr ? leaf : c10::IValue(piece->data);
+  });
+}
+
+c10::IValue with_rows(const c10::IValue& state, const c10::IValue& rows) {
+  if (!rows.isGenericDict()) return rows;
+  const auto former = state.toGenericDict();
+  return change_members(rows, [&](const c10::IValue& name, const c10::IValue& value) {
+    const auto found = former.find(name);
+    const tensor::TensorPiece* const piece = found == former.end() ? nullptr : tensor::piece_of(found->value());
+    if (piece == nullptr || !value.isTensor() || value.toTensor().sizes() != piece->data.sizes()) return value;
+    return tensor::piece_value(value.toTensor(), piece->global_shape, piece->offset);
+  });
+}
+
 }  // namespace accel::accelerator

@@ -49,5 +49,9 @@ c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelMode
                           const std::string& folder = "");
 // For ranks of which others have the same shards: NONE in place of pieces.
 c10::IValue without_pieces(const c10::IValue& state);
+// For hooks of the application: the rows of this rank in place of pieces; and what they made of them in place of those
+// of `state`.
+c10::IValue rows_of_pieces(const c10::IValue& state);
+c10::IValue with_rows(const c10::IValue& state, const c10::IValue& rows);
 
 }  // namespace accel::accelerator

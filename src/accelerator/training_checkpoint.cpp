@@ -234,13 +234,13 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   }
   if (save_hooks_.empty()) return state;
   std::vector<c10::IValue> models;
-  for (const size_t place : places) models.push_back(state[place].state);
+  for (const size_t place : places) models.push_back(rows_of_pieces(state[place].state));
   for (const auto& [id, hook] : save_hooks_) hook(models, folder);
   require(models.size() == places.size(), Status::kInvalidArgument, "a hook returned ", models.size(),
           " models; expected ", places.size(), ", with NONE for those that are not saved");
   for (size_t i = 0; i < places.size(); i++) {
     checkpoint::StateEntry& entry = state[places[i]];
-    entry.state = models[i];
+    entry.state = with_rows(entry.state, models[i]);
     entry.is_left_out = models[i].isNone();
   }
   return state;

@@ -126,7 +126,9 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     sent.push_back(tensor);
   }
   if (sync) broadcast_tensors(sent, /*from=*/0, *ranks_.gradient);
+  prepared_parameters_ = module()->named_parameters();
   add_hooks(modules);
+  watch_calls_outside(modules);
 }
 
 void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modules) {
@@ -140,13 +142,72 @@ void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modul
         [this, i](nn::Module&, const nn::Inputs&, const c10::IValue& output) { return after_forward(i, output); },
         HookOrder::kPlacement));
     if (groups_[i]->has_frozen())
-      hooked.hooks.push_back(wrapped->add_backward_hook([this, i](nn::Module&, const nn::Inputs&) {
-        inputs_arrived(i);
+      hooked.hooks.push_back(wrapped->add_backward_hook([this, i](nn::Module&, const nn::Inputs& gradients) {
+        if (!gradients.empty()) inputs_arrived(i);  // without any the module's backward only begins now
         return std::nullopt;
       }));
     hooked_.push_back(std::move(hooked));
     groups_[i]->watch_gradients([this, i](size_t parameter) { gradient_arrived(i, parameter); });
   }
+}
+
+// A module whose parameters belong to the group of a module around it has their rows of this rank alone when it is
+// called by itself.
+void FullyShardedDataParallel::watch_calls_outside(const std::vector<WrappedModule>& modules) {
+  struct Place {
+    size_t group;
+    std::string name;
+  };
+  std::unordered_map<const at::TensorImpl*, Place> places;
+  for (size_t group = 0; group < groups_.size(); group++)
+    for (const auto& parameter : groups_[group]->parameters())
+      places[parameter->tensor().unsafeGetTensorImpl()] = {group, parameter->name()};
+  for (const auto& [path, found] : module()->named_modules()) {
+    std::vector<Place> used;
+    for (const auto& [name, parameter] : found->named_parameters()) {
+      if (name.find('.') != std::string::npos) continue;
+      const auto place = places.find(parameter.unsafeGetTensorImpl());
+      if (place != places.end() && modules[place->second.group].module.get() != found) used.push_back(place->second);
+    }
+    if (used.empty()) continue;
+    const nn::ModulePtr watched = module()->find(path);
+    const auto check = [this, path = path, used](nn::Module&, const nn::Inputs&) {
+      const std::lock_guard<std::recursive_mutex> lock(mutex_);
+      for (const Place& place : used)
+        require(
+            groups_[place.group]->is_unsharded(), Status::kInvalidState, "'", place.name, "' of the module '", path,
+            "' is not gathered, because the module was called outside of its model; expected a call of the prepared "
+            "model, or a policy of auto_wrap_policy by which this module has a group of its own");
+      return std::nullopt;
+    };
+    try {
+      hooked_.push_back({watched, {watched->add_pre_hook(check, nn::HookOrder::kPlacement)}});
+    } catch (const Error& error) {
+      if (error.status() != Status::kUnsupported) throw;  // within TorchScript nobody can call it
+    }
+  }
+}
+
+// Those that came or went after the model was prepared would be neither gathered nor reduced.
+void FullyShardedDataParallel::check_parameters() const {
+  const std::vector<at::Tensor> now = module()->parameters();
+  const auto is_same = [](const at::Tensor& tensor, const nn::NamedTensor& known) {
+    return tensor.is_same(known.second);
+  };
+  if (std::equal(now.begin(), now.end(), prepared_parameters_.begin(), prepared_parameters_.end(), is_same)) return;
+  const auto missing = [](const nn::NamedTensors& tensors, const nn::NamedTensor& wanted) {
+    return std::none_of(tensors.begin(), tensors.end(),
+                        [&](const nn::NamedTensor& other) { return other.second.is_same(wanted.second); });
+  };
+  constexpr const char* kExpected =
+      " after the model was prepared; expected the parameters that it had then: change the model before it is prepared";
+  const nn::NamedTensors named = module()->named_parameters();
+  for (const nn::NamedTensor& parameter : named)
+    require(!missing(prepared_parameters_, parameter), Status::kInvalidState, "parameter '", parameter.first,
+            "' was added or replaced", kExpected);
+  for (const nn::NamedTensor& parameter : prepared_parameters_)
+    require(!missing(named, parameter), Status::kInvalidState, "parameter '", parameter.first, "' was removed",
+            kExpected);
 }
 
 bool FullyShardedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
@@ -176,6 +237,7 @@ void FullyShardedDataParallel::begin_forward(bool records) {
           "ranks and restart them from a checkpoint");
   require(num_gathered_ == 0, Status::kInvalidState, num_gathered_,
           " parameters of the model are gathered; expected the end of that scope before a forward");
+  check_parameters();
   reshard_all();
   former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
   if (!records) order_.clear();
@@ -313,6 +375,7 @@ void FullyShardedDataParallel::before_backward(size_t group) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   begin_backward();
   note({Event::Kind::kBackward, group, 0, {}});
+  inputs_done_[group] = false;
   groups_[group]->begin_backward();
   groups_[group]->unshard();
   for (size_t i = backward_position_; i-- > 0;) {

@@ -75,6 +75,8 @@ class FullyShardedDataParallel final : public ParallelModel {
   ShardedParameter* find(const at::Tensor& parameter) const;
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
+  void watch_calls_outside(const std::vector<WrappedModule>& modules);
+  void check_parameters() const;
 
   std::optional<nn::Inputs> before_forward(size_t group, const nn::Inputs& inputs);
   std::optional<c10::IValue> after_forward(size_t group, const c10::IValue& output);
@@ -118,6 +120,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
   std::vector<HookedModule> hooked_;
   std::unordered_map<const at::TensorImpl*, ParameterShard> shards_;
+  nn::NamedTensors prepared_parameters_;  // all of the model
 
   std::recursive_mutex mutex_;
   bool sync_ = true;
@@ -127,7 +130,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   bool in_backward_ = false;
   size_t backward_position_ = 0;    // in order_; what comes before it is still to be used
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
-  std::vector<bool> inputs_done_;   // of groups with frozen parameters
+  std::vector<bool> inputs_done_;   // of groups with frozen parameters: those of the latest call in this backward
   std::optional<std::string> failed_backward_;
   size_t num_gathered_ = 0;           // parameters, by gather_parameters()
   bool repeats_ = false;              // in shadow()

@@ -130,9 +130,20 @@ void ParameterGroup::update_sent_shards() {
   is_updated_ = false;
 }
 
+void ParameterGroup::check_data() const {
+  for (const auto& parameter : parameters_)
+    require(
+        parameter->has_shard(), Status::kInvalidState, "the data of '", parameter->name(), "' of ",
+        name_.empty() ? std::string("the model") : text("the module '", name_, "'"),
+        " are not those of its shard any more: they are ", parameter->tensor().scalar_type(),
+        parameter->tensor().sizes(), " and the shard is ", parameter->dtype(), parameter->shard().sizes(),
+        "; expected that a sharded parameter changes in place only, without another shape, dtype, device or memory");
+}
+
 void ParameterGroup::start_unshard() {
   if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return;
   const at::NoGradGuard no_grad;
+  check_data();
   if (kept_parts_.empty()) update_sent_shards();
   const std::vector<at::Tensor>& sent = kept_parts_.empty() ? sent_shards_ : kept_parts_;
   const at::Tensor memory = kernels::empty_cached({whole_bytes_}, at::TensorOptions().dtype(at::kByte).device(device_));
@@ -188,8 +199,12 @@ void ParameterGroup::begin_backward() {
   if (std::exchange(in_backward_, true)) return;
   arrived_.assign(parameters_.size(), false);
   num_arrived_ = 0;
-  for (const auto& parameter : parameters_)
-    if (parameter->is_trained()) parameter->begin_backward();
+  num_trained_ = 0;
+  for (const auto& parameter : parameters_) {
+    if (!parameter->is_trained()) continue;
+    num_trained_ += 1;
+    parameter->begin_backward();
+  }
 }
 
 void ParameterGroup::watch_gradients(const std::function<void(size_t index)>& arrived) {

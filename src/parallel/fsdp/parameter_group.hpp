@@ -40,7 +40,7 @@ class ParameterGroup {
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
   c10::Device device() const { return device_; }  // of whole parameters
   bool is_trained() const { return num_trained_ > 0; }
-  bool has_frozen() const { return num_trained_ < parameters_.size(); }
+  bool has_frozen() const { return num_trained_ < parameters_.size(); }  // since the latest backward began
 
   // Collective: `whole` returns parameter i on `device`, the same on all ranks; afterwards its data is the shard.
   void shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole);
@@ -85,6 +85,7 @@ class ParameterGroup {
   bool is_copied(const ShardedParameter& parameter) const;
   bool is_updated() const;
   void make_sent_shards();
+  void check_data() const;
   void update_sent_shards();
 
   std::string name_;

@@ -101,6 +101,9 @@ void ShardedParameter::unshard(const at::Tensor& memory) {
   storage->set_nbytes(memory.nbytes());
   storage->set_data_ptr_noswap(memory_of(memory));
   set_data(parameter_, whole_);
+  if (!is_trained() || accumulator_ != nullptr) return;
+  accumulator_ = std::make_unique<Accumulator>(parameter_);
+  add_hook();
 }
 
 void ShardedParameter::reshard() {
@@ -126,12 +129,21 @@ bool ShardedParameter::has_storage(const c10::StorageImpl* storage) const {
   return whole_.storage().unsafeGetStorageImpl() == storage;
 }
 
+bool ShardedParameter::has_shard() const {
+  return parameter_.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(shard_.storage()) &&
+         parameter_.storage_offset() == shard_.storage_offset() && parameter_.sizes() == shard_.sizes() &&
+         parameter_.scalar_type() == dtype_;
+}
+
 void ShardedParameter::watch_gradient(std::function<void()> arrived) {
-  if (accumulator_ == nullptr) return;
+  arrived_ = std::move(arrived);
+  if (accumulator_ != nullptr) add_hook();
+}
+
+void ShardedParameter::add_hook() {
   accumulator_->hook = accumulator_->node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-      [arrived = std::move(arrived)](const torch::autograd::variable_list& outputs,
-                                     const torch::autograd::variable_list&) {
-        arrived();
+      [this](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+        arrived_();
         return outputs;
       }));
 }

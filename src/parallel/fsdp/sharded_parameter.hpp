@@ -70,8 +70,11 @@ class ShardedParameter {
   void hide_whole(bool keep);
   const at::Tensor& shown() const { return shown_; }
   bool has_storage(const c10::StorageImpl* storage) const;
+  // Whether the parameter's data are still the shard, while it is not unsharded.
+  bool has_shard() const;
 
-  // `arrived` is called in a backward when the gradient of the whole parameter is complete.
+  // `arrived` is called in a backward when the gradient of the whole parameter is complete; also
+  // that of a parameter which is trained later only.
   void watch_gradient(std::function<void()> arrived);
 
   // Before gradients of a backward arrive: puts the gradient of the shard aside.
@@ -90,6 +93,8 @@ class ShardedParameter {
  private:
   struct Accumulator;  // autograd's node for the gradient, with our hook
 
+  void add_hook();
+
   std::string name_;
   at::Tensor parameter_;
   std::vector<int64_t> shape_;
@@ -101,7 +106,8 @@ class ShardedParameter {
   at::Tensor shard_;
   at::Tensor padded_shard_;
   at::Tensor shown_;                          // by show_whole()
-  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null for a frozen parameter
+  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null before it is trained
+  std::function<void()> arrived_;
   bool in_backward_ = false;
   at::Tensor gradient_memory_;
   at::Tensor shard_gradient_;  // while in_backward_
