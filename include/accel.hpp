@@ -555,7 +555,10 @@ struct LocalSgdOptions : accel_local_sgd_options_t {
 // CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
 // CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters));
 // CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the
-// module in the order of accel_module_named_parameters().
+// module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do
+// optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole:
+// CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ...
+// CHECK(accel_parameters_reshard(parameters, "layers.0"));
 struct ParametersOptions : accel_parameters_options_t {
   ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
@@ -2420,6 +2423,15 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out.string();
   }
 
+  // Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward
+  // or backward.
+  Scope gathered_parameters(const std::vector<Tensor>& parameters, std::int32_t modifier_rank) {
+    Scope out;
+    detail::check(accel_gathered_parameters_begin(get(), detail::borrowed(parameters).data(), parameters.size(),
+                                                  modifier_rank, out.put()));
+    return out;
+  }
+
   // Seeds the default generators of all devices, and those of accel_add_seed_callback().
   void set_seed(std::int64_t seed, bool device_specific, bool deterministic) {
     detail::check(accel_set_seed(get(), seed, device_specific, deterministic));
@@ -2584,6 +2596,14 @@ class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_re
     detail::check(accel_parameters_synchronize_async(get(), out_work.put()));
     return out_work;
   }
+
+  // Gathers the parameters of one module of a sharded model.
+  void unshard(const std::string& module, std::int32_t wait) {
+    detail::check(accel_parameters_unshard(get(), module.c_str(), wait));
+  }
+
+  // Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+  void reshard(const std::string& module) { detail::check(accel_parameters_reshard(get(), module.c_str())); }
 };
 
 // The ranks as a grid of named axes.

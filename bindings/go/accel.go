@@ -1650,6 +1650,14 @@ static inline accel_status_t go_accel_parameters_synchronize_async(accel_paramet
   return go_checked(accel_parameters_synchronize_async(parameters, out_work), failure);
 }
 
+static inline accel_status_t go_accel_parameters_unshard(accel_parameters_t *parameters, const char *module, int32_t wait, go_failure *failure) {
+  return go_checked(accel_parameters_unshard(parameters, module, wait), failure);
+}
+
+static inline accel_status_t go_accel_parameters_reshard(accel_parameters_t *parameters, const char *module, go_failure *failure) {
+  return go_checked(accel_parameters_reshard(parameters, module), failure);
+}
+
 static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_unwrap_model(state, module, keep_fp32_wrapper, out), failure);
 }
@@ -1664,6 +1672,10 @@ static inline accel_status_t go_accel_sharded_modules(const accel_module_t *modu
 
 static inline accel_status_t go_accel_describe(accel_state_t *state, accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_describe(state, out), failure);
+}
+
+static inline accel_status_t go_accel_gathered_parameters_begin(accel_state_t *state, accel_tensor_t *const *parameters, size_t n_parameters, int32_t modifier_rank, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out), failure);
 }
 
 static inline accel_status_t go_accel_add_seed_callback(accel_state_t *state, int32_t seed, uintptr_t user_data, go_failure *failure) {
@@ -5134,7 +5146,8 @@ type FsdpOptions struct {
 	// 1: floating inputs of each group are cast to param_dtype. Default 1
 	CastForwardInputs *bool
 
-	// 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0
+	// 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also
+	// computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
 	CPUOffload *bool
 
 	// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS.
@@ -5156,11 +5169,17 @@ type FsdpOptions struct {
 	// Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
 	ActivationCheckpointingOffload *bool
 
-	// 1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0
+	// 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a
+	// forward or backward. Default 0
 	OffloadOptimizer *bool
 
-	// A folder for what is offloaded, which is on disk then. Default: none
+	// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer,
+	// and gradients. Default: none
 	OffloadFolder string
+
+	// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
+	// instead of by all of them; 0: by all. In [0, inf). Default 0
+	ReshardGroupSize *int64
 }
 
 func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
@@ -5229,6 +5248,9 @@ func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
 		made.offload_optimizer = C.accel_flag_t(flag(*options.OffloadOptimizer))
 	}
 	made.offload_folder = given.nullable(options.OffloadFolder)
+	if options.ReshardGroupSize != nil {
+		made.reshard_group_size = C.int64_t(*options.ReshardGroupSize)
+	}
 	return made
 }
 
@@ -5582,10 +5604,16 @@ func (options *LocalSGDOptions) c(given *arguments) *C.accel_local_sgd_options_t
 // CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;)
 // CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters));
 // CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the
-// module in the order of accel_module_named_parameters().
+// module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do
+// optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole:
+// CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ...
+// CHECK(accel_parameters_reshard(parameters, "layers.0"));
 type ParametersOptions struct {
 	// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
 	BucketCapMb *float64
+
+	// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+	Fsdp *FsdpOptions
 }
 
 func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_options_t {
@@ -5597,6 +5625,7 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 	if options.BucketCapMb != nil {
 		made.bucket_cap_mb = C.double(*options.BucketCapMb)
 	}
+	made.fsdp = options.Fsdp.c(given)
 	return made
 }
 
@@ -12865,7 +12894,8 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 
 // Gradient is accel_parameters_gradient. The memory of a gradient: written in place it is not copied, and where ranks
 // share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address,
-// contiguous, in the parameter's dtype and shape.
+// contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and
+// of this micro-batch only.
 //
 //   - parameters: The parameters.
 //   - index: Of the parameter.
@@ -12932,6 +12962,40 @@ func (parameters *Parameters) SynchronizeAsync() (work *Work, err error) {
 	}
 	work = newWork(cWork)
 	return
+}
+
+// Unshard is accel_parameters_unshard. Gathers the parameters of one module of a sharded model. They are whole until
+// accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the
+// whole parameters, and these are gone afterwards. Does nothing without sharding.
+//
+//   - parameters: The parameters.
+//   - module: The path of a module that is sharded by itself; "": what belongs to no such module.
+//   - wait: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+//
+// Returns: ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELLED.
+func (parameters *Parameters) Unshard(module string, wait int32) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_parameters_unshard(parameters.c(), given.text(module), C.int32_t(wait), &failure)
+	runtime.KeepAlive(parameters)
+	return status(code, failure)
+}
+
+// Reshard is accel_parameters_reshard. Releases the whole parameters of one module of a sharded model: they show the
+// rows of this rank again.
+//
+//   - parameters: The parameters.
+//   - module: As there.
+//
+// Returns: ACCEL_OK; NOT_FOUND that lists the modules.
+func (parameters *Parameters) Reshard(module string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_parameters_reshard(parameters.c(), given.text(module), &failure)
+	runtime.KeepAlive(parameters)
+	return status(code, failure)
 }
 
 // UnwrapModel is accel_unwrap_model. The model inside a prepared one.
@@ -13008,6 +13072,35 @@ func (state *State) Describe() (out string, err error) {
 	}
 	out = text(&cOut)
 	return
+}
+
+// GatheredParameters is accel_gathered_parameters_begin. Parameters of sharded models show their whole values inside,
+// for the program to read or change; not for a forward or backward. The end of the scope is collective too, and takes
+// the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the
+// end.
+//
+//   - state: A state.
+//   - parameters: Of one or several prepared models.
+//   - modifierRank: The rank whose values all ranks have afterwards; -1: changes are dropped.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered
+// already.
+func (state *State) GatheredParameters(parameters []*Tensor, modifierRank int32, body func(*Scope) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cParameters := make([]*C.accel_tensor_t, len(parameters))
+	for i, one := range parameters {
+		cParameters[i] = one.c()
+	}
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_gathered_parameters_begin(state.c(), first(cParameters), C.size_t(len(parameters)), C.int32_t(modifierRank), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(parameters)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
 }
 
 // AddSeedCallback is accel_add_seed_callback. Has accel_set_seed() seed one more generator: that of the host

@@ -668,6 +668,7 @@ typedef struct accel_fsdp_options {
   accel_flag_t activation_checkpointing_offload;
   accel_flag_t offload_optimizer;
   const char *offload_folder;
+  int64_t reshard_group_size;
 } accel_fsdp_options_t;
 typedef struct accel_deepspeed_options {
   size_t struct_size;
@@ -747,9 +748,11 @@ typedef struct accel_local_sgd_options {
   accel_flag_t enabled;
   accel_state_t *gradient_group;
 } accel_local_sgd_options_t;
+%accel_borrowed(accel_fsdp_options_t, fsdp)
 typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb;
+  const accel_fsdp_options_t *fsdp;
 } accel_parameters_options_t;
 typedef struct accel_save_options {
   size_t struct_size;
@@ -1330,6 +1333,7 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_clip_grad_value)
 %accel_waits(accel_parameters_create)
 %accel_waits(accel_parameters_synchronize)
+%accel_waits(accel_parameters_unshard)
 %newobject accel_parameters_retain;
 %delobject accel_parameters_release;
 %accel_waits(accel_get_state_dict)
@@ -4407,7 +4411,7 @@ out: The parameters.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.";
 accel_status_t accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
 
-%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
+%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 parameters: The parameters.
 index: Of the parameter.
@@ -4435,6 +4439,21 @@ parameters: The parameters.
 out_work: The exchange under way.
 Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.";
 accel_status_t accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_parameters_unshard "Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+
+parameters: The parameters.
+module: The path of a module that is sharded by itself; \"\": what belongs to no such module.
+wait: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+Returns: ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_parameters_unshard(accel_parameters_t *parameters, const char *module, int32_t wait);
+
+%feature("docstring") accel_parameters_reshard "Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+
+parameters: The parameters.
+module: As there.
+Returns: ACCEL_OK; NOT_FOUND that lists the modules.";
+accel_status_t accel_parameters_reshard(accel_parameters_t *parameters, const char *module);
 
 %feature("docstring") accel_parameters_retain "Adds an owner.
 
@@ -4477,6 +4496,16 @@ state: A state.
 out: The text.
 Returns: ACCEL_OK.";
 accel_status_t accel_describe(accel_state_t *state, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_gathered_parameters_begin "Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the end.
+
+state: A state.
+parameters: Of one or several prepared models.
+n_parameters: Their number.
+modifier_rank: The rank whose values all ranks have afterwards; -1: changes are dropped.
+out: The scope.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered already.";
+accel_status_t accel_gathered_parameters_begin(accel_state_t *state, accel_tensor_t *const *ITEMS, size_t COUNT, int32_t modifier_rank, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_add_seed_callback "Has accel_set_seed() seed one more generator: that of the host language, of a library.
 

@@ -44,3 +44,18 @@ accel_sharded_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED o
  * @return ACCEL_OK.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_describe(accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
+
+/** Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or
+ * backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are
+ * whole anyway, and only get that rank's values at the end.
+ * @param state A state.
+ * @param parameters [n_parameters] Of one or several prepared models.
+ * @param n_parameters Their number.
+ * @param modifier_rank The rank whose values all ranks have afterwards; -1: changes are dropped.
+ * @param out The scope.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered already.
+ * @threads collective, waits
+ * @deepspeed zero.GatheredParameters */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gathered_parameters_begin(accel_state_t *state, accel_tensor_t *const *parameters, size_t n_parameters,
+                                int32_t modifier_rank, accel_scope_t *ACCEL_OWNED *out);

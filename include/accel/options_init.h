@@ -317,7 +317,7 @@ ACCEL_INLINE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options) {
 #define ACCEL_FSDP_OPTIONS_INIT \
   {sizeof(accel_fsdp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL}
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -401,7 +401,7 @@ ACCEL_INLINE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *
 }
 
 #define ACCEL_PARAMETERS_OPTIONS_INIT \
-  {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE}
+  {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

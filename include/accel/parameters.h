@@ -17,10 +17,18 @@
  *         CHECK(accel_scope_end(scope));
  *     }
  *
- * i counts the trainable parameters of the module in the order of accel_module_named_parameters(). */
+ * i counts the trainable parameters of the module in the order of accel_module_named_parameters().
+ *
+ * Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers
+ * them; what it passes as gradients is whole:
+ *
+ *     CHECK(accel_parameters_unshard(parameters, "layers.0", 1));
+ *     ... computes with the whole parameters ...
+ *     CHECK(accel_parameters_reshard(parameters, "layers.0")); */
 typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb; /* Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25 */
+  const accel_fsdp_options_t *fsdp; /* Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs */
 } accel_parameters_options_t;
 
 /** Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
@@ -38,6 +46,7 @@ accel_parameters_create(accel_state_t *state, accel_module_t *module,
 
 /** The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
  * accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
+ * Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
  * @param parameters The parameters.
  * @param index Of the parameter.
  * @param out Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
@@ -75,6 +84,25 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_synchronize(ac
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the
+ * micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards.
+ * Does nothing without sharding.
+ * @param parameters The parameters.
+ * @param module The path of a module that is sharded by itself; "": what belongs to no such module.
+ * @param wait 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+ * @return ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_unshard(accel_parameters_t *parameters,
+                                                                          const char *module, int32_t wait);
+
+/** Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+ * @param parameters The parameters.
+ * @param module As there.
+ * @return ACCEL_OK; NOT_FOUND that lists the modules.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_reshard(accel_parameters_t *parameters,
+                                                                          const char *module);
 
 /** Adds an owner.
  * @param parameters The parameters.

@@ -107,7 +107,8 @@ typedef struct accel_fsdp_options {
   const char *reduce_dtype;                 /* The same for gradients that are summed. Default: param_dtype */
   const char *output_dtype;                 /* The same for the output of the model. Default: as computed */
   accel_flag_t cast_forward_inputs;         /* 1: floating inputs of each group are cast to param_dtype. Default 1 */
-  accel_flag_t cpu_offload;                 /* 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS.
+  accel_flag_t cpu_offload;                 /* 1: shards, their gradients and the states of the optimizer are in the memory
+                                             * of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS.
                                              * Default 0 */
   accel_flag_t use_orig_params;             /* Of version 1: parameters keep their identity, which they always do here.
                                              * Variable FSDP_USE_ORIG_PARAMS. Default 1 */
@@ -120,9 +121,13 @@ typedef struct accel_fsdp_options {
   accel_flag_t activation_checkpointing_offload; /* 1: what remains of each group's activations is in the memory of the
                                              * host; needs activation_checkpointing. Variable
                                              * FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0 */
-  accel_flag_t offload_optimizer;           /* 1: the states of the optimizer are in the memory of the host, or in files of
-                                             * offload_folder. Default 0 */
-  const char *offload_folder;               /* A folder for what is offloaded, which is on disk then. Default: none */
+  accel_flag_t offload_optimizer;           /* 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing
+                                             * is copied there for a forward or backward. Default 0 */
+  const char *offload_folder;               /* A folder for what is offloaded, which is in files then: shards of cpu_offload,
+                                             * states of offload_optimizer, and gradients. Default: none */
+  int64_t reshard_group_size;               /* Between forward and backward parameters are kept by groups of this many ranks,
+                                             * a divisor of their number, instead of by all of them; 0: by all. In [0, inf).
+                                             * Default 0 */
 } accel_fsdp_options_t;
 
 /* Where ZeRO keeps parameters or the states of optimizers. */

@@ -58,6 +58,13 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
+  for (const auto& entry : *sharded_models_)
+    if (const auto model = entry.lock())
+      for (const auto& [name, parameter] : module->named_parameters())
+        require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
+                "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
+                "parameters "
+                "of this model alone");
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   settings.fsdp = std::move(sharding.settings);
@@ -72,7 +79,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  models_.push_back({std::move(module), prepared, prepared->accumulation()});
+  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr});
   return prepared;
 }
 
@@ -82,6 +89,7 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
                                                       state_.step_times(), sharded_models_);
   prepared->set_step_clipping(step_clipping_);
+  prepared->set_index(optimizers_.size());
   optimizers_.push_back(prepared);
   return prepared;
 }
@@ -140,18 +148,22 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
   return prepared;
 }
 
-std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb) {
+std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
+                                                                    const FsdpSettings& fsdp) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
-  const int64_t shards = state_.mesh()->size("shard");
-  require(shards == 1, Status::kUnsupported, "data_parallel_shard_size is ", shards,
-          ", and parameters whose gradients the program computes are not sharded; expected 1, with "
-          "data_parallel_replicate_size for more data parallelism");
-  module->to(std::nullopt, state_.device());
-  auto prepared =
-      std::make_shared<PreparedParameters>(*module, state_.gradient_group(), bucket_cap_mb, state_.gradient_state());
-  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>()});
-  return prepared;
+  PrepareModelSettings preparation;
+  preparation.fsdp = fsdp;
+  const FsdpSettings settings = choose_sharding(preparation).settings;
+  require(!settings.activation_checkpointing, Status::kUnsupported,
+          "activation_checkpointing is 1 for parameters whose gradients the program computes, and with them the "
+          "activations; expected 0");
+  if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, state_.device());
+  auto [model, gradients] =
+      parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, state_.device());
+  if (model->is_sharded()) sharded_models_->push_back(model);
+  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>(), std::move(model)});
+  return std::make_shared<PreparedParameters>(std::move(gradients), state_.gradient_group(), state_.gradient_state());
 }
 
 std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
@@ -214,8 +226,8 @@ void Accelerator::set_seed(int64_t seed, bool device_specific) {
 }
 
 parallel::ParallelModelPtr Accelerator::ModelEntry::parallel() const {
-  const auto alive = prepared.lock();
-  return alive != nullptr ? alive->parallel() : parallel::single_process_model(model);
+  if (const auto alive = prepared.lock()) return alive->parallel();
+  return of_application != nullptr ? of_application : parallel::single_process_model(model);
 }
 
 std::vector<nn::ModulePtr> Accelerator::models() const {

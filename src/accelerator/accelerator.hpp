@@ -88,7 +88,8 @@ class Accelerator {
   // Prepares all of them or none; schedulers last, because they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
-  std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb);
+  std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
+                                                         const FsdpSettings& fsdp = {});
 
   // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
   std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
@@ -138,8 +139,9 @@ class Accelerator {
   BackgroundSave::Progress checkpoint_progress() const;
   // The folder that was saved or loaded last; empty: none.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
-  // Collective for a sharded model, of which ranks that do not keep it return nothing.
-  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep) const;
+  // Collective for a sharded model, of which ranks that do not keep it return nothing. Its tensors are in files of
+  // `folder`, if that is given.
+  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const;
   // Collective for a sharded model. Others are saved by the calling rank, if it writes.
   void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                   const checkpoint::ModelFileOptions& options = {});
@@ -152,6 +154,8 @@ class Accelerator {
   void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
 
   const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
+  const std::vector<std::shared_ptr<PreparedOptimizer>>& optimizers() const { return optimizers_; }
+  const ShardedModels& sharded_models() const { return *sharded_models_; }
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
@@ -172,6 +176,7 @@ class Accelerator {
     nn::ModulePtr model;
     std::weak_ptr<PreparedModel> prepared;  // empty if the application computes the gradients
     std::shared_ptr<state::AccumulationWindow> accumulation;
+    parallel::ParallelModelPtr of_application = nullptr;  // whose gradients the application computes
   };
   // An object that is saved in checkpoints.
   struct SavedObject {
@@ -212,7 +217,7 @@ class Accelerator {
   void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
                              const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
   void finish_background_save(bool refuse);
-  c10::IValue saved_state(const tensor::Stateful& object, checkpoint::StateKind kind) const;
+  c10::IValue saved_state(const tensor::Stateful& object, checkpoint::StateKind kind, const std::string& folder) const;
   checkpoint::TrainingState collect_state(const std::string& folder) const;
   void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
   int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);

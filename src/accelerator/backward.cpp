@@ -11,6 +11,7 @@
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
 #include "optim/lomo.hpp"
+#include "parallel/uneven_inputs.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -225,7 +226,14 @@ std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePt
   unscale_gradients_of(*model);
   const parallel::ParallelModelPtr parallel = parallel_model_of(model);
   const std::vector<at::Tensor> parameters = parallel->module()->parameters();
-  return model_that_shards(parameters, parallel)->clip_gradients_by_norm(parameters, max_norm, norm_type);
+  const parallel::ParallelModelPtr sharding = model_that_shards(parameters, parallel);
+  if (sharding->is_sharded() && sharding->has_uneven_inputs()) {
+    require(parameters.size() == sharding->module()->parameters().size(), Status::kUnsupported, parameters.size(),
+            " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ",
+            sharding->module()->parameters().size(), "; expected the whole model");
+    sharding->uneven_inputs()->announce_clip_by_norm(*sharding, max_norm, norm_type);
+  }
+  return sharding->clip_gradients_by_norm(parameters, max_norm, norm_type);
 }
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {

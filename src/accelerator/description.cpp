@@ -27,7 +27,21 @@ void describe_precision(std::ostream& out, Precision precision, const AutocastSe
     out << "autocast to " << dtype << (autocast.cache_enabled ? "" : " without cache");
 }
 
-void describe_model(std::ostream& out, const nn::Module& model, const PreparedModel* prepared) {
+void describe_sharding(std::ostream& out, const parallel::ParallelModel& model) {
+  const auto modules = model.sharded_modules();
+  int64_t elements = 0, shard_elements = 0;
+  for (const parallel::ShardedModule& module : modules)
+    for (const at::Tensor& parameter : module.parameters) {
+      const parallel::ParameterShard& shard = *model.shard_of(parameter);
+      elements += c10::multiply_integers(shard.shape);
+      shard_elements += shard.shard_elements;
+    }
+  out << "sharded in " << modules.size() << " groups, " << shard_elements << " of " << elements
+      << " elements on this rank; ";
+}
+
+void describe_model(std::ostream& out, const nn::Module& model, const parallel::ParallelModel& parallel,
+                    const PreparedModel* prepared) {
   std::map<std::string, int64_t> elements;  // by dtype and device
   int64_t trainable = 0;
   for (const at::Tensor& parameter : model.parameters()) {
@@ -41,6 +55,7 @@ void describe_model(std::ostream& out, const nn::Module& model, const PreparedMo
     separator = ", ";
   }
   out << ", " << trainable << " trainable; ";
+  if (parallel.is_sharded()) describe_sharding(out, parallel);
   if (prepared == nullptr) {
     out << "not called through a prepared model\n";
     return;
@@ -79,7 +94,7 @@ std::string Accelerator::describe() const {
       << (gradient_state.sync_gradients() ? "steps now" : "accumulates now") << "\n";
   for (size_t i = 0; i < models_.size(); i++) {
     out << "model " << i << " = ";
-    describe_model(out, *models_[i].model, models_[i].prepared.lock().get());
+    describe_model(out, *models_[i].model, *models_[i].parallel(), models_[i].prepared.lock().get());
   }
   for (size_t i = 0; i < optimizers_.size(); i++) {
     out << "optimizer " << i << " = ";

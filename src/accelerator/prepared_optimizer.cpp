@@ -1,6 +1,9 @@
 #include "accelerator/prepared_optimizer.hpp"
 
 #include "base/error.hpp"
+#include "comm/collectives.hpp"
+#include "parallel/uneven_inputs.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 
@@ -22,27 +25,68 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
   });
 }
 
-void PreparedOptimizer::finish_sharded_models() const {
-  for (const auto& entry : *sharded_models_) {
-    const auto model = entry.lock();
-    if (model == nullptr) continue;
-    model->finish_step();
-    if (optimizer_->is_elementwise()) continue;
+std::vector<std::shared_ptr<parallel::ParallelModel>> PreparedOptimizer::sharded_models() const {
+  std::vector<std::shared_ptr<parallel::ParallelModel>> models;
+  for (const auto& entry : *sharded_models_)
+    if (auto model = entry.lock()) models.push_back(std::move(model));
+  return models;
+}
+
+bool PreparedOptimizer::updates_shards() const {
+  for (const auto& model : sharded_models())
     for (const optim::ParameterGroup& group : optimizer_->groups())
       for (const at::Tensor& parameter : group.parameters)
-        require(
-            model->shard_of(parameter) == nullptr, Status::kUnsupported,
-            "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a part; "
-            "expected one that updates each element by itself, such as AdamW or SGD, or a model without sharding");
+        if (model->shard_of(parameter) != nullptr) return true;
+  return false;
+}
+
+void PreparedOptimizer::finish_sharded_models() const {
+  for (const auto& model : sharded_models()) {
+    model->finish_step();
+    if (!optimizer_->is_elementwise())
+      for (const optim::ParameterGroup& group : optimizer_->groups())
+        for (const at::Tensor& parameter : group.parameters)
+          require(model->shard_of(parameter) == nullptr, Status::kUnsupported,
+                  "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a "
+                  "part; expected one that updates each element by itself, such as AdamW or SGD, or a model without "
+                  "sharding");
+    if (optim::StateMemory memory = model->state_memory())
+      for (size_t i = 0; i < optimizer_->groups().size(); i++) optimizer_->group(i).state_memory = memory;
   }
 }
 
 // Each rank looks at the gradients of its shards; all skip the step, or none.
 bool PreparedOptimizer::overflowed() const {
   bool overflowed = scaled_->overflowed();
-  for (const auto& entry : *sharded_models_)
-    if (const auto model = entry.lock()) overflowed = model->any_rank(overflowed);
+  for (const auto& model : sharded_models()) overflowed = model->any_rank(overflowed);
   return overflowed;
+}
+
+void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {
+  const auto state = optimizer_->state_dict().toGenericDict();
+  const c10::IValue own = state.at("param_groups");
+  const c10::IValue received = comm::broadcast_object_list(ranks, own, source);
+  if (received == own) return;
+  auto changed = tree::new_map();
+  changed.insert("state", state.at("state"));
+  changed.insert("param_groups", received);
+  optimizer_->load_state_dict(changed);
+}
+
+// Ranks whose inputs have ended make the step too, because they have a part of the parameters.
+void PreparedOptimizer::announce_step() {
+  for (const auto& model : sharded_models()) {
+    parallel::UnevenInputs* const inputs = model->uneven_inputs();
+    if (inputs == nullptr) continue;
+    if (const auto source = inputs->announce_step(index_)) share_settings(inputs->communicator(), *source);
+    return;
+  }
+}
+
+void PreparedOptimizer::follow_step(comm::Communicator& ranks, int source) {
+  share_settings(ranks, source);
+  update();
+  optimizer_->zero_grad(/*set_to_none=*/true);
 }
 
 void PreparedOptimizer::clip() {
@@ -56,6 +100,12 @@ bool PreparedOptimizer::step() {
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
+  announce_step();
+  return update();
+}
+
+bool PreparedOptimizer::update() {
+  skipped_ = true;
   finish_sharded_models();
   clip();
   if (scaled_ == nullptr) {
@@ -76,6 +126,10 @@ bool PreparedOptimizer::step_by(const optim::Closure& closure) {
           "DeepSpeed's gradient_clipping clips before the step, and a closure computes gradients within it; expected a "
           "step without a closure, or a gradient_clipping of 0");
   if (!gradient_state_->sync_gradients()) return false;
+  for (const auto& model : sharded_models())
+    require(!model->has_uneven_inputs(), Status::kUnsupported,
+            "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
+            "expected a step without a closure, or even batches");
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();

@@ -6,6 +6,7 @@
 
 #include "accelerator/step_clipping.hpp"
 #include "base/step_times.hpp"
+#include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/grad_scaler.hpp"
@@ -24,11 +25,19 @@ class PreparedOptimizer final : public optim::Optimizer {
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
                     std::shared_ptr<const ShardedModels> sharded_models = std::make_shared<ShardedModels>());
 
+  // Its place among the accelerator's, by which ranks name it.
+  void set_index(size_t index) { index_ = index; }
   // What is clipped at each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
+  // On a rank without inputs: the step that the others make, with the settings of rank `source`.
+  void follow_step(comm::Communicator& ranks, int source);
+  // Collective: all ranks have the settings of rank `source`, such as the learning rate.
+  void share_settings(comm::Communicator& ranks, int source);
+  // Whether a parameter is sharded.
+  bool updates_shards() const;
   void train(bool training) override { optimizer_->train(training); }
   // Unscales the gradients, once per step.
   void unscale() {
@@ -55,7 +64,10 @@ class PreparedOptimizer final : public optim::Optimizer {
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
 
  private:
+  std::vector<std::shared_ptr<parallel::ParallelModel>> sharded_models() const;
   void finish_sharded_models() const;
+  void announce_step();
+  bool update();
   bool overflowed() const;
   void clip();
 
@@ -65,6 +77,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<StepTimes> step_times_;
   std::shared_ptr<const ShardedModels> sharded_models_;
   std::shared_ptr<const StepClipping> clipping_;
+  size_t index_ = 0;
   bool skipped_ = false;
 };
 

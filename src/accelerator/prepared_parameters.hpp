@@ -2,33 +2,32 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "comm/work.hpp"
-#include "parallel/parameters/gradient_buckets.hpp"
+#include "parallel/parameters/application_gradients.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
 
 class PreparedParameters {
  public:
-  PreparedParameters(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator, double bucket_cap_mb,
+  PreparedParameters(std::shared_ptr<parallel::ApplicationGradients> gradients,
+                     std::shared_ptr<comm::Communicator> communicator,
                      std::shared_ptr<const state::GradientState> gradient_state)
-      : communicator_(communicator),
-        buckets_(std::make_shared<parallel::GradientBuckets>(module, std::move(communicator), bucket_cap_mb)),
+      : communicator_(std::move(communicator)),
+        gradients_(std::move(gradients)),
         gradient_state_(std::move(gradient_state)) {}
 
   const comm::Communicator& communicator() const { return *communicator_; }
-  const at::Tensor& gradient(size_t index) const { return buckets_->gradient(index); }
-  void grad_ready(size_t index, const at::Tensor& given) { buckets_->ready(index, given, exchange()); }
-  void synchronize() { buckets_->synchronize(exchange()); }
-  std::shared_ptr<comm::Work> start_synchronize() {
-    buckets_->start(exchange());
-    return buckets_->started();
-  }
+  parallel::ApplicationGradients& gradients() const { return *gradients_; }
+  void grad_ready(size_t index, const at::Tensor& given) { gradients_->ready(index, given, exchange()); }
+  void synchronize() { gradients_->synchronize(exchange()); }
+  std::shared_ptr<comm::Work> start_synchronize() { return gradients_->start(exchange()); }
 
  private:
   // The factor by which backward() multiplies the loss.
-  parallel::GradientBuckets::Exchange exchange() const {
+  parallel::ApplicationGradients::Exchange exchange() const {
     if (!gradient_state_->sync_gradients()) return std::nullopt;
     const state::AccumulationSettings& settings = gradient_state_->settings();
     const int64_t length = gradient_state_->own().front()->length;  // 0 outside of micro-batches
@@ -36,7 +35,7 @@ class PreparedParameters {
   }
 
   std::shared_ptr<comm::Communicator> communicator_;
-  std::shared_ptr<parallel::GradientBuckets> buckets_;
+  std::shared_ptr<parallel::ApplicationGradients> gradients_;
   std::shared_ptr<const state::GradientState> gradient_state_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "checkpoint/training_state.hpp"
+#include "tensor/file_memory.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -153,18 +154,50 @@ void OptimizerState::load_state_dict(const c10::IValue& state) {
                              }));
 }
 
-c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep) {
+namespace {
+
+at::Tensor kept_in(const std::string& folder, const at::Tensor& tensor) {
+  constexpr size_t kLeastBytes = 65536;  // for a file
+  if (!folder.empty() && tensor.nbytes() >= kLeastBytes) try {
+      return tensor::file_zeros(folder, tensor.sizes(), tensor.scalar_type()).copy_(tensor);
+    } catch (const Error&) {  // such as a full disk; the write of the checkpoint will say so
+    }
+  return tensor.cpu();
+}
+
+}  // namespace
+
+c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep,
+                          const std::string& folder) {
   return tree::map_leaves(state, [&](const c10::IValue& leaf) -> c10::IValue {
     const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
     if (piece == nullptr) return leaf;
     const at::Tensor whole = model.gather_rows(piece->data, piece->global_shape[0]);
-    return keep ? c10::IValue(whole.cpu()) : c10::IValue();
+    return keep ? c10::IValue(kept_in(folder, whole)) : c10::IValue();
   });
 }
 
 c10::IValue without_pieces(const c10::IValue& state) {
   return tree::map_leaves(
       state, [](const c10::IValue& leaf) { return tensor::piece_of(leaf) == nullptr ? leaf : c10::IValue(); });
+}
+
+c10::IValue rows_of_pieces(const c10::IValue& state) {
+  return tree::map_leaves(state, [](const c10::IValue& leaf) {
+    const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
+    return piece == nullptr ? leaf : c10::IValue(piece->data);
+  });
+}
+
+c10::IValue with_rows(const c10::IValue& state, const c10::IValue& rows) {
+  if (!rows.isGenericDict()) return rows;
+  const auto former = state.toGenericDict();
+  return change_members(rows, [&](const c10::IValue& name, const c10::IValue& value) {
+    const auto found = former.find(name);
+    const tensor::TensorPiece* const piece = found == former.end() ? nullptr : tensor::piece_of(found->value());
+    if (piece == nullptr || !value.isTensor() || value.toTensor().sizes() != piece->data.sizes()) return value;
+    return tensor::piece_value(value.toTensor(), piece->global_shape, piece->offset);
+  });
 }
 
 }  // namespace accel::accelerator

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nn/module.hpp"
@@ -41,10 +42,16 @@ class OptimizerState final : public tensor::Stateful {
   std::vector<parallel::ParallelModelPtr> models_;
 };
 
-// Collective: the state with whole tensors in place of pieces, gathered one after the other into the memory of the
-// host; NONE on ranks that do not keep them.
-c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep);
+// Collective: the state with whole tensors in place of pieces, gathered one after the other; NONE on ranks that do not
+// keep them. They are in files of `folder`, so that memory for one is enough, or in the memory of the host if there is
+// no folder or no space in it.
+c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep,
+                          const std::string& folder = "");
 // For ranks of which others have the same shards: NONE in place of pieces.
 c10::IValue without_pieces(const c10::IValue& state);
+// For hooks of the application: the rows of this rank in place of pieces; and what they made of them in place of those
+// of `state`.
+c10::IValue rows_of_pieces(const c10::IValue& state);
+c10::IValue with_rows(const c10::IValue& state, const c10::IValue& rows);
 
 }  // namespace accel::accelerator

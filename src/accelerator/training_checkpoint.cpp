@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <unordered_set>
 
@@ -181,13 +182,18 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
 
 // As if this rank had taken the steps for which it had no inputs.
 void Accelerator::broadcast_training_state(int rank) {
-  std::vector<std::shared_ptr<tensor::Stateful>> followers(optimizers_.begin(), optimizers_.end());
+  comm::Communicator& ranks = *state_.gradient_group();
+  std::vector<std::shared_ptr<tensor::Stateful>> followers;
+  for (const auto& optimizer : optimizers_)
+    if (optimizer->updates_shards())
+      optimizer->share_settings(ranks, rank);
+    else
+      followers.push_back(optimizer);
   followers.insert(followers.end(), schedulers_.begin(), schedulers_.end());
   followers.push_back(std::make_shared<AccumulationState>(windows()));
   if (grad_scaler_ != nullptr) followers.push_back(grad_scaler_);
   auto states = tree::new_list();
   for (const auto& follower : followers) states.push_back(follower->state_dict());
-  comm::Communicator& ranks = *state_.gradient_group();
   const c10::IValue received = comm::broadcast_object_list(ranks, states, rank);
   if (rank == ranks.rank()) return;
   for (size_t i = 0; i < followers.size(); i++) followers[i]->load_state_dict(received.toListRef()[i]);
@@ -203,14 +209,14 @@ void Accelerator::require_copies() const {
 }
 
 // With whole tensors on the ranks that may write them, or pieces on those that are the first to have them.
-c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind kind) const {
+c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind kind, const std::string& folder) const {
   c10::IValue state = object.state_dict();
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
   for (const ModelEntry& entry : models_) {
     const parallel::ParallelModelPtr model = entry.parallel();
     if (!model->is_sharded()) continue;
     if (model->state_dict_type() == StateDictType::kFullStateDict)
-      return gather_pieces(state, *model, state_.is_local_main_process());
+      return gather_pieces(state, *model, state_.is_local_main_process(), folder);
     return model->saves_shards() ? state : without_pieces(state);
   }
   return state;
@@ -221,20 +227,20 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   std::vector<size_t> places;  // of the models
   for (const SavedObject& saved : saved_objects()) {
     state.push_back(saved.entry());
-    state.back().state = saved_state(*saved.object, saved.kind);
+    state.back().state = saved_state(*saved.object, saved.kind, folder);
     if (saved.kind != StateKind::kModel) continue;
     state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
     places.push_back(state.size() - 1);
   }
   if (save_hooks_.empty()) return state;
   std::vector<c10::IValue> models;
-  for (const size_t place : places) models.push_back(state[place].state);
+  for (const size_t place : places) models.push_back(rows_of_pieces(state[place].state));
   for (const auto& [id, hook] : save_hooks_) hook(models, folder);
   require(models.size() == places.size(), Status::kInvalidArgument, "a hook returned ", models.size(),
           " models; expected ", places.size(), ", with NONE for those that are not saved");
   for (size_t i = 0; i < places.size(); i++) {
     checkpoint::StateEntry& entry = state[places[i]];
-    entry.state = models[i];
+    entry.state = with_rows(entry.state, models[i]);
     entry.is_left_out = models[i].isNone();
   }
   return state;
@@ -292,12 +298,13 @@ void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, con
     if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
 }
 
-nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool keep) const {
+nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool keep,
+                                               const std::string& folder) const {
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : models_) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
     if (entry.model != model || !parallel->is_sharded()) continue;
-    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, keep);
+    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, keep, folder);
     return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }
   return model->state_dict();
@@ -306,7 +313,8 @@ nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool
 void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                              const checkpoint::ModelFileOptions& options) {
   require_copies();
-  const nn::NamedTensors tensors = whole_state_dict(module, writes);
+  const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
+  const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (writes) checkpoint::save_model(folder, tensors, options);
 }
 

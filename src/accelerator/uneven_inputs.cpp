@@ -3,6 +3,25 @@
 #include <algorithm>
 
 namespace accel::accelerator {
+namespace {
+
+class SharedUpdates final : public parallel::UpdateFollower {
+ public:
+  explicit SharedUpdates(Accelerator& accelerator) : accelerator_(accelerator) {}
+
+  void clip_by_norm(parallel::ParallelModel& model, double max_norm, double norm_type) override {
+    accelerator_.unscale_gradients_of(*model.module());
+    model.clip_gradients_by_norm(model.module()->parameters(), max_norm, norm_type);
+  }
+  void step(size_t optimizer, int source) override {
+    accelerator_.optimizers().at(optimizer)->follow_step(*accelerator_.state().gradient_group(), source);
+  }
+
+ private:
+  Accelerator& accelerator_;
+};
+
+}  // namespace
 
 JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& models,
                            std::optional<bool> even_batches)
@@ -20,7 +39,9 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
   for (const nn::ModulePtr& model : models)
     if (auto parallel = parallel_model_of(model); parallel->exchanges_gradients())
       parallel_models.push_back(std::move(parallel));
-  if (!parallel_models.empty()) inputs_.emplace(accelerator_->state().gradient_group(), std::move(parallel_models));
+  if (!parallel_models.empty())
+    inputs_.emplace(accelerator_->state().gradient_group(), std::move(parallel_models),
+                    std::make_unique<SharedUpdates>(*accelerator_));
 }
 
 JoinedInputs::~JoinedInputs() {

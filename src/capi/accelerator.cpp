@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "accel.h"
+#include "accelerator/gathered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
@@ -16,8 +17,10 @@
 #include "capi/handles.hpp"
 #include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
+#include "capi/scope.hpp"
 #include "capi/state_callbacks.hpp"
 #include "capi/tensor_handle.hpp"
+#include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
 
 namespace accel::capi {
@@ -188,6 +191,18 @@ ACCEL_FUNCTION accel_status_t accel_sharded_modules(const accel_module_t* module
       list.push_back(entry);
     }
     return from_ivalue(list);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_gathered_parameters_begin(accel_state_t* state, accel_tensor_t* const* parameters,
+                                                              size_t n_parameters, int32_t modifier_rank,
+                                                              accel_scope_t** out) {
+  return guarded(__func__, out, [&] {
+    require(modifier_rank >= -1, Status::kInvalidArgument, "modifier_rank is ", modifier_rank,
+            "; expected a rank, or -1 for none");
+    return open_scope<accelerator::GatheredParameters>(
+        accelerator_of(state), read_tensors(parameters, n_parameters, "parameters"),
+        modifier_rank < 0 ? std::nullopt : std::optional<int>(modifier_rank));
   });
 }
 

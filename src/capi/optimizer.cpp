@@ -14,6 +14,7 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/tensor_handle.hpp"
+#include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
 #include "nn/module.hpp"
 #include "optim/rules.hpp"
@@ -180,10 +181,8 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optim
                                                         size_t n_parameters, double lr, double weight_decay) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
-    check_pointer(parameters, "parameters");
-    std::vector<at::Tensor> tensors;
-    for (size_t i = 0; i < n_parameters; ++i) tensors.push_back(check(parameters[i], "parameters[i]").tensor);
-    engine.add_group(std::move(tensors), optional_number(lr), optional_number(weight_decay));
+    engine.add_group(read_tensors(parameters, n_parameters, "parameters"), optional_number(lr),
+                     optional_number(weight_decay));
   });
 }
 

@@ -21,13 +21,15 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
                                                       accel_parameters_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
-    return accelerator_of(state)->prepare_parameters(model, read_settings(options, "options").bucket_cap_mb);
+    ParametersSettings settings = read_settings(options, "options");
+    settings.fsdp = given_settings(given_options(options, "options").fsdp, "options.fsdp");
+    return accelerator_of(state)->prepare_parameters(model, settings.bucket_cap_mb, settings.fsdp);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index,
                                                         accel_tensor_t** out) {
-  return guarded(__func__, out, [&] { return parameters_of(parameters).gradient(index); });
+  return guarded(__func__, out, [&] { return parameters_of(parameters).gradients().gradient(index); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parameters_grad_ready(accel_parameters_t* parameters, size_t index,
@@ -49,6 +51,18 @@ ACCEL_FUNCTION accel_status_t accel_parameters_synchronize_async(accel_parameter
     check_pointer(out_work, "out_work");
     *out_work = std::make_unique<accel_work>(engine.start_synchronize(), engine.communicator()).release();
   });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_unshard(accel_parameters_t* parameters, const char* module,
+                                                       int32_t wait) {
+  return guarded(__func__, [&] {
+    const accelerator::PreparedParameters& engine = parameters_of(parameters);
+    engine.gradients().unshard(check_pointer(module, "module"), read_flag(wait, "wait"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_reshard(accel_parameters_t* parameters, const char* module) {
+  return guarded(__func__, [&] { parameters_of(parameters).gradients().reshard(check_pointer(module, "module")); });
 }
 
 ACCEL_FUNCTION accel_parameters_t* accel_parameters_retain(accel_parameters_t* parameters) {

@@ -9,6 +9,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "data/datasets/arrow_dataset.hpp"
@@ -21,14 +22,6 @@
 
 namespace accel::capi {
 namespace {
-
-std::vector<at::Tensor> read_tensors(accel_tensor_t* const* tensors, size_t count, const char* name) {
-  check_pointer(tensors, name);
-  const std::string entry = std::string(name) + "[i]";
-  std::vector<at::Tensor> columns;
-  for (size_t i = 0; i < count; ++i) columns.push_back(check(tensors[i], entry.c_str()).tensor);
-  return columns;
-}
 
 data::DocumentOffsets read_documents(const accel_packing_options_t& options, const data::TokenSource& tokens) {
   const auto end = optional_number(options.end_of_document);

@@ -130,14 +130,10 @@ void check_wrapping(FsdpSettings& settings) {
         ", so that the number has no effect; expected size_based_wrap");
 }
 
-void refuse_offload(const FsdpSettings& settings) {
-  const auto refuse = [](const char* name, const auto& setting) {
-    fail(Status::kUnsupported, shown(name, setting),
-         ", and this version writes no shards to files and has no optimizer elsewhere than its parameters; expected "
-         "cpu_offload, which keeps both in the memory of the host");
-  };
-  if (settings.offload_optimizer && !settings.cpu_offload) refuse("offload_optimizer", settings.offload_optimizer);
-  if (!settings.offload_folder.value.empty()) refuse("offload_folder", settings.offload_folder);
+void check_offload(const FsdpSettings& settings) {
+  require(settings.offload_folder.value.empty() || settings.cpu_offload || settings.offload_optimizer,
+          Status::kInvalidArgument, shown("offload_folder", settings.offload_folder),
+          ", and nothing is offloaded; expected cpu_offload or offload_optimizer too");
 }
 
 // Variables and entries of a file that ask for something of sharding, which is off.
@@ -183,7 +179,7 @@ FsdpSettings check_fsdp_settings(FsdpSettings given) {
   check_dtype("output_dtype", given.output_dtype);
   check_ignored_modules(given.ignored_modules);
   check_wrapping(given);
-  refuse_offload(given);
+  check_offload(given);
   return given;
 }
 

@@ -24,6 +24,9 @@ enum class UpdatePrecision : uint8_t {
   kStochasticRounding,  // float32 state; the result is rounded stochastically
 };
 
+// Allocates memory like the parameter, in this dtype, for a state of it.
+using StateMemory = std::function<at::Tensor(const at::Tensor& parameter, at::ScalarType dtype)>;
+
 // Parameters that share their settings.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
@@ -32,6 +35,7 @@ struct ParameterGroup {
   std::vector<double> values;  // in the order of Optimizer::settings()
   UpdatePrecision precision = UpdatePrecision::kAsStored;
   std::optional<double> initial_lr;  // the base of schedules; set when the first scheduler is created
+  StateMemory state_memory;          // null: ordinary memory of the parameter's device
   std::vector<std::pair<const char*, double>> scheduled;  // read by torch's schedulers from a state dict's group
 };
 

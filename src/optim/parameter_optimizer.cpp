@@ -17,6 +17,7 @@
 #include "optim/rounding.hpp"
 #include "precision/autocast_weight_cache.hpp"
 #include "tensor/access.hpp"
+#include "tensor/file_memory.hpp"
 
 namespace accel::optim {
 namespace {
@@ -139,11 +140,40 @@ bool ParameterOptimizer::step() {
       };
       const auto end = std::stable_partition(pairs.begin() + static_cast<std::ptrdiff_t>(begin), pairs.end(), is_alike);
       const size_t count = static_cast<size_t>(end - pairs.begin()) - begin;
-      update(groups_[group], {pairs.data() + begin, count});
+      update_in_windows(groups_[group], {pairs.data() + begin, count});
       begin += count;
     }
   }
   return true;
+}
+
+// States that are in files are read a window ahead, while the one before it is updated.
+void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
+  if (!group.state_memory) return update(group, pairs);
+  constexpr size_t kWindowBytes = 32 << 20;  // of parameters: some milliseconds of work
+  const auto end_of_window = [&pairs](size_t begin) {
+    size_t bytes = 0;
+    while (begin < pairs.size() && bytes < kWindowBytes) bytes += pairs[begin++].parameter.nbytes();
+    return begin;
+  };
+  const auto read_ahead = [this, &pairs](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      tensor::read_ahead(pairs[i].parameter);
+      tensor::read_ahead(pairs[i].gradient);
+      const ParameterState& state = states_[pairs[i].index];
+      if (state.master.defined()) tensor::read_ahead(state.master);
+      for (const StateValue& value : state.values)
+        if (value.tensor.defined()) tensor::read_ahead(value.tensor);
+    }
+  };
+  size_t begin = 0, end = end_of_window(0);
+  read_ahead(begin, end);
+  while (begin < end) {
+    const size_t next = end_of_window(end);
+    read_ahead(end, next);
+    update(group, pairs.slice(begin, end - begin));
+    begin = std::exchange(end, next);
+  }
 }
 
 void ParameterOptimizer::update_one(size_t group, size_t parameter) {
@@ -161,7 +191,8 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
   const bool in_float32 = computes_in_float32(group, parameter);
   if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
   if (in_float32 && group.precision == UpdatePrecision::kMasterWeights) {
-    if (!state.master.defined()) state.master = parameter.detach();
+    if (!state.master.defined())
+      state.master = empty_like_parameter(group, parameter.detach(), at::kFloat).copy_(parameter);
     bring(state.master, parameter.device(), at::kFloat);
   } else {
     state.master.reset();

@@ -46,6 +46,7 @@ class ParameterOptimizer final : public Optimizer {
   };
 
   std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) const;
+  void update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Entries of one group that share a device and a dtype.
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Creates or converts the state of a parameter as this step needs it. True if an entry is new.

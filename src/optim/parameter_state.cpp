@@ -44,8 +44,8 @@ at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, co
   const at::Tensor plain = parameter.detach();
   const auto dtype = state_dtype(entry, group, parameter);
   if (kind == StateEntry::Kind::kNumber) return at::empty({}, at::kFloat);
-  if (kind == StateEntry::Kind::kLikeParameter) return at::empty_like(plain, dtype);
-  if (is_8bit(kind)) return at::empty_like(plain, at::kByte);
+  if (kind == StateEntry::Kind::kLikeParameter) return empty_like_parameter(group, plain, dtype);
+  if (is_8bit(kind)) return empty_like_parameter(group, plain, at::kByte);
   return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
 }
 
@@ -132,7 +132,7 @@ ParameterState read_state(const UpdateRule& rule, const ParameterGroup& group, c
   if (master != nullptr && group.precision == UpdatePrecision::kMasterWeights) {
     require(master->isTensor() && master->toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "\"",
             kMasterKey, "\" of parameter ", index, " is not a tensor of shape ", parameter.sizes());
-    state.master = at::empty_like(parameter.detach(), at::kFloat);
+    state.master = empty_like_parameter(group, parameter.detach(), at::kFloat);
     copies.emplace_back(state.master, master->toTensor());
   }
   return state;
@@ -166,6 +166,10 @@ std::vector<size_t> groups_of_parameters(const std::vector<ParameterGroup>& grou
 }
 
 }  // namespace
+
+at::Tensor empty_like_parameter(const ParameterGroup& group, const at::Tensor& parameter, c10::ScalarType dtype) {
+  return group.state_memory ? group.state_memory(parameter, dtype) : at::empty_like(parameter, dtype);
+}
 
 bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter) {
   return group.precision != UpdatePrecision::kAsStored && at::isReducedFloatingType(parameter.scalar_type());

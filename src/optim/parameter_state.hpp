@@ -12,6 +12,8 @@ bool computes_in_float32(const ParameterGroup& group, const at::Tensor& paramete
 // The dtype of an entry of kind kLikeParameter.
 c10::ScalarType state_dtype(const StateEntry& entry, const ParameterGroup& group, const at::Tensor& parameter);
 
+// Memory for a state of the parameter, in the place that the group has for states.
+at::Tensor empty_like_parameter(const ParameterGroup& group, const at::Tensor& parameter, c10::ScalarType dtype);
 at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double value);
 // The elements of an entry for the kernels; 8-bit numbers round to nearest.
 kernels::ElementSpan span_of(const StateValue& value, StateEntry::Kind kind);

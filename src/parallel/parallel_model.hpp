@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "comm/communicator.hpp"
 #include "config/generated/settings.hpp"
 #include "nn/module.hpp"
+#include "optim/optimizer.hpp"
 
 namespace accel::parallel {
 
@@ -33,9 +35,10 @@ using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
 
 // Ranks of a model, by what they do with it.
 struct ModelRanks {
-  CommunicatorPtr gradient;   // all that average gradients
-  CommunicatorPtr shard;      // of these, those that share one copy of the parameters
-  CommunicatorPtr replicate;  // those that have the same shard in other copies
+  CommunicatorPtr gradient;           // all that average gradients
+  CommunicatorPtr shard;              // of these, those that share one copy of the parameters
+  CommunicatorPtr replicate;          // those that have the same shard in other copies
+  CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
 };
 
 // Of a sharded parameter, what this rank has.
@@ -90,10 +93,17 @@ class ParallelModel : public nn::Module {
   virtual void finish_step() {}
   // Collective where ranks have different gradients: whether the flag is set on any of them.
   virtual bool any_rank(bool flag) { return flag; }
+  // What allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
+  virtual optim::StateMemory state_memory() const { return {}; }
   // Null for a parameter that is whole on each rank.
   virtual const ParameterShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
   // Collective: the whole of a tensor that is sharded as parameters are, which has this number of rows.
   virtual at::Tensor gather_rows(const at::Tensor& shard, int64_t /*rows*/) const { return shard; }
+  // Collective, outside of forwards and backwards: sharded parameters show their whole values until they are released,
+  // each in one call or another.
+  virtual void gather_parameters(const std::vector<at::Tensor>& /*parameters*/) {}
+  // Takes the values of rank `modifier` of the model's ranks, or drops changes; if that is collective or not.
+  virtual void release_parameters(const std::vector<at::Tensor>& /*parameters*/, std::optional<int> /*modifier*/) {}
   // Of several ranks with the same shards, one saves them.
   virtual bool saves_shards() const { return true; }
   virtual StateDictType state_dict_type() const { return StateDictType::kFullStateDict; }
@@ -105,12 +115,12 @@ class ParallelModel : public nn::Module {
   // For uneven inputs: whom the forward tells that this rank still has inputs; null otherwise.
   void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
   bool has_uneven_inputs() const { return uneven_inputs_ != nullptr; }
+  UnevenInputs* uneven_inputs() const { return uneven_inputs_; }
+  // Whether this rank knows what a forward and a backward exchange.
+  virtual bool can_shadow() const { return true; }
   // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
   // from rank `source`.
   virtual void shadow(const ForwardNotice& others, int source) = 0;
-
- protected:
-  UnevenInputs* uneven_inputs() const { return uneven_inputs_; }
 
  private:
   nn::ModulePtr module_;

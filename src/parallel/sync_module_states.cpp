@@ -41,7 +41,9 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 
 void sync_module_states(const nn::Module& module, comm::Communicator& communicator) {
   check_same_model(module, communicator);
-  broadcast_model(module, /*from=*/0, communicator);
+  std::vector<at::Tensor> everything = module.parameters();
+  for (const auto& [name, buffer] : module.named_buffers()) everything.push_back(buffer);
+  broadcast_tensors(everything, /*from=*/0, communicator);
 }
 
 void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator) {
@@ -50,9 +52,11 @@ void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::C
   comm::broadcast(communicator, list, from);
 }
 
-void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator) {
-  std::vector<at::Tensor> everything = module.parameters();
-  for (const auto& [name, buffer] : module.named_buffers()) everything.push_back(buffer);
+void broadcast_model(const ParallelModel& model, int from, comm::Communicator& communicator) {
+  std::vector<at::Tensor> everything;
+  for (const at::Tensor& parameter : model.module()->parameters())
+    if (model.shard_of(parameter) == nullptr) everything.push_back(parameter);
+  for (const auto& [name, buffer] : model.module()->named_buffers()) everything.push_back(buffer);
   broadcast_tensors(everything, from, communicator);
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/parallel_model.hpp"
 
 namespace accel::parallel {
 
@@ -18,6 +19,7 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 
 // Collective: broadcasts one rank's tensors.
 void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::Communicator& communicator);
-void broadcast_model(const nn::Module& module, int from, comm::Communicator& communicator);
+// Without parameters of which each rank has a shard.
+void broadcast_model(const ParallelModel& model, int from, comm::Communicator& communicator);
 
 }  // namespace accel::parallel

@@ -12,10 +12,20 @@
 
 namespace accel::parallel {
 
+// What a rank without inputs does for the updates of sharded models, of which it has a part. Collective.
+class UpdateFollower {
+ public:
+  virtual ~UpdateFollower() = default;
+  virtual void clip_by_norm(ParallelModel& model, double max_norm, double norm_type) = 0;
+  // The settings are those of rank `source`.
+  virtual void step(size_t optimizer, int source) = 0;
+};
+
 class UnevenInputs {
  public:
-  // Models that exchange gradients, on all ranks in the order of their calls.
-  UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<ParallelModelPtr> models);
+  // Models that exchange gradients, on all ranks in the order of their calls. `follower` is for those that are sharded.
+  UnevenInputs(std::shared_ptr<comm::Communicator> communicator, std::vector<ParallelModelPtr> models,
+               std::unique_ptr<UpdateFollower> follower = nullptr);
   ~UnevenInputs();
   UnevenInputs(const UnevenInputs&) = delete;
   UnevenInputs& operator=(const UnevenInputs&) = delete;
@@ -23,21 +33,36 @@ class UnevenInputs {
   // Before a forward: announces that this rank has inputs. Returns the rank whose buffers are used. Only for the first
   // model.
   int announce(const ParallelModel& model, const ForwardNotice& notice);
+  // Before the collectives of an update of sharded models. Returns the rank whose settings those without inputs take,
+  // if there are such ranks.
+  void announce_clip_by_norm(const ParallelModel& model, double max_norm, double norm_type);
+  std::optional<int> announce_step(size_t optimizer);
+  comm::Communicator& communicator() const { return *communicator_; }
   // This rank has no inputs left: takes part until no rank has. Then all get the models of one that trained longest;
   // returns that rank if some rank stopped before it.
   std::optional<int> finish();
 
  private:
+  // What a rank does next. All ranks with inputs do the same.
+  struct Notice {
+    enum class Kind : int64_t { kNothing, kForward, kClip, kStep };
+    Kind kind = Kind::kNothing;  // kNothing: it has no inputs
+    ForwardNotice forward{false, false};
+    int64_t index = 0;  // of the model or the optimizer
+    double max_norm = 0, norm_type = 0;
+  };
   struct Round {
-    bool anyone = false;
     bool everyone = false;
-    ForwardNotice notice{false, false};
+    Notice notice;  // of those with inputs
     int first = 0;  // the first rank with inputs
   };
-  Round exchange(bool has_inputs, const ForwardNotice& notice);
+  Round exchange(const Notice& own);
+  void follow(const Round& round);
+  size_t index_of(const ParallelModel& model) const;
 
   std::shared_ptr<comm::Communicator> communicator_;
   std::vector<ParallelModelPtr> models_;
+  std::unique_ptr<UpdateFollower> follower_;
   Round latest_;  // in which anyone had inputs
 };
 

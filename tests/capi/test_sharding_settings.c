@@ -40,8 +40,8 @@ static void test_what_does_not_go_together_is_refused(void **unused) {
   fsdp.state_dict_type = ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT;
   refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "state_dict_type is local_state_dict and fsdp_version is 2");
   fsdp.state_dict_type = ACCEL_UNSET;
-  fsdp.offload_optimizer = 1;
-  refused(state, &fsdp, ACCEL_ERROR_UNSUPPORTED, "offload_optimizer is yes");
+  fsdp.offload_folder = "/fast";
+  refused(state, &fsdp, ACCEL_ERROR_INVALID_ARGUMENT, "offload_folder is /fast, and nothing is offloaded");
   accel_state_release(state);
 }
 

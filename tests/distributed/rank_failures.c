@@ -202,9 +202,15 @@ static accel_status_t make_collective(accel_state_t* state, int64_t step) {
   return status;
 }
 
+void report_failure(int64_t milliseconds, accel_status_t status) {
+  printf("%d ms %s %s\n", (int)milliseconds, accel_status_name(status), accel_last_error());
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+}
+
 /* Goes on until a collective fails, and says how long that one took and how it ended. "running" tells the runner that
- * it may do harm. The argument is the number of steps after which this rank exits by itself. Having said how it ended
- * it stays until its input is closed: a rank that leaves is one more that the others have lost. */
+ * it may do harm. The argument is the number of steps after which this rank exits by itself. */
 void run_until_failure(accel_state_t* state, const char* argument) {
   const int64_t last_step = argument != NULL ? strtoll(argument, NULL, 10) : INT64_MAX;
   accel_status_t status = ACCEL_OK;
@@ -218,8 +224,5 @@ void run_until_failure(accel_state_t* state, const char* argument) {
     start = now_ms();
     status = make_collective(state, step);
   }
-  printf("%d ms %s %s\n", (int)(now_ms() - start), accel_status_name(status), accel_last_error());
-  fflush(stdout);
-  while (getchar() != EOF) {
-  }
+  report_failure(now_ms() - start, status);
 }

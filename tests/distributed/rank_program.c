@@ -38,6 +38,10 @@ static const sub_command_t kCommands[] = {
     {"environment", run_environment, 60000, 1},
     {"until_lost", run_until_failure, 60000, 0},
     {"until_silent", run_until_failure, 5000, 0},
+    {"sharding_until_lost", run_sharding_until_lost, 60000, 0},
+    {"sharding_losses", run_sharding_losses, 60000, 1},
+    {"sharded_parameters", run_sharded_parameters, 60000, 1},
+    {"sharding_growth", run_sharding_growth, 60000, 1},
 };
 
 int64_t now_ms(void) {

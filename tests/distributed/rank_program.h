@@ -53,9 +53,17 @@ void run_shrink(accel_state_t* state, const char* argument);
 void run_shrink_silent(accel_state_t* state, const char* argument);
 void run_environment(accel_state_t* state, const char* argument);
 void run_until_failure(accel_state_t* state, const char* argument);
+void run_sharding_until_lost(accel_state_t* state, const char* argument);
+void run_sharding_losses(accel_state_t* state, const char* checkpoint);
+void run_sharded_parameters(accel_state_t* state, const char* argument);
+void run_sharding_growth(accel_state_t* state, const char* argument);
 
 /* Milliseconds of a clock that only goes forward. */
 int64_t now_ms(void);
+
+/* Prints how long a call took and how it failed, for the runner. Then it stays until its input is closed: a rank that
+ * leaves is one more that the others have lost. */
+void report_failure(int64_t milliseconds, accel_status_t status);
 
 /* A tensor whose element i is `element(i, context)`. */
 typedef double (*element_fn)(int64_t i, const void* context);

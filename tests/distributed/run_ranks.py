@@ -143,6 +143,12 @@ def resume_epoch(accel, program):
             launch(accel, program, count, "resume_epoch", folder)
 
 
+def sharding_growth(accel, program):
+    for state_dict_type in (1, 3):  # ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, SHARDED_STATE_DICT
+        with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+            launch(accel, program, 2, "sharding_growth", f"{folder} {state_dict_type}")
+
+
 def mesh(accel, program):
     os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
     launch(accel, program, 4, "mesh")
@@ -205,6 +211,8 @@ TESTS = {
     "environment": launched("environment"),
     "shrink": shrink,
     "shrink_silent": shrink_silent,
+    "sharded_parameters": launched("sharded_parameters"),
+    "sharding_growth": sharding_growth,
     "first": with_folder("first", True),
     "first_fails": first_fails,
 }

@@ -199,13 +199,15 @@ TEST(DeepspeedConfig, OffloadIsThatOfSharding) {
   EXPECT_TRUE(config.fsdp.cpu_offload);
   EXPECT_EQ(config.fsdp.cpu_offload.source, "zero_optimization.offload_param.device of hf_ds_config");
   EXPECT_TRUE(config.fsdp.offload_optimizer);
-  tests::expect_error(Status::kUnsupported,
-                      "offload_optimizer is yes (from zero_optimization.offload_optimizer.device of hf_ds_config)",
-                      [] { read(R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"); });
+  const DeepspeedConfig second = read(R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})");
+  EXPECT_TRUE(second.fsdp.offload_optimizer && !second.fsdp.cpu_offload);
   DeepspeedSettings settings;
+  settings.zero_stage = 3;
   settings.offload_param_device = OffloadDevice::kNvme;
   settings.offload_param_nvme_path = "/fast";
-  tests::expect_error(Status::kUnsupported, "offload_folder is /fast", [&] { read_deepspeed_config(settings, {}); });
+  const DeepspeedConfig third = read_deepspeed_config(settings, {});
+  EXPECT_TRUE(third.fsdp.cpu_offload);
+  EXPECT_EQ(third.fsdp.offload_folder.value, "/fast");
 }
 
 TEST(DeepspeedConfig, ModulesThatAreGatheredAsOneAreGroups) {

@@ -172,15 +172,14 @@ TEST(FsdpSettings, WhatDoesNotGoTogetherIsRefusedByName) {
       1, [](FsdpSettings& settings) { settings.transformer_cls_names_to_wrap = "Block,"; }, "a name is empty");
 }
 
-TEST(FsdpSettings, WhatIsNotThereYetIsRefusedByName) {
+TEST(FsdpSettings, AFolderIsForWhatIsOffloaded) {
   const SettingsEnvironment environment;
   FsdpSettings settings = enabled();
-  settings.offload_optimizer = true;
-  tests::expect_error(Status::kUnsupported, "offload_optimizer is yes", [&] { resolve_fsdp_settings(settings); });
-  settings.cpu_offload = true;  // keeps the states of the optimizer in the memory of the host as well
-  EXPECT_TRUE(resolve_fsdp_settings(settings).cpu_offload);
   settings.offload_folder = "/fast";
-  tests::expect_error(Status::kUnsupported, "offload_folder is /fast", [&] { resolve_fsdp_settings(settings); });
+  tests::expect_error(Status::kInvalidArgument, "offload_folder is /fast, and nothing is offloaded",
+                      [&] { resolve_fsdp_settings(settings); });
+  settings.offload_optimizer = true;
+  EXPECT_EQ(resolve_fsdp_settings(settings).offload_folder.value, "/fast");
 }
 
 TEST(FsdpSettings, EfficientLoadingTakesTheWeightsFromRankZero) {

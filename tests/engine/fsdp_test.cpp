@@ -22,6 +22,7 @@
 #include "checkpoint_fixture.hpp"
 #include "comm/group.hpp"
 #include "expect_error.hpp"
+#include "fsdp_fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules.hpp"
 
@@ -29,60 +30,14 @@ namespace accel::parallel {
 namespace fsdp_test {
 
 using checkpoint::tests::Folder;
+using fsdp_fixture::by_blocks;
+using fsdp_fixture::make_model;
+using fsdp_fixture::rows_of_step;
+using fsdp_fixture::Shape;
+using fsdp_fixture::whole_parameters;
 using tests::AcceleratorPtr;
 
 constexpr int kSteps = 12;
-
-// The number of rows is no multiple of any number of ranks.
-nn::ModulePtr block(int64_t number) {
-  auto module = std::make_shared<nn::CallbackModule>("Block");
-  module->add_parameter("weight", at::linspace(-0.4, 0.5, 49).view({7, 7}).roll(number), true);
-  module->add_parameter("bias", at::linspace(0.1, -0.1, 7).roll(number), true);
-  module->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
-    const at::Tensor& x = inputs[0].toTensor();
-    return x + at::tanh(at::linear(x, self.parameter(0), self.parameter(1)));
-  });
-  return module;
-}
-
-struct Shape {
-  bool frozen_inside = false;  // a weight in each block
-  bool frozen_block = false;   // the second block as a whole
-  bool tied = false;           // the third block has the first one's weight
-  bool shared = false;         // the first block is called twice
-};
-
-// Three blocks between two layers of the root.
-std::shared_ptr<nn::CallbackModule> make_model(const Shape& shape = {}) {
-  auto model = std::make_shared<nn::CallbackModule>("Net");
-  model->add_parameter("first", at::linspace(-0.6, 0.6, 35).view({7, 5}), true);
-  model->add_parameter("last", at::linspace(0.5, -0.4, 14).view({2, 7}), true);
-  for (int64_t i = 0; i < 3; i++) {
-    const nn::ModulePtr child = block(i);
-    if (shape.frozen_inside || (shape.frozen_block && i == 1)) child->parameter(0).set_requires_grad(false);
-    if (shape.frozen_block && i == 1) child->parameter(1).set_requires_grad(false);
-    model->add_child("block" + std::to_string(i), child);
-  }
-  if (shape.tied) model->tie("block2.weight", "block0.weight");
-  model->set_forward([shape](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
-    at::Tensor x = at::linear(inputs[0].toTensor(), self.parameter(0));
-    for (const auto& [name, child] : self.children()) x = child->call(x);
-    if (shape.shared) x = self.children()[0].second->call(x);
-    return at::linear(x, self.parameter(1));
-  });
-  return model;
-}
-
-// Other rows for each step.
-at::Tensor rows_of_step(int step) { return at::linspace(-2, 2, 60).mul(1.7 + step).sin().view({12, 5}); }
-
-FsdpSettings by_blocks() {
-  FsdpSettings settings;
-  settings.enabled = true;
-  settings.auto_wrap_policy = AutoWrapPolicy::kTransformerBasedWrap;
-  settings.transformer_cls_names_to_wrap = std::string("Block");
-  return settings;
-}
 
 struct Training {
   int ranks = 1;
@@ -101,16 +56,6 @@ struct Trained {
   std::map<std::string, at::Tensor> parameters;
   std::vector<double> norms;
 };
-
-std::map<std::string, at::Tensor> whole_parameters(const ParallelModel& model) {
-  std::map<std::string, at::Tensor> found;
-  for (const auto& [name, parameter] : model.module()->named_parameters()) {
-    const ParameterShard* const shard = model.shard_of(parameter);
-    found[name] =
-        shard == nullptr ? parameter.detach().clone() : model.gather_rows(parameter.detach(), shard->shape[0]).clone();
-  }
-  return found;
-}
 
 Trained train(const Training& run) {
   StateSettings settings;
@@ -534,6 +479,28 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
           EXPECT_TRUE(at::allclose(parameter, expected.at(name), 1e-5, 1e-7)) << name;
       });
     }
+}
+
+TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
+  FsdpSettings settings = by_blocks();
+  settings.state_dict_type = StateDictType::kShardedStateDict;
+  const Folder folder;
+  on_ranks(3, settings, [&](const Prepared& prepared) {
+    const auto& inner = *prepared.inner;
+    prepared.accelerator->add_save_hook([&](std::vector<c10::IValue>& models, const std::string&) {
+      ASSERT_EQ(models.size(), 1);
+      const auto state = models[0].toGenericDict();
+      ASSERT_EQ(state.size(), 8);
+      for (const auto& [name, parameter] : inner.named_parameters())
+        EXPECT_TRUE(state.at(name).toTensor().equal(parameter)) << name;
+      state.insert_or_assign("last", inner.find_tensor("last").detach() * 2);
+    });
+    prepared.accelerator->save_state(folder / "s");
+    prepared.accelerator->load_state(folder / "s");
+    const auto loaded = whole_parameters(prepared.sharded());
+    EXPECT_TRUE(loaded.at("last").equal(make_model()->find_tensor("last") * 2));
+    EXPECT_TRUE(loaded.at("block2.weight").equal(make_model()->find_tensor("block2.weight")));
+  });
 }
 
 TEST(FsdpCheckpoint, ModelFilesAreWhole) {

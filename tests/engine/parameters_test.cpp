@@ -52,7 +52,7 @@ at::Tensor mean_of_shares(const at::Tensor& like, size_t index, int size, int fi
   return sum / (size * steps);
 }
 
-void expect_means(const GradientBuckets& buckets, int size, int first_step, int steps) {
+void expect_means(GradientBuckets& buckets, int size, int first_step, int steps) {
   for (size_t i = 0; i < buckets.size(); i++) {
     const at::Tensor& gradient = buckets.gradient(i);
     EXPECT_TRUE(at::allclose(gradient, mean_of_shares(gradient, i, size, first_step, steps), 1e-6)) << i;
@@ -143,17 +143,19 @@ TEST(Parameters, ThreadsMayReportTogether) {
 TEST(Parameters, SynchronizingGoesOnInTheBackground) {
   run_ranks(2, [](const CommunicatorPointer& communicator) {
     const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{2});
-    accelerator::PreparedParameters parameters(*make_parameters(), communicator, kSmallBuckets, gradient_state);
+    accelerator::PreparedParameters parameters(
+        std::make_shared<GradientBuckets>(*make_parameters(), communicator, kSmallBuckets), communicator,
+        gradient_state);
     for (int step = 0; step < 4; step++) {
       gradient_state->begin_micro_batch();
       for (size_t i = 0; i < kTrainable; i++)
-        parameters.grad_ready(i, share(parameters.gradient(i), i, communicator->rank(), step));
+        parameters.grad_ready(i, share(parameters.gradients().gradient(i), i, communicator->rank(), step));
       const auto work = parameters.start_synchronize();
       ASSERT_TRUE(work->wait(std::chrono::seconds(60)));
       work->result();
       if (!gradient_state->sync_gradients()) continue;
       for (size_t i = 0; i < kTrainable; i++) {
-        const at::Tensor& gradient = parameters.gradient(i);
+        const at::Tensor& gradient = parameters.gradients().gradient(i);
         EXPECT_TRUE(at::allclose(gradient, mean_of_shares(gradient, i, 2, step - 1, 2), 1e-6)) << i;
       }
     }

@@ -1193,6 +1193,7 @@ struct accel_fsdp_options_t
     activation_checkpointing_offload::accel_flag_t
     offload_optimizer::accel_flag_t
     offload_folder::Ptr{Cchar}
+    reshard_group_size::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1221,8 +1222,9 @@ function accel_fsdp_options_t(;
     activation_checkpointing_offload = ACCEL_UNSET,
     offload_optimizer = ACCEL_UNSET,
     offload_folder = C_NULL,
+    reshard_group_size = ACCEL_UNSET_INT64,
 )
-    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder)
+    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder, reshard_group_size)
 end
 
 """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning."""
@@ -1398,17 +1400,19 @@ function accel_local_sgd_options_t(;
     return accel_local_sgd_options_t(sizeof(accel_local_sgd_options_t), start_step, outer_lr, outer_momentum, outer_nesterov, enabled, gradient_group)
 end
 
-"""Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters()."""
+"""Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));"""
 struct accel_parameters_options_t
     struct_size::Csize_t
     bucket_cap_mb::Float64
+    fsdp::Ptr{accel_fsdp_options_t}
 end
 
 """Every field is unset that is not given."""
 function accel_parameters_options_t(;
     bucket_cap_mb = ACCEL_UNSET_DOUBLE,
+    fsdp = C_NULL,
 )
-    return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb)
+    return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb, fsdp)
 end
 
 """How values are written."""
@@ -7925,7 +7929,7 @@ accel_parameters_create(state, var"module", options, out) =
 """
     accel_parameters_gradient(parameters, index, out)
 
-The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
+The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 - `parameters`: The parameters.
 - `index`: Of the parameter.
@@ -7982,6 +7986,37 @@ Threads: collective.
 """
 accel_parameters_synchronize_async(parameters, out_work) =
     check(ccall((:accel_parameters_synchronize_async, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_work_t}}), parameters, out_work), "accel_parameters_synchronize_async")
+
+"""
+    accel_parameters_unshard(parameters, module, wait)
+
+Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+
+- `parameters`: The parameters.
+- `module`: The path of a module that is sharded by itself; \"\": what belongs to no such module.
+- `wait`: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+
+Returns: ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_parameters_unshard(parameters, var"module", wait) =
+    check(@waiting(ccall((:accel_parameters_unshard, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Cchar}, Int32), parameters, var"module", wait)), "accel_parameters_unshard")
+
+"""
+    accel_parameters_reshard(parameters, module)
+
+Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+
+- `parameters`: The parameters.
+- `module`: As there.
+
+Returns: ACCEL_OK; NOT_FOUND that lists the modules.
+
+Threads: object.
+"""
+accel_parameters_reshard(parameters, var"module") =
+    check(ccall((:accel_parameters_reshard, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Cchar}), parameters, var"module"), "accel_parameters_reshard")
 
 """
     accel_parameters_retain(parameters)
@@ -8071,6 +8106,24 @@ Threads: object.
 """
 accel_describe(state, out) =
     check(ccall((:accel_describe, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_describe")
+
+"""
+    accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out)
+
+Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the end.
+
+- `state`: A state.
+- `parameters`: Of one or several prepared models.
+- `n_parameters`: Their number.
+- `modifier_rank`: The rank whose values all ranks have afterwards; -1: changes are dropped.
+- `out`: The scope.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered already.
+
+Threads: collective.
+"""
+accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out) =
+    check(ccall((:accel_gathered_parameters_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, parameters, n_parameters, modifier_rank, out), "accel_gathered_parameters_begin")
 
 """
     accel_add_seed_callback(state, seed, user_data, destroy)
@@ -9517,12 +9570,15 @@ const FUNCTIONS = (
     :accel_parameters_grad_ready,
     :accel_parameters_synchronize,
     :accel_parameters_synchronize_async,
+    :accel_parameters_unshard,
+    :accel_parameters_reshard,
     :accel_parameters_retain,
     :accel_parameters_release,
     :accel_unwrap_model,
     :accel_get_state_dict,
     :accel_sharded_modules,
     :accel_describe,
+    :accel_gathered_parameters_begin,
     :accel_add_seed_callback,
     :accel_set_seed,
     :accel_generator_create,

@@ -160,9 +160,9 @@ def test_an_accelerator_has_its_plugin():
     with patch_environment(accelerate_use_fsdp="true", fsdp_sharding_strategy="NO_SHARD"):
         assert Accelerator(cpu=True).state.fsdp_plugin.sharding_strategy.value == 3
     accel.AcceleratorState._reset_state(True)
-    with pytest.raises(accel.errors.UnsupportedError, match="offload_optimizer is yes"):
-        Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config={"train_micro_batch_size_per_gpu": 1, "zero_optimization": {
-            "stage": 2, "offload_optimizer": {"device": "cpu"}}})).prepare(model())
+    offloaded = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+    prepared = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=offloaded)).prepare(model())
+    assert prepared(accel.ones(1, 4)).shape == (1, 2)
 
 
 CONFIG = {"gradient_accumulation_steps": 1, "gradient_clipping": "auto", "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",

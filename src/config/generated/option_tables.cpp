@@ -457,14 +457,15 @@ constexpr OptionField kFsdpOptions[] = {
     {"reduce_dtype", "The same for gradients that are summed. Default: param_dtype", OptionKind::kText, 8, 80, 39, kNone, nullptr, nullptr, "param_dtype", nullptr, 0, false},
     {"output_dtype", "The same for the output of the model. Default: as computed", OptionKind::kText, 8, 88, 37, kNone, nullptr, nullptr, "as computed", nullptr, 0, false},
     {"cast_forward_inputs", "1: floating inputs of each group are cast to param_dtype. Default 1", OptionKind::kFlag, 4, 96, 57, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"cpu_offload", "1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0", OptionKind::kFlag, 4, 100, 40, kNone, "FSDP_OFFLOAD_PARAMS", "0", nullptr, nullptr, 0, false},
+    {"cpu_offload", "1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0", OptionKind::kFlag, 4, 100, 118, kNone, "FSDP_OFFLOAD_PARAMS", "0", nullptr, nullptr, 0, false},
     {"use_orig_params", "Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1", OptionKind::kFlag, 4, 104, 72, kNone, "FSDP_USE_ORIG_PARAMS", "1", nullptr, nullptr, 0, false},
     {"sync_module_states", "1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1", OptionKind::kFlag, 4, 108, 56, kNone, "FSDP_SYNC_MODULE_STATES", "1", nullptr, nullptr, 0, false},
     {"cpu_ram_efficient_loading", "1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0", OptionKind::kFlag, 4, 112, 70, kNone, "FSDP_CPU_RAM_EFFICIENT_LOADING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing", "1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0", OptionKind::kFlag, 4, 116, 59, kNone, "FSDP_ACTIVATION_CHECKPOINTING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing_offload", "1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0", OptionKind::kFlag, 4, 120, 105, kNone, "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD", "0", nullptr, nullptr, 0, false},
-    {"offload_optimizer", "1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0", OptionKind::kFlag, 4, 124, 92, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"offload_folder", "A folder for what is offloaded, which is on disk then. Default: none", OptionKind::kText, 8, 128, 54, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"offload_optimizer", "1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward or backward. Default 0", OptionKind::kFlag, 4, 124, 123, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"offload_folder", "A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none", OptionKind::kText, 8, 128, 122, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"reshard_group_size", "Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0", OptionKind::kInteger, 8, 136, 143, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kDeepspeedOptions[] = {
@@ -538,6 +539,7 @@ constexpr OptionField kLocalSgdOptions[] = {
 
 constexpr OptionField kParametersOptions[] = {
     {"bucket_cap_mb", "Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 51, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
+    {"fsdp", "Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 74, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
 };
 
 constexpr OptionField kSaveOptions[] = {
@@ -611,7 +613,7 @@ const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std:
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
-const OptionTable fsdp_options{"accel_fsdp_options_t", 136, kFsdpOptions, std::size(kFsdpOptions)};
+const OptionTable fsdp_options{"accel_fsdp_options_t", 144, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
@@ -619,7 +621,7 @@ const OptionTable prepare_model_options{"accel_prepare_model_options_t", 40, kPr
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
-const OptionTable parameters_options{"accel_parameters_options_t", 16, kParametersOptions, std::size(kParametersOptions)};
+const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};

@@ -405,6 +405,7 @@ struct FsdpSettings {
   Setting<bool> activation_checkpointing_offload{false};
   Setting<bool> offload_optimizer{false};
   Setting<std::string> offload_folder{};
+  Setting<int64_t> reshard_group_size{0};
 
   static const OptionTable& table() { return option_tables::fsdp_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -434,6 +435,7 @@ struct FsdpSettings {
     visit(table().fields[21], settings.activation_checkpointing_offload...);
     visit(table().fields[22], settings.offload_optimizer...);
     visit(table().fields[23], settings.offload_folder...);
+    visit(table().fields[24], settings.reshard_group_size...);
   }
 };
 
@@ -586,6 +588,7 @@ struct LocalSgdSettings {
 // accel_parameters_options_t
 struct ParametersSettings {
   Setting<double> bucket_cap_mb{25};
+  FsdpSettings fsdp;
 
   static const OptionTable& table() { return option_tables::parameters_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

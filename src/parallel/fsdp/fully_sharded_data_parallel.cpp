@@ -4,16 +4,21 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/group.hpp"
 #include "optim/clip.hpp"
 #include "parallel/sync_module_states.hpp"
+#include "parallel/uneven_inputs.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/file_memory.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -29,6 +34,7 @@ std::optional<at::ScalarType> floating_dtype(const std::string& name, const char
 
 bool reshards_after_forward(const FsdpSettings& settings) {
   const ShardingStrategy strategy = settings.sharding_strategy;
+  if (settings.reshard_group_size == 1) return false;  // each rank keeps all
   return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
                                                  strategy == ShardingStrategy::kHybridShard);
 }
@@ -56,7 +62,17 @@ std::shared_ptr<FullyShardedDataParallel> FullyShardedDataParallel::create(nn::M
                                                                            const ModelRanks& ranks,
                                                                            const FsdpSettings& settings,
                                                                            c10::Device device) {
-  std::shared_ptr<FullyShardedDataParallel> model(new FullyShardedDataParallel(std::move(module), ranks, settings));
+  ModelRanks with_reshard = ranks;
+  if (settings.reshard_group_size > 1) {
+    const int64_t size = settings.reshard_group_size;
+    require(ranks.shard->size() % size == 0, Status::kInvalidArgument, "reshard_group_size is ", size, " of ",
+            ranks.shard->size(), " ranks; expected a divisor of their number");
+    if (size < ranks.shard->size())
+      with_reshard.reshard =
+          comm::split_group(*ranks.shard, ranks.shard->rank() / static_cast<int>(size), ranks.shard->rank());
+  }
+  std::shared_ptr<FullyShardedDataParallel> model(
+      new FullyShardedDataParallel(std::move(module), with_reshard, settings));
   model->shard_model(device);
   return model;
 }
@@ -80,7 +96,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
   const ShardOptions options{param_dtype_, floating_dtype(settings_.reduce_dtype, "reduce_dtype"),
-                             settings_.cpu_offload};
+                             settings_.cpu_offload, settings_.offload_optimizer, settings_.offload_folder};
   for (const WrappedModule& wrapped : modules)
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
   inputs_done_.assign(groups_.size(), false);
@@ -110,7 +126,9 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     sent.push_back(tensor);
   }
   if (sync) broadcast_tensors(sent, /*from=*/0, *ranks_.gradient);
+  prepared_parameters_ = module()->named_parameters();
   add_hooks(modules);
+  watch_calls_outside(modules);
 }
 
 void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modules) {
@@ -124,13 +142,72 @@ void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modul
         [this, i](nn::Module&, const nn::Inputs&, const c10::IValue& output) { return after_forward(i, output); },
         HookOrder::kPlacement));
     if (groups_[i]->has_frozen())
-      hooked.hooks.push_back(wrapped->add_backward_hook([this, i](nn::Module&, const nn::Inputs&) {
-        inputs_arrived(i);
+      hooked.hooks.push_back(wrapped->add_backward_hook([this, i](nn::Module&, const nn::Inputs& gradients) {
+        if (!gradients.empty()) inputs_arrived(i);  // without any the module's backward only begins now
         return std::nullopt;
       }));
     hooked_.push_back(std::move(hooked));
     groups_[i]->watch_gradients([this, i](size_t parameter) { gradient_arrived(i, parameter); });
   }
+}
+
+// A module whose parameters belong to the group of a module around it has their rows of this rank alone when it is
+// called by itself.
+void FullyShardedDataParallel::watch_calls_outside(const std::vector<WrappedModule>& modules) {
+  struct Place {
+    size_t group;
+    std::string name;
+  };
+  std::unordered_map<const at::TensorImpl*, Place> places;
+  for (size_t group = 0; group < groups_.size(); group++)
+    for (const auto& parameter : groups_[group]->parameters())
+      places[parameter->tensor().unsafeGetTensorImpl()] = {group, parameter->name()};
+  for (const auto& [path, found] : module()->named_modules()) {
+    std::vector<Place> used;
+    for (const auto& [name, parameter] : found->named_parameters()) {
+      if (name.find('.') != std::string::npos) continue;
+      const auto place = places.find(parameter.unsafeGetTensorImpl());
+      if (place != places.end() && modules[place->second.group].module.get() != found) used.push_back(place->second);
+    }
+    if (used.empty()) continue;
+    const nn::ModulePtr watched = module()->find(path);
+    const auto check = [this, path = path, used](nn::Module&, const nn::Inputs&) {
+      const std::lock_guard<std::recursive_mutex> lock(mutex_);
+      for (const Place& place : used)
+        require(
+            groups_[place.group]->is_unsharded(), Status::kInvalidState, "'", place.name, "' of the module '", path,
+            "' is not gathered, because the module was called outside of its model; expected a call of the prepared "
+            "model, or a policy of auto_wrap_policy by which this module has a group of its own");
+      return std::nullopt;
+    };
+    try {
+      hooked_.push_back({watched, {watched->add_pre_hook(check, nn::HookOrder::kPlacement)}});
+    } catch (const Error& error) {
+      if (error.status() != Status::kUnsupported) throw;  // within TorchScript nobody can call it
+    }
+  }
+}
+
+// Those that came or went after the model was prepared would be neither gathered nor reduced.
+void FullyShardedDataParallel::check_parameters() const {
+  const std::vector<at::Tensor> now = module()->parameters();
+  const auto is_same = [](const at::Tensor& tensor, const nn::NamedTensor& known) {
+    return tensor.is_same(known.second);
+  };
+  if (std::equal(now.begin(), now.end(), prepared_parameters_.begin(), prepared_parameters_.end(), is_same)) return;
+  const auto missing = [](const nn::NamedTensors& tensors, const nn::NamedTensor& wanted) {
+    return std::none_of(tensors.begin(), tensors.end(),
+                        [&](const nn::NamedTensor& other) { return other.second.is_same(wanted.second); });
+  };
+  constexpr const char* kExpected =
+      " after the model was prepared; expected the parameters that it had then: change the model before it is prepared";
+  const nn::NamedTensors named = module()->named_parameters();
+  for (const nn::NamedTensor& parameter : named)
+    require(!missing(prepared_parameters_, parameter), Status::kInvalidState, "parameter '", parameter.first,
+            "' was added or replaced", kExpected);
+  for (const nn::NamedTensor& parameter : prepared_parameters_)
+    require(!missing(named, parameter), Status::kInvalidState, "parameter '", parameter.first, "' was removed",
+            kExpected);
 }
 
 bool FullyShardedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
@@ -146,12 +223,6 @@ void FullyShardedDataParallel::register_comm_hook(BucketCallback /*callback*/) {
        "a sharded model has no buckets of gradients for a communication hook; expected a model without sharding");
 }
 
-void FullyShardedDataParallel::shadow(const ForwardNotice& /*others*/, int /*source*/) {
-  fail(Status::kUnsupported,
-       "a rank without inputs cannot go along with a sharded model, whose optimizer step needs every rank; "
-       "expected even batches: even_batches, or a last batch that all ranks drop");
-}
-
 void FullyShardedDataParallel::note_failed_backward(const std::string& error) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!in_backward_) return;
@@ -159,26 +230,81 @@ void FullyShardedDataParallel::note_failed_backward(const std::string& error) {
   in_backward_ = false;
 }
 
+void FullyShardedDataParallel::begin_forward(bool records) {
+  require(!failed_backward_, Status::kInvalidState,
+          "the backward before this forward failed: ", failed_backward_.value_or(""),
+          "; other ranks may have reduced gradients that this one has not, so the model cannot be trained on: end the "
+          "ranks and restart them from a checkpoint");
+  require(num_gathered_ == 0, Status::kInvalidState, num_gathered_,
+          " parameters of the model are gathered; expected the end of that scope before a forward");
+  check_parameters();
+  reshard_all();
+  former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
+  if (!records) order_.clear();
+  forward_begin_ = order_.size();
+  if (records && !repeats_) events_.clear();
+}
+
 c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
+  const bool records = at::GradMode::is_enabled();
+  if (has_uneven_inputs()) uneven_inputs()->announce(*this, {records, records && sync_});
   {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    require(
-        !failed_backward_, Status::kInvalidState,
-        "the backward before this forward failed: ", failed_backward_.value_or(""),
-        "; other ranks may have reduced gradients that this one has not, so the model cannot be trained on: end the "
-        "ranks and restart them from a checkpoint");
-    reshard_all();
-    former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
-    if (!at::GradMode::is_enabled()) order_.clear();
-    forward_begin_ = order_.size();
+    begin_forward(records);
   }
   c10::IValue output = module()->call(inputs);
   return output_dtype_ ? cast_floating(output, *output_dtype_) : output;
 }
 
+void FullyShardedDataParallel::note(const Event& event) {
+  if (!repeats_ && (in_backward_ || at::GradMode::is_enabled())) events_.push_back(event);
+}
+
+void FullyShardedDataParallel::repeat(const Event& event, bool records) {
+  switch (event.kind) {
+    case Event::Kind::kForward:
+      before_forward(event.group, {});
+      return;
+    case Event::Kind::kForwardEnd:
+      end_forward(event.group, {event.output.is_recorded && records, event.output.has_parameters});
+      return;
+    case Event::Kind::kBackward:
+      before_backward(event.group);
+      return;
+    case Event::Kind::kInputs:
+      inputs_arrived(event.group);
+      return;
+    case Event::Kind::kGradient:
+      break;
+  }
+  ParameterGroup& group = *groups_[event.group];
+  begin_backward();
+  group.begin_backward();
+  if (sync_) group.parameters()[event.parameter]->add_zero_gradient();
+  gradient_arrived(event.group, event.parameter);
+}
+
+void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*/) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const bool former_sync = std::exchange(sync_, others.exchanges);
+  repeats_ = true;
+  const auto restored = c10::make_scope_exit([&] {
+    repeats_ = false;
+    sync_ = former_sync;
+  });
+  begin_forward(others.records);
+  for (const Event& event : former_events_) {
+    const bool is_of_forward = event.kind == Event::Kind::kForward || event.kind == Event::Kind::kForwardEnd;
+    if (!is_of_forward && !others.records) break;
+    repeat(event, others.records);
+  }
+  end_backward();
+}
+
 std::optional<nn::Inputs> FullyShardedDataParallel::before_forward(size_t group, const nn::Inputs& inputs) {
   {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    note({Event::Kind::kForward, group, 0, {}});
     groups_[group]->unshard();
     if (!in_backward_) {  // not a forward that is computed again
       order_.push_back(group);
@@ -210,10 +336,20 @@ std::optional<c10::IValue> FullyShardedDataParallel::after_forward(size_t group,
       if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).before_backward(group);
     });
   }
-  if (in_backward_) return std::nullopt;  // its backward comes next
-  const bool stays = is_recorded && (is_root(group) || !reshard_after_forward_);
-  if (!stays && !returns_parameters(group, outputs)) groups_[group]->reshard();
+  const Output kind{is_recorded, returns_parameters(group, outputs)};
+  note({Event::Kind::kForwardEnd, group, 0, kind});
+  end_forward(group, kind);
   return std::nullopt;
+}
+
+void FullyShardedDataParallel::end_forward(size_t group, const Output& output) {
+  if (in_backward_) return;  // its backward comes next
+  const bool stays = output.is_recorded && (is_root(group) || !reshard_after_forward_);
+  if (stays || output.has_parameters) return;
+  if (output.is_recorded)
+    groups_[group]->reshard_for_backward();
+  else
+    groups_[group]->reshard();
 }
 
 void FullyShardedDataParallel::prefetch_in_forward() {
@@ -229,6 +365,7 @@ void FullyShardedDataParallel::begin_backward() {
   if (std::exchange(in_backward_, true)) return;
   backward_position_ = order_.size();
   inputs_done_.assign(groups_.size(), false);
+  if (repeats_) return;
   torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
     if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).end_backward();
   });
@@ -237,6 +374,8 @@ void FullyShardedDataParallel::begin_backward() {
 void FullyShardedDataParallel::before_backward(size_t group) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   begin_backward();
+  note({Event::Kind::kBackward, group, 0, {}});
+  inputs_done_[group] = false;
   groups_[group]->begin_backward();
   groups_[group]->unshard();
   for (size_t i = backward_position_; i-- > 0;) {
@@ -259,6 +398,7 @@ void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) 
           "' was computed while the parameter was not gathered; expected that a loss depends on the module '",
           own.name(), "' through the values that it returned only");
   begin_backward();
+  note({Event::Kind::kGradient, group, parameter, {}});
   own.begin_backward();
   if (!own.gradient_arrived(parameter)) return;
   end_group(group);
@@ -266,6 +406,7 @@ void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) 
 
 void FullyShardedDataParallel::inputs_arrived(size_t group) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  note({Event::Kind::kInputs, group, 0, {}});
   inputs_done_[group] = true;
   reshard_if_done(group);
 }
@@ -303,6 +444,7 @@ void FullyShardedDataParallel::end_backward() {
   if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
   if (sync_) reduce_kept_gradients();
   reshard_all();
+  if (!repeats_) former_events_ = std::exchange(events_, {});
   former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
   order_.clear();
   forward_begin_ = 0;
@@ -323,6 +465,7 @@ void FullyShardedDataParallel::finish_step() {
   if (in_backward_) return;
   reduce_kept_gradients();
   reshard_all();
+  for (const auto& group : groups_) group->note_update();
 }
 
 std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {
@@ -380,6 +523,47 @@ at::Tensor FullyShardedDataParallel::gather_rows(const at::Tensor& shard, int64_
   at::Tensor whole = at::empty(shape, padded.options());
   ranks_.shard->all_gather(padded, whole);
   return whole.narrow(0, 0, rows);
+}
+
+ShardedParameter* FullyShardedDataParallel::find(const at::Tensor& tensor) const {
+  for (const auto& group : groups_)
+    for (const auto& parameter : group->parameters())
+      if (parameter->tensor().is_same(tensor)) return parameter.get();
+  return nullptr;
+}
+
+void FullyShardedDataParallel::gather_parameters(const std::vector<at::Tensor>& parameters) {
+  finish_step();
+  for (const at::Tensor& tensor : parameters) {
+    ShardedParameter* const parameter = find(tensor);
+    if (parameter == nullptr) continue;
+    require(!parameter->shown().defined(), Status::kInvalidState, "parameter '", parameter->name(),
+            "' is gathered already; expected the end of that scope first");
+    parameter->show_whole(gather_rows(parameter->shard(), parameter->shape()[0]));
+    num_gathered_++;
+  }
+}
+
+void FullyShardedDataParallel::release_parameters(const std::vector<at::Tensor>& parameters,
+                                                  std::optional<int> modifier) {
+  for (const at::Tensor& tensor : parameters) {
+    ShardedParameter* const parameter = find(tensor);
+    if (parameter == nullptr || !parameter->shown().defined()) continue;
+    if (modifier) ranks_.gradient->broadcast(parameter->shown(), *modifier);
+    parameter->hide_whole(/*keep=*/modifier.has_value());
+    num_gathered_--;
+  }
+  finish_step();
+}
+
+optim::StateMemory FullyShardedDataParallel::state_memory() const {
+  if (!settings_.offload_optimizer || settings_.offload_folder.value.empty()) return {};
+  return [folder = settings_.offload_folder.value](const at::Tensor& parameter, at::ScalarType dtype) {
+    // Less than some pages is not worth a file.
+    constexpr size_t kLeastBytes = 65536;
+    if (parameter.numel() * c10::elementSize(dtype) < kLeastBytes) return at::empty_like(parameter, dtype);
+    return tensor::file_zeros(folder, parameter.sizes(), dtype);
+  };
 }
 
 }  // namespace accel::parallel

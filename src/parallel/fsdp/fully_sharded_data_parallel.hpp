@@ -5,7 +5,8 @@
 // Note: who gathers when. A group is gathered before the forward of its module and again before its backward; while one
 // is used, the next is on its way: in a forward by the order of the former one, in a backward by the reverse order of
 // the forward. The order of collectives depends on the calls of modules alone, so it is the same on all ranks. A
-// group's gradients are reduced when the last of them has arrived, while backward goes on below it.
+// group's gradients are reduced when the last of them has arrived, while backward goes on below it. A rank without
+// inputs repeats the events of its latest step, with gradients of 0, and so makes the calls of the others.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -43,6 +44,7 @@ class FullyShardedDataParallel final : public ParallelModel {
                                     double norm_type) override;
   c10::IValue reduction_state() const override { return {}; }
   void load_reduction_state(const c10::IValue& /*saved*/) override {}
+  bool can_shadow() const override { return !former_events_.empty(); }
   void shadow(const ForwardNotice& others, int source) override;
   bool is_sharded() const override { return true; }
   std::vector<ShardedModule> sharded_modules() const override;
@@ -50,10 +52,14 @@ class FullyShardedDataParallel final : public ParallelModel {
   bool any_rank(bool flag) override;
   const ParameterShard* shard_of(const at::Tensor& parameter) const override;
   at::Tensor gather_rows(const at::Tensor& shard, int64_t rows) const override;
+  void gather_parameters(const std::vector<at::Tensor>& parameters) override;
+  void release_parameters(const std::vector<at::Tensor>& parameters, std::optional<int> modifier) override;
+  optim::StateMemory state_memory() const override;
   bool saves_shards() const override { return ranks_.replicate == nullptr || ranks_.replicate->rank() == 0; }
   StateDictType state_dict_type() const override { return settings_.state_dict_type; }
 
   const std::vector<std::unique_ptr<ParameterGroup>>& groups() const { return groups_; }
+  const ModelRanks& ranks() const { return ranks_; }
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
@@ -66,8 +72,11 @@ class FullyShardedDataParallel final : public ParallelModel {
 
   FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
   void shard_model(c10::Device device);
+  ShardedParameter* find(const at::Tensor& parameter) const;
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
+  void watch_calls_outside(const std::vector<WrappedModule>& modules);
+  void check_parameters() const;
 
   std::optional<nn::Inputs> before_forward(size_t group, const nn::Inputs& inputs);
   std::optional<c10::IValue> after_forward(size_t group, const c10::IValue& output);
@@ -75,7 +84,24 @@ class FullyShardedDataParallel final : public ParallelModel {
   void gradient_arrived(size_t group, size_t parameter);
   void inputs_arrived(size_t group);
 
+  // What a rank without inputs repeats: the calls of modules and the gradients that arrived, in their order.
+  struct Output {
+    bool is_recorded = false;
+    bool has_parameters = false;
+  };
+  struct Event {
+    enum class Kind : uint8_t { kForward, kForwardEnd, kBackward, kGradient, kInputs };
+    Kind kind;
+    size_t group;
+    size_t parameter;  // of kGradient
+    Output output;     // of kForwardEnd
+  };
+
   // Under the mutex.
+  void begin_forward(bool records);
+  void end_forward(size_t group, const Output& output);
+  void note(const Event& event);
+  void repeat(const Event& event, bool records);
   void begin_backward();
   void end_backward();
   void prefetch_in_forward();
@@ -94,6 +120,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
   std::vector<HookedModule> hooked_;
   std::unordered_map<const at::TensorImpl*, ParameterShard> shards_;
+  nn::NamedTensors prepared_parameters_;  // all of the model
 
   std::recursive_mutex mutex_;
   bool sync_ = true;
@@ -103,8 +130,12 @@ class FullyShardedDataParallel final : public ParallelModel {
   bool in_backward_ = false;
   size_t backward_position_ = 0;    // in order_; what comes before it is still to be used
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
-  std::vector<bool> inputs_done_;   // of groups with frozen parameters
+  std::vector<bool> inputs_done_;   // of groups with frozen parameters: those of the latest call in this backward
   std::optional<std::string> failed_backward_;
+  size_t num_gathered_ = 0;           // parameters, by gather_parameters()
+  bool repeats_ = false;              // in shadow()
+  std::vector<Event> events_;         // since the latest forward that was recorded began
+  std::vector<Event> former_events_;  // of a forward and its backward, complete
 };
 
 }  // namespace accel::parallel

@@ -12,6 +12,7 @@
 #include "comm/collective.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "parallel/communication_memory.hpp"
+#include "tensor/file_memory.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -56,56 +57,105 @@ ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& paramet
   arrived_.assign(parameters_.size(), false);
 }
 
+// What is gathered is not the shard itself, but a copy in another place or dtype.
+bool ParameterGroup::is_copied(const ShardedParameter& parameter) const {
+  return on_host_ || parameter.dtype() != parameter.compute_dtype();
+}
+
 void ParameterGroup::shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole) {
   const at::NoGradGuard no_grad;
-  const bool offload = options_.cpu_offload && !device.is_cpu();
-  const auto is_copied = [&](const ShardedParameter& parameter) {
-    return offload || parameter.dtype() != parameter.compute_dtype();
-  };
-  Layout own, sent, whole_layout;
-  std::vector<int64_t> own_offsets, sent_offsets;
+  device_ = device;
+  on_host_ = (options_.cpu_offload || options_.offload_optimizer) && !device.is_cpu();
+  const std::string& folder = options_.offload_folder;
+  Layout own, whole_layout;
+  std::vector<int64_t> offsets;
   for (const auto& parameter : parameters_) {
-    own_offsets.push_back(own.add(parameter->elements_per_rank(), parameter->dtype()));
+    offsets.push_back(own.add(parameter->elements_per_rank(), parameter->dtype()));
     whole_layout.add(parameter->padded_elements(), parameter->compute_dtype());
-    sent_offsets.push_back(is_copied(*parameter) ? sent.add(parameter->elements_per_rank(), parameter->compute_dtype())
-                                                 : -1);
   }
   whole_bytes_ = whole_layout.bytes();
-  const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte).device(device);
-  const at::Tensor own_memory = offload ? at::zeros({own.bytes()}, bytes.device(at::kCPU))
-                                        : communication_zeros(*ranks_.shard, own.bytes(), bytes);
-  at::Tensor sent_memory;
-  if (sent.bytes() > 0) sent_memory = communication_zeros(*ranks_.shard, sent.bytes(), bytes);
+  const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte);
+  at::Tensor memory, gradients;
+  if (options_.cpu_offload && !folder.empty())
+    memory = tensor::file_zeros(folder, {own.bytes()}, at::kByte);
+  else
+    memory = on_host_ ? at::zeros({own.bytes()}, bytes)
+                      : communication_zeros(*ranks_.shard, own.bytes(), bytes.device(device));
+  if (options_.offload_optimizer && !folder.empty() && num_trained_ > 0)
+    gradients = tensor::file_zeros(folder, {own.bytes()}, at::kByte);
   for (size_t i = 0; i < parameters_.size(); i++) {
     ShardedParameter& parameter = *parameters_[i];
     const int64_t elements = parameter.elements_per_rank();
-    parameter.set_shard_memory(part_of(own_memory, own_offsets[i], elements, parameter.dtype()), whole(i), device);
-    sent_shards_.push_back(is_copied(parameter)
-                               ? part_of(sent_memory, sent_offsets[i], elements, parameter.compute_dtype())
-                               : parameter.padded_shard());
+    parameter.set_shard_memory(part_of(memory, offsets[i], elements, parameter.dtype()), whole(i), device);
+    if (!gradients.defined() || !parameter.is_trained()) continue;
+    const at::Tensor& shard = parameter.shard();
+    parameter.set_gradient_memory(part_of(gradients, offsets[i], shard.numel(), parameter.dtype()).view(shard.sizes()));
   }
 }
 
-void ParameterGroup::update_sent_shards() {
+void ParameterGroup::make_sent_shards() {
+  Layout layout;
+  for (const auto& parameter : parameters_)
+    if (is_copied(*parameter)) layout.add(parameter->elements_per_rank(), parameter->compute_dtype());
+  at::Tensor memory;
+  if (layout.bytes() > 0)
+    memory = communication_zeros(*ranks_.shard, layout.bytes(), at::TensorOptions().dtype(at::kByte).device(device_));
+  layout = {};
+  for (const auto& parameter : parameters_) {
+    if (!is_copied(*parameter)) {
+      sent_shards_.push_back(parameter->padded_shard());
+      continue;
+    }
+    const int64_t offset = layout.add(parameter->elements_per_rank(), parameter->compute_dtype());
+    sent_shards_.push_back(part_of(memory, offset, parameter->elements_per_rank(), parameter->compute_dtype()));
+  }
+}
+
+// By an optimizer, which says so, or by the application in place.
+bool ParameterGroup::is_updated() const {
+  if (is_updated_ || versions_.size() != parameters_.size()) return true;
   for (size_t i = 0; i < parameters_.size(); i++)
-    if (!sent_shards_[i].is_same(parameters_[i]->padded_shard())) sent_shards_[i].copy_(parameters_[i]->padded_shard());
+    if (parameters_[i]->tensor()._version() != versions_[i]) return true;
+  return false;
+}
+
+void ParameterGroup::update_sent_shards() {
+  if (sent_shards_.empty()) make_sent_shards();
+  if (!is_updated()) return;
+  versions_.clear();
+  for (size_t i = 0; i < parameters_.size(); i++) {
+    if (is_copied(*parameters_[i])) sent_shards_[i].copy_(parameters_[i]->padded_shard());
+    versions_.push_back(parameters_[i]->tensor()._version());
+  }
+  is_updated_ = false;
+}
+
+void ParameterGroup::check_data() const {
+  for (const auto& parameter : parameters_)
+    require(
+        parameter->has_shard(), Status::kInvalidState, "the data of '", parameter->name(), "' of ",
+        name_.empty() ? std::string("the model") : text("the module '", name_, "'"),
+        " are not those of its shard any more: they are ", parameter->tensor().scalar_type(),
+        parameter->tensor().sizes(), " and the shard is ", parameter->dtype(), parameter->shard().sizes(),
+        "; expected that a sharded parameter changes in place only, without another shape, dtype, device or memory");
 }
 
 void ParameterGroup::start_unshard() {
   if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return;
   const at::NoGradGuard no_grad;
-  update_sent_shards();
-  const at::Tensor memory = kernels::empty_cached({whole_bytes_}, sent_shards_.front().options().dtype(at::kByte));
+  check_data();
+  if (kept_parts_.empty()) update_sent_shards();
+  const std::vector<at::Tensor>& sent = kept_parts_.empty() ? sent_shards_ : kept_parts_;
+  const at::Tensor memory = kernels::empty_cached({whole_bytes_}, at::TensorOptions().dtype(at::kByte).device(device_));
   Layout layout;
   std::vector<comm::Collective> collectives;
   for (size_t i = 0; i < parameters_.size(); i++) {
     const ShardedParameter& parameter = *parameters_[i];
     const int64_t offset = layout.add(parameter.padded_elements(), parameter.compute_dtype());
     whole_.push_back(part_of(memory, offset, parameter.padded_elements(), parameter.compute_dtype()));
-    if (parameter.padded_elements() > 0)
-      collectives.push_back(comm::Collective::all_gather(sent_shards_[i], whole_.back()));
+    if (parameter.padded_elements() > 0) collectives.push_back(comm::Collective::all_gather(sent[i], whole_.back()));
   }
-  gathering_ = ranks_.shard->start(collectives);
+  gathering_ = (kept_parts_.empty() ? ranks_.shard : ranks_.reshard)->start(collectives);
 }
 
 void ParameterGroup::unshard() {
@@ -113,13 +163,29 @@ void ParameterGroup::unshard() {
   start_unshard();
   wait_for(std::exchange(gathering_, nullptr));
   for (size_t i = 0; i < parameters_.size(); i++) parameters_[i]->unshard(whole_[i]);
-  whole_.clear();
+  if (on_host_ && !options_.offload_optimizer) {  // the copies are of no use until the next time
+    sent_shards_.clear();
+    is_updated_ = true;
+  }
   unsharded_ = true;
+}
+
+void ParameterGroup::reshard_for_backward() {
+  if (ranks_.reshard == nullptr || !unsharded_) return reshard();
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& whole : whole_) {
+    const int64_t elements = whole.numel() / ranks_.reshard->size();
+    parts.push_back(whole.narrow(0, elements * ranks_.reshard->rank(), elements).clone());
+  }
+  reshard();
+  kept_parts_ = std::move(parts);
 }
 
 void ParameterGroup::reshard() {
   if (const auto gathering = std::exchange(gathering_, nullptr)) gathering->wait();
   whole_.clear();
+  kept_parts_.clear();
   if (!std::exchange(unsharded_, false)) return;
   for (const auto& parameter : parameters_) parameter->reshard();
 }
@@ -133,8 +199,12 @@ void ParameterGroup::begin_backward() {
   if (std::exchange(in_backward_, true)) return;
   arrived_.assign(parameters_.size(), false);
   num_arrived_ = 0;
-  for (const auto& parameter : parameters_)
-    if (parameter->is_trained()) parameter->begin_backward();
+  num_trained_ = 0;
+  for (const auto& parameter : parameters_) {
+    if (!parameter->is_trained()) continue;
+    num_trained_ += 1;
+    parameter->begin_backward();
+  }
 }
 
 void ParameterGroup::watch_gradients(const std::function<void(size_t index)>& arrived) {
@@ -152,8 +222,9 @@ at::ScalarType ParameterGroup::reduce_dtype(const ShardedParameter& parameter) c
   return options_.reduce_dtype.value_or(parameter.compute_dtype());
 }
 
-void ParameterGroup::start_reduce() {
+void ParameterGroup::start_reduce(double factor) {
   const at::NoGradGuard no_grad;
+  factor_ = factor;
   std::vector<comm::Collective> collectives;
   for (const auto& parameter : parameters_) {
     if (!parameter->is_trained()) continue;
@@ -187,7 +258,8 @@ void ParameterGroup::finish_reduce() {
   }
   for (const Reduced& reduced : std::exchange(reduced_, {})) {
     const at::Tensor& shard = reduced.parameter->shard();
-    reduced.parameter->end_backward(reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()).to(shard.options()));
+    if (factor_ != 1) reduced.shard.mul_(factor_);
+    reduced.parameter->end_backward(reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()));
   }
   for (const auto& parameter : parameters_)
     if (parameter->is_trained()) parameter->end_backward({});

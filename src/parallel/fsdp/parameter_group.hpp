@@ -24,6 +24,8 @@ struct ShardOptions {
   std::optional<at::ScalarType> param_dtype;   // of whole parameters
   std::optional<at::ScalarType> reduce_dtype;  // in which gradients are summed; else that of whole parameters
   bool cpu_offload = false;                    // shards, their gradients and so the optimizer are on the host
+  bool offload_optimizer = false;  // the same, and a copy of the shards stays on the device for the ranks to gather
+  std::string offload_folder;      // in files of it are shards of cpu_offload, and gradients of offload_optimizer
 };
 
 class ParameterGroup {
@@ -36,7 +38,9 @@ class ParameterGroup {
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
-  bool has_frozen() const { return num_trained_ < parameters_.size(); }
+  c10::Device device() const { return device_; }  // of whole parameters
+  bool is_trained() const { return num_trained_ > 0; }
+  bool has_frozen() const { return num_trained_ < parameters_.size(); }  // since the latest backward began
 
   // Collective: `whole` returns parameter i on `device`, the same on all ranks; afterwards its data is the shard.
   void shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole);
@@ -47,6 +51,10 @@ class ParameterGroup {
   bool is_unsharded() const { return unsharded_; }
   // What is on its way arrives first.
   void reshard();
+  // The same after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
+  void reshard_for_backward();
+  // Shards have other values than when they were gathered last.
+  void note_update() { is_updated_ = true; }
   bool has_storage(const c10::StorageImpl* storage) const;
 
   // A backward. Gradients of shards are put aside until its end.
@@ -56,8 +64,10 @@ class ParameterGroup {
   // True if it was the last one.
   bool gradient_arrived(size_t index);
   bool all_arrived() const { return num_arrived_ == num_trained_; }
-  // Starts to reduce the gradients that arrived, their mean over all ranks.
-  void start_reduce();
+  bool has_arrived(size_t index) const { return arrived_[index]; }
+  // Starts to reduce the gradients that arrived, their mean over all ranks times `factor`.
+  void start_reduce(double factor = 1);
+  const std::shared_ptr<comm::Work>& reducing() const { return reducing_; }
   // Waits, and ends the backward.
   void finish_reduce();
   // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
@@ -72,6 +82,10 @@ class ParameterGroup {
   };
 
   at::ScalarType reduce_dtype(const ShardedParameter& parameter) const;
+  bool is_copied(const ShardedParameter& parameter) const;
+  bool is_updated() const;
+  void make_sent_shards();
+  void check_data() const;
   void update_sent_shards();
 
   std::string name_;
@@ -80,9 +94,14 @@ class ParameterGroup {
   std::vector<std::unique_ptr<ShardedParameter>> parameters_;
   size_t num_trained_ = 0;
 
+  c10::Device device_ = at::kCPU;
+  bool on_host_ = false;                 // shards, of a model on another device
   std::vector<at::Tensor> sent_shards_;  // of each parameter, as it is gathered: the shard itself or a copy
+  bool is_updated_ = true;               // since the copies were made
+  std::vector<uint32_t> versions_;       // of the parameters at that time
+  std::vector<at::Tensor> kept_parts_;   // of each parameter, from reshard_for_backward() on: the part of this rank
   int64_t whole_bytes_ = 0;              // of all parameters, each at a cache line
-  std::vector<at::Tensor> whole_;        // of each parameter, while it is whole or on its way
+  std::vector<at::Tensor> whole_;        // of each parameter with padding, while it is whole or on its way
   std::shared_ptr<comm::Work> gathering_;
   bool unsharded_ = false;
 
@@ -90,6 +109,7 @@ class ParameterGroup {
   std::vector<bool> arrived_;
   size_t num_arrived_ = 0;
   std::vector<Reduced> reduced_;
+  double factor_ = 1;
   std::shared_ptr<comm::Work> reducing_;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/StorageImpl.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -100,6 +101,9 @@ void ShardedParameter::unshard(const at::Tensor& memory) {
   storage->set_nbytes(memory.nbytes());
   storage->set_data_ptr_noswap(memory_of(memory));
   set_data(parameter_, whole_);
+  if (!is_trained() || accumulator_ != nullptr) return;
+  accumulator_ = std::make_unique<Accumulator>(parameter_);
+  add_hook();
 }
 
 void ShardedParameter::reshard() {
@@ -109,16 +113,37 @@ void ShardedParameter::reshard() {
   storage->set_nbytes(static_cast<size_t>(0));
 }
 
+void ShardedParameter::show_whole(at::Tensor whole) {
+  shown_ = std::move(whole);
+  set_data(parameter_, shown_);
+}
+
+void ShardedParameter::hide_whole(bool keep) {
+  const at::NoGradGuard no_grad;
+  set_data(parameter_, shard_);
+  const at::Tensor whole = std::exchange(shown_, at::Tensor());
+  if (keep) shard_.copy_(whole.narrow(0, rows_.begin, rows_.size()));
+}
+
 bool ShardedParameter::has_storage(const c10::StorageImpl* storage) const {
   return whole_.storage().unsafeGetStorageImpl() == storage;
 }
 
+bool ShardedParameter::has_shard() const {
+  return parameter_.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(shard_.storage()) &&
+         parameter_.storage_offset() == shard_.storage_offset() && parameter_.sizes() == shard_.sizes() &&
+         parameter_.scalar_type() == dtype_;
+}
+
 void ShardedParameter::watch_gradient(std::function<void()> arrived) {
-  if (accumulator_ == nullptr) return;
+  arrived_ = std::move(arrived);
+  if (accumulator_ != nullptr) add_hook();
+}
+
+void ShardedParameter::add_hook() {
   accumulator_->hook = accumulator_->node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-      [arrived = std::move(arrived)](const torch::autograd::variable_list& outputs,
-                                     const torch::autograd::variable_list&) {
-        arrived();
+      [this](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+        arrived_();
         return outputs;
       }));
 }
@@ -131,6 +156,11 @@ void ShardedParameter::begin_backward() {
 
 at::Tensor ShardedParameter::take_gradient() { return std::exchange(parameter_.mutable_grad(), at::Tensor()); }
 
+void ShardedParameter::add_zero_gradient() {
+  const at::NoGradGuard no_grad;
+  if (!parameter_.grad().defined()) parameter_.mutable_grad() = at::zeros_like(parameter_);
+}
+
 void ShardedParameter::end_backward(const at::Tensor& shard_gradient) {
   if (!std::exchange(in_backward_, false)) return;
   at::Tensor gradient = std::move(shard_gradient_);
@@ -138,9 +168,11 @@ void ShardedParameter::end_backward(const at::Tensor& shard_gradient) {
   if (shard_gradient.defined()) {
     const at::NoGradGuard no_grad;
     if (gradient.defined())
-      gradient.add_(shard_gradient);
+      gradient.add_(shard_gradient.to(gradient.options()));
+    else if (gradient_memory_.defined())
+      gradient = gradient_memory_.copy_(shard_gradient);
     else
-      gradient = shard_gradient;
+      gradient = shard_gradient.to(shard_.options());
   }
   parameter_.mutable_grad() = std::move(gradient);
 }

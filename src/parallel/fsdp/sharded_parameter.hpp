@@ -58,26 +58,42 @@ class ShardedParameter {
   const at::Tensor& padded_shard() const { return padded_shard_; }
   const at::Tensor& shard() const { return shard_; }
 
+  // Where the gradient of the shard is kept, instead of in new memory of each step: like the shard.
+  void set_gradient_memory(at::Tensor memory) { gradient_memory_ = std::move(memory); }
+
   // Makes `memory`, which has padded_elements() of compute_dtype(), the parameter's data.
   void unshard(const at::Tensor& memory);
   void reshard();
+  // Outside of forwards and backwards: shows whole values, in its own dtype, until hide_whole(), which takes the rows
+  // of this rank from them if `keep`.
+  void show_whole(at::Tensor whole);
+  void hide_whole(bool keep);
+  const at::Tensor& shown() const { return shown_; }
   bool has_storage(const c10::StorageImpl* storage) const;
+  // Whether the parameter's data are still the shard, while it is not unsharded.
+  bool has_shard() const;
 
-  // `arrived` is called in a backward when the gradient of the whole parameter is complete.
+  // `arrived` is called in a backward when the gradient of the whole parameter is complete; also
+  // that of a parameter which is trained later only.
   void watch_gradient(std::function<void()> arrived);
 
   // Before gradients of a backward arrive: puts the gradient of the shard aside.
   void begin_backward();
   // Takes the gradient of the whole parameter; undefined if none arrived.
   at::Tensor take_gradient();
+  // While the parameter is whole: the gradient of it is zeros, unless there is one.
+  void add_zero_gradient();
   // Keeps it, so that the next backward adds to it.
   void keep_gradient(at::Tensor whole) { whole_gradient_ = std::move(whole); }
   const at::Tensor& kept_gradient() const { return whole_gradient_; }
-  // Ends the backward: the gradient of the shard is what it was, plus `shard_gradient` if that is defined.
+  // Ends the backward: the gradient of the shard is what it was, plus `shard_gradient` if that is defined, which may
+  // have another dtype and device.
   void end_backward(const at::Tensor& shard_gradient);
 
  private:
   struct Accumulator;  // autograd's node for the gradient, with our hook
+
+  void add_hook();
 
   std::string name_;
   at::Tensor parameter_;
@@ -89,8 +105,11 @@ class ShardedParameter {
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;
   at::Tensor padded_shard_;
-  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null for a frozen parameter
+  at::Tensor shown_;                          // by show_whole()
+  std::unique_ptr<Accumulator> accumulator_;  // kept, so that each forward finds it; null before it is trained
+  std::function<void()> arrived_;
   bool in_backward_ = false;
+  at::Tensor gradient_memory_;
   at::Tensor shard_gradient_;  // while in_backward_
   at::Tensor whole_gradient_;  // of backwards whose gradients were not exchanged
 };

@@ -30,14 +30,14 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
 
 GradientBuckets::~GradientBuckets() = default;
 
-const at::Tensor& GradientBuckets::gradient(size_t index) const {
+const at::Tensor& GradientBuckets::memory(size_t index) const {
   require(index < size(), Status::kInvalidArgument, "index is ", index, "; expected 0 to ", size() - 1,
           ", a trainable parameter of the module");
   return buffer_.gradient(index);
 }
 
 void GradientBuckets::ready(size_t index, const at::Tensor& given, Exchange exchange) {
-  const at::Tensor& memory = gradient(index);
+  const at::Tensor& memory = this->memory(index);
   const std::lock_guard<std::mutex> lock(mutex_);
   require(!buffer_.is_ready(index), Status::kInvalidState, "the gradient of '", names_[index],
           "' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
@@ -80,9 +80,12 @@ const at::Tensor* GradientBuckets::start_all_but_last(Exchange exchange) {
   return exchange ? &buffer_.buckets().back().memory : nullptr;
 }
 
-void GradientBuckets::start(Exchange exchange) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (start_all_but_last(exchange) != nullptr) start_bucket(exchanged_.size() - 1, *exchange);
+std::shared_ptr<comm::Work> GradientBuckets::start(Exchange exchange) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (start_all_but_last(exchange) != nullptr) start_bucket(exchanged_.size() - 1, *exchange);
+  }
+  return started();
 }
 
 std::shared_ptr<comm::Work> GradientBuckets::started() {

@@ -1,5 +1,5 @@
-// Data parallelism for gradients that the application computes itself: it marks gradients as ready, and complete
-// buckets are averaged meanwhile. DDP does the same for LibTorch's autograd.
+// Data parallelism for gradients of the application: complete buckets are averaged while it computes others. DDP does
+// the same for LibTorch's autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,37 +13,30 @@
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
 #include "parallel/gradient_buffer.hpp"
+#include "parallel/parameters/application_gradients.hpp"
 
 namespace accel::parallel {
 
-class GradientBuckets {
+class GradientBuckets final : public ApplicationGradients {
  public:
   // Collective, as DDP's constructor. For the trainable parameters, in the order of Module::named_parameters().
   GradientBuckets(const nn::Module& module, std::shared_ptr<comm::Communicator> communicator, double bucket_cap_mb);
-  ~GradientBuckets();
+  ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  size_t size() const { return parameters_.size(); }
+  size_t size() const override { return parameters_.size(); }
   // A view of the bucket, which is the parameter's gradient for optimizers. Zeros at first, and again from ready() on
   // if an optimizer has set it to none.
-  const at::Tensor& gradient(size_t index) const;
+  const at::Tensor& gradient(size_t index) override { return memory(index); }
 
-  // Whether this micro-batch ends an accumulation window, and the factor for its gradients, besides the mean over the
-  // ranks.
-  using Exchange = std::optional<double>;
-
-  // Thread-safe. Marks one gradient of this micro-batch as ready: the application has written it, or passes it, and
-  // then it is copied in the first micro-batch of a window and added in later ones. Starts the exchange of a complete
-  // bucket.
-  void ready(size_t index, const at::Tensor& given, Exchange exchange);
-  // At the end of a micro-batch, after all gradients are ready. Returns when all are averaged.
-  void synchronize(Exchange exchange);
-  // The same without waiting; started() completes when all gradients are averaged.
-  void start(Exchange exchange);
-  std::shared_ptr<comm::Work> started();
+  void ready(size_t index, const at::Tensor& given, Exchange exchange) override;
+  void synchronize(Exchange exchange) override;
+  std::shared_ptr<comm::Work> start(Exchange exchange) override;
 
  private:
+  const at::Tensor& memory(size_t index) const;
+  std::shared_ptr<comm::Work> started();
   void check_all_ready() const;
   // Starts complete buckets in order, which is the same on all ranks. The last one is left to the thread that
   // synchronizes: nothing can overlap with it, and that thread may do the work.

@@ -305,7 +305,7 @@ SAME(place_of_accel_ddp_options_t_comm_hook, offsetof(accel_ddp_options_t, comm_
 SAME(place_of_accel_ddp_options_t_comm_wrapper, offsetof(accel_ddp_options_t, comm_wrapper) == 40 && sizeof(((accel_ddp_options_t *)0)->comm_wrapper) == 4);
 SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 44 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_ddp_options_t_comm_state_option, offsetof(accel_ddp_options_t, comm_state_option) == 48 && sizeof(((accel_ddp_options_t *)0)->comm_state_option) == 8);
-SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 136);
+SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 144);
 SAME(place_of_accel_fsdp_options_t_struct_size, offsetof(accel_fsdp_options_t, struct_size) == 0 && sizeof(((accel_fsdp_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_fsdp_options_t_enabled, offsetof(accel_fsdp_options_t, enabled) == 8 && sizeof(((accel_fsdp_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_fsdp_options_t_sharding_strategy, offsetof(accel_fsdp_options_t, sharding_strategy) == 12 && sizeof(((accel_fsdp_options_t *)0)->sharding_strategy) == 4);
@@ -331,6 +331,7 @@ SAME(place_of_accel_fsdp_options_t_activation_checkpointing, offsetof(accel_fsdp
 SAME(place_of_accel_fsdp_options_t_activation_checkpointing_offload, offsetof(accel_fsdp_options_t, activation_checkpointing_offload) == 120 && sizeof(((accel_fsdp_options_t *)0)->activation_checkpointing_offload) == 4);
 SAME(place_of_accel_fsdp_options_t_offload_optimizer, offsetof(accel_fsdp_options_t, offload_optimizer) == 124 && sizeof(((accel_fsdp_options_t *)0)->offload_optimizer) == 4);
 SAME(place_of_accel_fsdp_options_t_offload_folder, offsetof(accel_fsdp_options_t, offload_folder) == 128 && sizeof(((accel_fsdp_options_t *)0)->offload_folder) == 8);
+SAME(place_of_accel_fsdp_options_t_reshard_group_size, offsetof(accel_fsdp_options_t, reshard_group_size) == 136 && sizeof(((accel_fsdp_options_t *)0)->reshard_group_size) == 8);
 SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 88);
 SAME(place_of_accel_deepspeed_options_t_struct_size, offsetof(accel_deepspeed_options_t, struct_size) == 0 && sizeof(((accel_deepspeed_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_deepspeed_options_t_enabled, offsetof(accel_deepspeed_options_t, enabled) == 8 && sizeof(((accel_deepspeed_options_t *)0)->enabled) == 4);
@@ -393,9 +394,10 @@ SAME(place_of_accel_local_sgd_options_t_outer_momentum, offsetof(accel_local_sgd
 SAME(place_of_accel_local_sgd_options_t_outer_nesterov, offsetof(accel_local_sgd_options_t, outer_nesterov) == 32 && sizeof(((accel_local_sgd_options_t *)0)->outer_nesterov) == 4);
 SAME(place_of_accel_local_sgd_options_t_enabled, offsetof(accel_local_sgd_options_t, enabled) == 36 && sizeof(((accel_local_sgd_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_local_sgd_options_t_gradient_group, offsetof(accel_local_sgd_options_t, gradient_group) == 40 && sizeof(((accel_local_sgd_options_t *)0)->gradient_group) == 8);
-SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 16);
+SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 24);
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
+SAME(place_of_accel_parameters_options_t_fsdp, offsetof(accel_parameters_options_t, fsdp) == 16 && sizeof(((accel_parameters_options_t *)0)->fsdp) == 8);
 SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);

@@ -331,6 +331,7 @@ int main(void) {
   printf("field activation_checkpointing_offload %zu\n", offsetof(accel_fsdp_options_t, activation_checkpointing_offload));
   printf("field offload_optimizer %zu\n", offsetof(accel_fsdp_options_t, offload_optimizer));
   printf("field offload_folder %zu\n", offsetof(accel_fsdp_options_t, offload_folder));
+  printf("field reshard_group_size %zu\n", offsetof(accel_fsdp_options_t, reshard_group_size));
   printf("struct accel_deepspeed_options_t %zu\n", sizeof(accel_deepspeed_options_t));
   printf("field struct_size %zu\n", offsetof(accel_deepspeed_options_t, struct_size));
   printf("field enabled %zu\n", offsetof(accel_deepspeed_options_t, enabled));
@@ -396,6 +397,7 @@ int main(void) {
   printf("struct accel_parameters_options_t %zu\n", sizeof(accel_parameters_options_t));
   printf("field struct_size %zu\n", offsetof(accel_parameters_options_t, struct_size));
   printf("field bucket_cap_mb %zu\n", offsetof(accel_parameters_options_t, bucket_cap_mb));
+  printf("field fsdp %zu\n", offsetof(accel_parameters_options_t, fsdp));
   printf("struct accel_save_options_t %zu\n", sizeof(accel_save_options_t));
   printf("field struct_size %zu\n", offsetof(accel_save_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_save_options_t, safe_serialization));

@@ -2484,6 +2484,18 @@ static void accel_parameters_synchronize_async_null_pointers(void **state) {
   refused_with_status("accel_parameters_synchronize_async", "out_work", accel_parameters_synchronize_async(samples->valid.parameters, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_parameters_unshard_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_unshard", "parameters", accel_parameters_unshard(NULL, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_unshard", "module", accel_parameters_unshard(samples->valid.parameters, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_reshard_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_reshard", "parameters", accel_parameters_reshard(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_reshard", "module", accel_parameters_reshard(samples->valid.parameters, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_parameters_retain_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -2521,6 +2533,13 @@ static void accel_describe_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_describe", "state", accel_describe(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_describe", "out", accel_describe(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gathered_parameters_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gathered_parameters_begin", "state", accel_gathered_parameters_begin(NULL, &samples->valid.tensor, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gathered_parameters_begin", "parameters", accel_gathered_parameters_begin(samples->valid.state, NULL, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gathered_parameters_begin", "out", accel_gathered_parameters_begin(samples->valid.state, &samples->valid.tensor, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_add_seed_callback_null_pointers(void **state) {
@@ -3313,12 +3332,15 @@ int main(void) {
       sweep_test(accel_parameters_grad_ready_null_pointers),
       sweep_test(accel_parameters_synchronize_null_pointers),
       sweep_test(accel_parameters_synchronize_async_null_pointers),
+      sweep_test(accel_parameters_unshard_null_pointers),
+      sweep_test(accel_parameters_reshard_null_pointers),
       sweep_test(accel_parameters_retain_null_pointers),
       sweep_test(accel_parameters_release_null_pointers),
       sweep_test(accel_unwrap_model_null_pointers),
       sweep_test(accel_get_state_dict_null_pointers),
       sweep_test(accel_sharded_modules_null_pointers),
       sweep_test(accel_describe_null_pointers),
+      sweep_test(accel_gathered_parameters_begin_null_pointers),
       sweep_test(accel_add_seed_callback_null_pointers),
       sweep_test(accel_set_seed_null_pointers),
       sweep_test(accel_generator_create_null_pointers),

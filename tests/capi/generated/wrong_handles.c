@@ -2165,6 +2165,18 @@ static void accel_parameters_synchronize_async_wrong_handles(void **state) {
   refused_with_status("accel_parameters_synchronize_async", "parameters", accel_parameters_synchronize_async(samples->released.parameters, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_parameters_unshard_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_unshard", "parameters", accel_parameters_unshard(samples->foreign.parameters, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_unshard", "parameters", accel_parameters_unshard(samples->released.parameters, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_reshard_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_reshard", "parameters", accel_parameters_reshard(samples->foreign.parameters, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_reshard", "parameters", accel_parameters_reshard(samples->released.parameters, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_parameters_retain_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_error_set(ACCEL_ERROR_USER, "none");
@@ -2205,6 +2217,14 @@ static void accel_describe_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_describe", "state", accel_describe(samples->foreign.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_describe", "state", accel_describe(samples->released.state, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_gathered_parameters_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gathered_parameters_begin", "state", accel_gathered_parameters_begin(samples->foreign.state, &samples->valid.tensor, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gathered_parameters_begin", "state", accel_gathered_parameters_begin(samples->released.state, &samples->valid.tensor, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gathered_parameters_begin", "parameters", accel_gathered_parameters_begin(samples->valid.state, &samples->foreign.tensor, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gathered_parameters_begin", "parameters", accel_gathered_parameters_begin(samples->valid.state, &samples->released.tensor, 1, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_add_seed_callback_wrong_handles(void **state) {
@@ -2729,12 +2749,15 @@ int main(void) {
       sweep_test(accel_parameters_grad_ready_wrong_handles),
       sweep_test(accel_parameters_synchronize_wrong_handles),
       sweep_test(accel_parameters_synchronize_async_wrong_handles),
+      sweep_test(accel_parameters_unshard_wrong_handles),
+      sweep_test(accel_parameters_reshard_wrong_handles),
       sweep_test(accel_parameters_retain_wrong_handles),
       sweep_test(accel_parameters_release_wrong_handles),
       sweep_test(accel_unwrap_model_wrong_handles),
       sweep_test(accel_get_state_dict_wrong_handles),
       sweep_test(accel_sharded_modules_wrong_handles),
       sweep_test(accel_describe_wrong_handles),
+      sweep_test(accel_gathered_parameters_begin_wrong_handles),
       sweep_test(accel_add_seed_callback_wrong_handles),
       sweep_test(accel_set_seed_wrong_handles),
       sweep_test(accel_generator_retain_wrong_handles),

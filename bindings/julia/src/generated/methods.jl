@@ -52,24 +52,24 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     default_state!, destroy_process_group, device, device_memory, device_properties, distributed_type, empty_cache!,
     enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
     float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
-    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, generator_state,
-    generator_state!, get_state_dict, gradient, gradient!, gradient_accumulation, gradient_accumulation!,
-    gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader, inference_mode, input_names!,
-    is_available, is_debug, is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous,
-    istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_metadata, load_state!,
-    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
-    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules, no_grad, no_grad!,
-    no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
+    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async,
+    gathered_parameters, generator_state, generator_state!, get_state_dict, gradient, gradient!, gradient_accumulation,
+    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader,
+    inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process, is_local_main_process,
+    is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load,
+    load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
+    local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules,
+    no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
     pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, project, project!,
     recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder,
     remove_checkpoint_hook, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
-    reset_peak_memory!, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
-    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
-    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
-    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
-    sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
-    trigger_sync_in_backward, unscale_gradients!, unwrap_model, update_precision!, use_device!, valid_rows,
-    wait_for_everyone, wait_for_everyone_async, zero_grad!
+    reset_peak_memory!, reshard, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
+    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
+    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
+    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
+    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
+    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
+    valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2165,6 +2165,7 @@ Moves a module to the device, broadcasts rank 0's values, and sets the gradient 
 The module takes part in accel_save_state() and accel_load_state().
 
 - `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
+- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
 """
 Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
@@ -2174,6 +2175,7 @@ Parameters(state::State, model::Model; options...) =
 
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
 accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
+Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 """
 gradient(parameters::Parameters, index::Integer) =
     made(Tensor, out -> LibAccel.accel_parameters_gradient(parameters, index - 1, out))
@@ -2952,6 +2954,27 @@ autocast(body::Function, state::State; options...) =
     scoped(body, out -> with_options(given -> LibAccel.accel_autocast_begin(state, given, out), LibAccel.accel_autocast_options_t; options...))
 
 """
+    unshard(parameters, model, wait)
+
+Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of
+the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards.
+Does nothing without sharding.
+
+- `model`: The path of a module that is sharded by itself; \"\": what belongs to no such module.
+- `wait`: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+"""
+unshard(parameters::Parameters, model, wait) =
+    (LibAccel.accel_parameters_unshard(parameters, string(model), wait); nothing)
+
+"""
+    reshard(parameters, model)
+
+Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+"""
+reshard(parameters::Parameters, model) =
+    (LibAccel.accel_parameters_reshard(parameters, string(model)); nothing)
+
+"""
     get_state_dict(state, model)
 
 The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
@@ -2971,6 +2994,19 @@ Gives: A list of maps, inner modules first and the model itself last: {\"module\
 """
 sharded_modules(model::Model) =
     result(out -> LibAccel.accel_sharded_modules(model, out))
+
+"""
+    gathered_parameters(state, parameters, modifier_rank) do ... end
+
+Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or
+backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are
+whole anyway, and only get that rank's values at the end.
+
+- `parameters`: Of one or several prepared models.
+- `modifier_rank`: The rank whose values all ranks have afterwards; -1: changes are dropped.
+"""
+gathered_parameters(body::Function, state::State, parameters, modifier_rank) =
+    scoped(body, out -> with_handles((parameters, count) -> LibAccel.accel_gathered_parameters_begin(state, parameters, count, modifier_rank, out), parameters))
 
 """
     save_model(state, model, folder; options...)

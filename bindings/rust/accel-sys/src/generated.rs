@@ -2358,7 +2358,7 @@ pub struct accel_fsdp_options_t {
     pub output_dtype: *const c_char,
     /// 1: floating inputs of each group are cast to param_dtype. Default 1
     pub cast_forward_inputs: accel_flag_t,
-    /// 1: shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default 0
+    /// 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
     pub cpu_offload: accel_flag_t,
     /// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
     pub use_orig_params: accel_flag_t,
@@ -2370,10 +2370,12 @@ pub struct accel_fsdp_options_t {
     pub activation_checkpointing: accel_flag_t,
     /// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
     pub activation_checkpointing_offload: accel_flag_t,
-    /// 1: the states of the optimizer are in the memory of the host, or in files of offload_folder. Default 0
+    /// 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward or backward. Default 0
     pub offload_optimizer: accel_flag_t,
-    /// A folder for what is offloaded, which is on disk then. Default: none
+    /// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
     pub offload_folder: *const c_char,
+    /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In \[0, inf). Default 0
+    pub reshard_group_size: i64,
 }
 
 /// Every field of [`accel_fsdp_options_t`] unset.
@@ -2403,6 +2405,7 @@ pub const ACCEL_FSDP_OPTIONS_INIT: accel_fsdp_options_t = accel_fsdp_options_t {
     activation_checkpointing_offload: ACCEL_UNSET,
     offload_optimizer: ACCEL_UNSET,
     offload_folder: core::ptr::null(),
+    reshard_group_size: ACCEL_UNSET_INT64,
 };
 impl Default for accel_fsdp_options_t {
     fn default() -> Self {
@@ -2673,19 +2676,22 @@ impl Default for accel_local_sgd_options_t {
     }
 }
 
-/// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters().
+/// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, "layers.0"));
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_parameters_options_t {
     pub struct_size: usize,
     /// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
+    /// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+    pub fsdp: *const accel_fsdp_options_t,
 }
 
 /// Every field of [`accel_parameters_options_t`] unset.
 pub const ACCEL_PARAMETERS_OPTIONS_INIT: accel_parameters_options_t = accel_parameters_options_t {
     struct_size: core::mem::size_of::<accel_parameters_options_t>(),
     bucket_cap_mb: ACCEL_UNSET_DOUBLE,
+    fsdp: core::ptr::null(),
 };
 impl Default for accel_parameters_options_t {
     fn default() -> Self {
@@ -7422,7 +7428,7 @@ functions! {
 
     /// The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there.
     ///
-    /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
+    /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
     ///
     /// * `parameters`: The parameters.
     /// * `index`: Of the parameter.
@@ -7468,6 +7474,29 @@ functions! {
     ///
     /// Threads: collective. Since 0.1.
     pub fn accel_parameters_synchronize_async(parameters: *mut accel_parameters_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Gathers the parameters of one module of a sharded model.
+    ///
+    /// They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `module`: The path of a module that is sharded by itself; "": what belongs to no such module.
+    /// * `wait`: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parameters_unshard(parameters: *mut accel_parameters_t, module: *const c_char, wait: i32) -> accel_status_t;
+
+    /// Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `module`: As there.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND that lists the modules.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_parameters_reshard(parameters: *mut accel_parameters_t, module: *const c_char) -> accel_status_t;
 
     /// Adds an owner.
     ///
@@ -7533,6 +7562,21 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_describe(state: *mut accel_state_t, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or backward.
+    ///
+    /// The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the end.
+    ///
+    /// * `state`: A state.
+    /// * `parameters`: length `n_parameters`. Of one or several prepared models.
+    /// * `n_parameters`: Their number.
+    /// * `modifier_rank`: The rank whose values all ranks have afterwards; -1: changes are dropped.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered already.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gathered_parameters_begin(state: *mut accel_state_t, parameters: *const *mut accel_tensor_t, n_parameters: usize, modifier_rank: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// Has accel_set_seed() seed one more generator: that of the host language, of a library.
     ///

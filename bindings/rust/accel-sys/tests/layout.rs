@@ -474,7 +474,7 @@ fn layout_of_accel_ddp_options() {
 
 #[test]
 fn layout_of_accel_fsdp_options() {
-    assert_eq!(size_of::<accel_fsdp_options_t>(), 136);
+    assert_eq!(size_of::<accel_fsdp_options_t>(), 144);
     assert_eq!(align_of::<accel_fsdp_options_t>(), 8);
     assert_eq!(offset_of!(accel_fsdp_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_fsdp_options_t, enabled), 8);
@@ -501,6 +501,7 @@ fn layout_of_accel_fsdp_options() {
     assert_eq!(offset_of!(accel_fsdp_options_t, activation_checkpointing_offload), 120);
     assert_eq!(offset_of!(accel_fsdp_options_t, offload_optimizer), 124);
     assert_eq!(offset_of!(accel_fsdp_options_t, offload_folder), 128);
+    assert_eq!(offset_of!(accel_fsdp_options_t, reshard_group_size), 136);
 }
 
 #[test]
@@ -602,10 +603,11 @@ fn layout_of_accel_local_sgd_options() {
 
 #[test]
 fn layout_of_accel_parameters_options() {
-    assert_eq!(size_of::<accel_parameters_options_t>(), 16);
+    assert_eq!(size_of::<accel_parameters_options_t>(), 24);
     assert_eq!(align_of::<accel_parameters_options_t>(), 8);
     assert_eq!(offset_of!(accel_parameters_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_parameters_options_t, bucket_cap_mb), 8);
+    assert_eq!(offset_of!(accel_parameters_options_t, fsdp), 16);
 }
 
 #[test]

@@ -256,6 +256,25 @@ impl State {
         made(|out| unsafe { sys::accel_describe(self.as_raw(), out) })
     }
 
+    /// Parameters of sharded models show their whole values inside, for the program to read or change; not for a
+    /// forward or backward. The end of the scope is collective too, and takes the changes of one rank. Parameters
+    /// that are not sharded are whole anyway, and only get that rank's values at the end.
+    ///
+    /// * `parameters`: Of one or several prepared models.
+    /// * `modifier_rank`: The rank whose values all ranks have afterwards; -true: changes are dropped.
+    ///
+    /// Gives: The scope.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn gathered_parameters(&self, parameters: &[&Tensor], modifier_rank: i32) -> Result<Scope<'_>> {
+        let parameters: Vec<_> = parameters.iter().map(|one| one.as_raw()).collect();
+        Scope::begin(|out| unsafe {
+            sys::accel_gathered_parameters_begin(self.as_raw(), first(&parameters), parameters.len(), modifier_rank, out)
+        })
+    }
+
     /// Seeds the default generators of all devices, and those of [`accel_add_seed_callback`](accel_sys::accel_add_seed_callback).
     ///
     /// * `seed`: The seed.

@@ -231,7 +231,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Shards are in the memory of the host. Variable FSDP_OFFLOAD_PARAMS. Default false.
+    /// Shards, their gradients and the states of the optimizer are in the memory of the host, which also computes
+    /// updates. Variable FSDP_OFFLOAD_PARAMS. Default false.
     pub fn cpu_offload(mut self, cpu_offload: bool) -> Self {
         self.0.cpu_offload = cpu_offload.into();
         self
@@ -271,15 +272,24 @@ impl FsdpOptions {
         self
     }
 
-    /// The states of the optimizer are in the memory of the host, or in files of offload_folder. Default false.
+    /// As cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward
+    /// or backward. Default false.
     pub fn offload_optimizer(mut self, offload_optimizer: bool) -> Self {
         self.0.offload_optimizer = offload_optimizer.into();
         self
     }
 
-    /// A folder for what is offloaded, which is on disk then. Default: none.
+    /// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer,
+    /// and gradients. Default: none.
     pub fn offload_folder(mut self, offload_folder: &str) -> Self {
         self.0.offload_folder = self.1.text(offload_folder);
+        self
+    }
+
+    /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
+    /// instead of by all of them; 0: by all. In \[0, inf). Default 0.
+    pub fn reshard_group_size(mut self, reshard_group_size: i64) -> Self {
+        self.0.reshard_group_size = reshard_group_size;
         self
     }
 }
@@ -583,15 +593,24 @@ builder! {
     /// CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i)));
     /// CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer));
     /// CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of
-    /// [`accel_module_named_parameters`](accel_sys::accel_module_named_parameters).
-    #[derive(Clone, Copy)]
-    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), ()
+    /// [`accel_module_named_parameters`](accel_sys::accel_module_named_parameters). Sharded parameters show the rows of this rank, and so do optimizers. Around
+    /// its own use of a module the program gathers them; what it passes as gradients is whole:
+    /// CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ...
+    /// CHECK(accel_parameters_reshard(parameters, "layers.0"));.
+    #[derive(Clone)]
+    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), Kept
 }
 
 impl ParametersOptions {
     /// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25.
     pub fn bucket_cap_mb(mut self, bucket_cap_mb: f64) -> Self {
         self.0.bucket_cap_mb = bucket_cap_mb;
+        self
+    }
+
+    /// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs.
+    pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
+        self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
         self
     }
 }

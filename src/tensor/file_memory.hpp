@@ -1,0 +1,23 @@
+// Tensors in files, for what need not be in RAM.
+//
+// Note: why files are mapped. The memory of such a tensor is a shared mapping of a file without a name. The kernel
+// writes changed pages to the file in the background and drops pages when memory is short, so that operators and
+// collectives work on the tensor as on any other, nothing is copied while it fits the memory, and nothing is left
+// behind by a crash. Reading ahead is asynchronous too: the kernel queues the reads, and a page that is used before it
+// has arrived waits for it alone.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace accel::tensor {
+
+// Contiguous zeros on the CPU. The space on disk is reserved: a folder that is missing, read-only or full is an error
+// here, not when the memory is used.
+at::Tensor file_zeros(const std::string& folder, c10::IntArrayRef sizes, at::ScalarType dtype);
+
+// Starts to read what is not in memory, and returns at once. Of tensors that are not in files nothing changes.
+void read_ahead(const at::Tensor& tensor) noexcept;
+
+}  // namespace accel::tensor
