@@ -11,9 +11,9 @@
 enum { WARMUP = 3, WIDTH = 2048, DEPTH = 4, MLP_ROWS = 32 };
 
 int main(int argc, char **argv) {
-  enum { MODEL, STRATEGY, PRECISION, STEPS, N_OPTIONS };
+  enum { MODEL, STRATEGY, PRECISION, STEPS, OFFLOAD, N_OPTIONS };
   struct option_value options[N_OPTIONS] = {
-      {"--model", "gpt"}, {"--strategy", "fsdp"}, {"--precision", "no"}, {"--steps", "20"}};
+      {"--model", "gpt"}, {"--strategy", "fsdp"}, {"--precision", "no"}, {"--steps", "20"}, {"--offload", ""}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const char *model = options[MODEL].value, *strategy = options[STRATEGY].value;
   const char *precision = options[PRECISION].value;
@@ -30,6 +30,10 @@ int main(int argc, char **argv) {
       strcmp(strategy, "zero2") == 0 ? ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP : ACCEL_SHARDING_STRATEGY_FULL_SHARD;
   fsdp.auto_wrap_policy = ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP;
   fsdp.transformer_cls_names_to_wrap = is_gpt ? "GPT2Block" : "Linear";
+  if (options[OFFLOAD].value[0] != '\0') {
+    fsdp.offload_optimizer = 1;
+    fsdp.offload_folder = options[OFFLOAD].value;
+  }
   accel_prepare_model_options_t model_options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
   model_options.fsdp = &fsdp;
   struct training training = {.model_options = &model_options};
@@ -42,11 +46,17 @@ int main(int argc, char **argv) {
   const double loss = training_run(&training, WARMUP, steps, samples);
   for (size_t i = 0; i < steps; i++) samples[i] *= 1e3;
 
-  char params[160], extra[160];
+  accel_value_t report = ACCEL_VALUE_INIT;
+  CHECK(accel_step_report(state, 0, &report));
+  const accel_value_t *mean = accel_value_get(&report, "mean");
+  const double optimizer_ms = 1e3 * accel_value_get(mean, "optimizer")->as.number;
+  accel_value_dispose(&report);
+
+  char params[160], extra[200];
   snprintf(params, sizeof params, "{\"model\": \"%s\", \"strategy\": \"%s\", \"batch\": %d, \"procs\": %d}", model,
            strategy, is_gpt ? GPT_BATCH : MLP_ROWS, accel_num_processes(state));
-  snprintf(extra, sizeof extra, "\"precision\": \"%s\", \"loss\": %.5g, \"anonymous_rss_mb\": %.5g", precision, loss,
-           measure_memory("RssAnon"));
+  snprintf(extra, sizeof extra, "\"precision\": \"%s\", \"loss\": %.5g, \"anonymous_rss_mb\": %.5g, \"optimizer_ms\": %.4g",
+           precision, loss, measure_memory("RssAnon"), optimizer_ms);
   const struct figure figure = {"train_fsdp", params, "ms", 0, samples, steps, base_rss_mb, extra};
   measure_report(state, &figure);
 

@@ -239,6 +239,8 @@ void FullyShardedDataParallel::begin_forward(bool records) {
           " parameters of the model are gathered; expected the end of that scope before a forward");
   check_parameters();
   reshard_all();
+  // Whoever changed them: an optimizer, or the application by the address of their memory.
+  for (const auto& group : groups_) group->note_update();
   former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
   if (!records) order_.clear();
   forward_begin_ = order_.size();
@@ -465,7 +467,6 @@ void FullyShardedDataParallel::finish_step() {
   if (in_backward_) return;
   reduce_kept_gradients();
   reshard_all();
-  for (const auto& group : groups_) group->note_update();
 }
 
 std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {

@@ -111,23 +111,11 @@ void ParameterGroup::make_sent_shards() {
   }
 }
 
-// By an optimizer, which says so, or by the application in place.
-bool ParameterGroup::is_updated() const {
-  if (is_updated_ || versions_.size() != parameters_.size()) return true;
-  for (size_t i = 0; i < parameters_.size(); i++)
-    if (parameters_[i]->tensor()._version() != versions_[i]) return true;
-  return false;
-}
-
 void ParameterGroup::update_sent_shards() {
   if (sent_shards_.empty()) make_sent_shards();
-  if (!is_updated()) return;
-  versions_.clear();
-  for (size_t i = 0; i < parameters_.size(); i++) {
+  if (!std::exchange(is_updated_, false)) return;
+  for (size_t i = 0; i < parameters_.size(); i++)
     if (is_copied(*parameters_[i])) sent_shards_[i].copy_(parameters_[i]->padded_shard());
-    versions_.push_back(parameters_[i]->tensor()._version());
-  }
-  is_updated_ = false;
 }
 
 void ParameterGroup::check_data() const {

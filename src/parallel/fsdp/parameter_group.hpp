@@ -53,7 +53,7 @@ class ParameterGroup {
   void reshard();
   // The same after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
   void reshard_for_backward();
-  // Shards have other values than when they were gathered last.
+  // Shards may have other values than when they were gathered last.
   void note_update() { is_updated_ = true; }
   bool has_storage(const c10::StorageImpl* storage) const;
 
@@ -83,7 +83,6 @@ class ParameterGroup {
 
   at::ScalarType reduce_dtype(const ShardedParameter& parameter) const;
   bool is_copied(const ShardedParameter& parameter) const;
-  bool is_updated() const;
   void make_sent_shards();
   void check_data() const;
   void update_sent_shards();
@@ -98,7 +97,6 @@ class ParameterGroup {
   bool on_host_ = false;                 // shards, of a model on another device
   std::vector<at::Tensor> sent_shards_;  // of each parameter, as it is gathered: the shard itself or a copy
   bool is_updated_ = true;               // since the copies were made
-  std::vector<uint32_t> versions_;       // of the parameters at that time
   std::vector<at::Tensor> kept_parts_;   // of each parameter, from reshard_for_backward() on: the part of this rank
   int64_t whole_bytes_ = 0;              // of all parameters, each at a cache line
   std::vector<at::Tensor> whole_;        // of each parameter with padding, while it is whole or on its way

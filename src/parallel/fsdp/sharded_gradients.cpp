@@ -152,6 +152,7 @@ ParameterGroup& ShardedGradients::group_of(const std::string& module) const {
 void ShardedGradients::unshard(const std::string& module, bool wait) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ParameterGroup& group = group_of(module);
+  if (!group.in_backward()) group.note_update();
   if (wait)
     group.unshard();
   else
