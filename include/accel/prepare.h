@@ -121,8 +121,8 @@ typedef struct accel_fsdp_options {
   accel_flag_t activation_checkpointing_offload; /* 1: what remains of each group's activations is in the memory of the
                                              * host; needs activation_checkpointing. Variable
                                              * FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0 */
-  accel_flag_t offload_optimizer;           /* 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing
-                                             * is copied there for a forward or backward. Default 0 */
+  accel_flag_t offload_optimizer;           /* 1: as cpu_offload, but a copy of each shard stays on the device, so that a
+                                             * backward needs none from the host. Default 0 */
   const char *offload_folder;               /* A folder for what is offloaded, which is in files then: shards of cpu_offload,
                                              * states of offload_optimizer, and gradients. Default: none */
   int64_t reshard_group_size;               /* Between forward and backward parameters are kept by groups of this many ranks,
