@@ -17,17 +17,26 @@ std::string failure_report(const std::exception_ptr& failure) noexcept;
 std::vector<std::string> read_reports(const std::vector<std::string>& reports, const Ranks& ranks);
 
 // `step` returns a text for the other ranks of its folder, whose texts are returned. If it throws on any rank, all
-// ranks throw.
+// ranks throw. Where the ranks cannot be asked any more, because one was lost in the step, its own failure is thrown.
 template <typename Step>
 std::vector<std::string> run_on_all_ranks(const Ranks& ranks, Step&& step) {
   if (ranks.size == 1) return {step()};
   std::string report;
+  std::exception_ptr failure;
   try {
     report = success_report(step());
   } catch (...) {
-    report = failure_report(std::current_exception());
+    failure = std::current_exception();
+    report = failure_report(failure);
   }
-  return read_reports(ranks.all_gather(report), ranks);
+  std::vector<std::string> reports;
+  try {
+    reports = ranks.all_gather(report);
+  } catch (...) {
+    if (failure) std::rethrow_exception(failure);
+    throw;
+  }
+  return read_reports(reports, ranks);
 }
 
 }  // namespace accel::checkpoint

@@ -15,6 +15,7 @@
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype_value.hpp"
@@ -94,6 +95,18 @@ auto sum_in_pieces(const std::string& data, size_t piece) {
 }
 
 // As `xxhsum -H3` prints them.
+// A rank that is lost in the step fails it on the others, and then their report.
+TEST(CheckpointRanks, TheFailureOfAStepIsThrownWhereNobodyCanBeAsked) {
+  Ranks ranks;
+  ranks.size = 2;
+  ranks.all_gather = [](const std::string&) -> std::vector<std::string> {
+    fail(Status::kCancelled, "the group has failed before");
+  };
+  expect_error(Status::kPeerLost, "rank 1 is lost",
+               [&] { run_on_all_ranks(ranks, []() -> std::string { fail(Status::kPeerLost, "rank 1 is lost"); }); });
+  expect_error(Status::kCancelled, "failed before", [&] { run_on_all_ranks(ranks, [] { return std::string(); }); });
+}
+
 TEST(CheckpointHash, IsXxh3) {
   EXPECT_EQ(hash_of("", 0), 0x2d06800538d394c2U);
   EXPECT_EQ(hash_of("123456789", 9), 0x72dcb18b67a17dffU);

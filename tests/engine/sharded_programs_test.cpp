@@ -169,7 +169,8 @@ Program random_program(unsigned seed) {
   settings.activation_checkpointing = chance.in(30);
   if (chance.in(20)) settings.ignored_modules = std::string("m0|m1\\.m0");
   std::unordered_set<std::string> kinds;
-  for (const auto& [path, module] : Builder(seed).build()->named_modules()) kinds.insert(module->kind());
+  const nn::ModulePtr model = Builder(seed).build();
+  for (const auto& [path, module] : model->named_modules()) kinds.insert(module->kind());
   const std::string first = chance.one_of({"Alpha", "Beta", "Gamma"}), second = chance.one_of({"Beta", "Gamma"});
   std::string names = kinds.count(first) != 0 ? first : "";
   if (second != first && kinds.count(second) != 0) names += names.empty() ? second : ", " + second;
