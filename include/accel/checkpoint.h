@@ -247,7 +247,8 @@ accel_register_random_state(accel_state_t *state, const char *name, accel_save_s
 
 /** Runs before a training state is saved or loaded, on all ranks. It may write or read files of its own in the folder.
  * @param models A list with an item for each prepared model, in the order of their preparation. Before a save: its
- *   state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+ *   state_dict; of a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this
+ *   rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
  * @param folder The one that is written, which gets its name when it is complete; or the one that is read.
  * @param out_models Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to keep it.
  * @param user_data Handed to the callback.
