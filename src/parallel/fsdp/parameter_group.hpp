@@ -26,6 +26,9 @@ struct ShardOptions {
   bool cpu_offload = false;                    // shards, their gradients and so the optimizer are on the host
 };
 
+// What a parameter, or its shard, takes in the memory of its group.
+int64_t aligned_shard_bytes(int64_t elements, at::ScalarType dtype);
+
 class ParameterGroup {
  public:
   // `name` is that of the module, for errors.
