@@ -55,8 +55,9 @@ int main(int argc, char **argv) {
   char params[160], extra[200];
   snprintf(params, sizeof params, "{\"model\": \"%s\", \"strategy\": \"%s\", \"batch\": %d, \"procs\": %d}", model,
            strategy, is_gpt ? GPT_BATCH : MLP_ROWS, accel_num_processes(state));
-  snprintf(extra, sizeof extra, "\"precision\": \"%s\", \"loss\": %.5g, \"anonymous_rss_mb\": %.5g, \"optimizer_ms\": %.4g",
-           precision, loss, measure_memory("RssAnon"), optimizer_ms);
+  snprintf(extra, sizeof extra,
+           "\"precision\": \"%s\", \"loss\": %.5g, \"anonymous_rss_mb\": %.5g, \"optimizer_ms\": %.4g", precision, loss,
+           measure_memory("RssAnon"), optimizer_ms);
   const struct figure figure = {"train_fsdp", params, "ms", 0, samples, steps, base_rss_mb, extra};
   measure_report(state, &figure);
 

@@ -532,6 +532,11 @@ struct PrepareModelOptions : accel_prepare_model_options_t {
   PrepareModelOptions() : accel_prepare_model_options_t(ACCEL_PREPARE_MODEL_OPTIONS_INIT) {}
 };
 
+// The training whose memory is estimated.
+struct EstimateMemoryOptions : accel_estimate_memory_options_t {
+  EstimateMemoryOptions() : accel_estimate_memory_options_t(ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT) {}
+};
+
 // How the ranks share a loader's batches.
 struct DataloaderConfig : accel_dataloader_config_t {
   DataloaderConfig() : accel_dataloader_config_t(ACCEL_DATALOADER_CONFIG_INIT) {}
@@ -942,6 +947,14 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   static Module from_config(const std::string& config) {
     Module out;
     detail::check(accel_module_from_config(config.c_str(), out.put()));
+    return out;
+  }
+
+  // The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device
+  // meta for accel_estimate_memory() and accel_calculate_maximum_sizes().
+  static Module shapes_from_weights(const std::string& path) {
+    Module out;
+    detail::check(accel_module_shapes_from_weights(path.c_str(), out.put()));
     return out;
   }
 
@@ -2868,6 +2881,14 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   return out;
 }
 
+// The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the
+// model itself.
+inline Value calculate_maximum_sizes(const Module& module) {
+  Value out;
+  detail::check(accel_calculate_maximum_sizes(module.get(), out.put()));
+  return out;
+}
+
 // Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again
 // when it needs them.
 inline void checkpoint_activations(const Module& module, const ActivationCheckpointingOptions& options = {}) {
@@ -2878,6 +2899,14 @@ inline void checkpoint_activations(const Module& module, const ActivationCheckpo
 inline Dataloader skip_first_batches(const Dataloader& loader, std::int64_t num_batches) {
   Dataloader out;
   detail::check(accel_skip_first_batches(loader.get(), num_batches, out.put()));
+  return out;
+}
+
+// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first.
+inline Value estimate_memory(const Module& module, const Optimizer& optimizer,
+                             const EstimateMemoryOptions& options = {}) {
+  Value out;
+  detail::check(accel_estimate_memory(module.get(), optimizer.get(), &options, out.put()));
   return out;
 }
 

@@ -183,6 +183,10 @@ static inline void go_unset_accel_prepare_model_options_t(accel_prepare_model_op
   *options = (accel_prepare_model_options_t)ACCEL_PREPARE_MODEL_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_estimate_memory_options_t(accel_estimate_memory_options_t *options) {
+  *options = (accel_estimate_memory_options_t)ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_dataloader_config_t(accel_dataloader_config_t *options) {
   *options = (accel_dataloader_config_t)ACCEL_DATALOADER_CONFIG_INIT;
 }
@@ -990,6 +994,14 @@ static inline accel_status_t go_accel_module_from_config(const char *config, acc
   return go_checked(accel_module_from_config(config, out), failure);
 }
 
+static inline accel_status_t go_accel_module_shapes_from_weights(const char *path, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_shapes_from_weights(path, out), failure);
+}
+
+static inline accel_status_t go_accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_calculate_maximum_sizes(module, out), failure);
+}
+
 static inline accel_status_t go_accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_linear(in_features, out_features, bias, out), failure);
 }
@@ -1552,6 +1564,10 @@ static inline accel_status_t go_accel_set_autocast(accel_state_t *state, const a
 
 static inline accel_status_t go_accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_prepare_model(state, module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_estimate_memory(const accel_module_t *module, const accel_optimizer_t *optimizer, const accel_estimate_memory_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_estimate_memory(module, optimizer, options, out), failure);
 }
 
 static inline accel_status_t go_accel_register_comm_hook(accel_state_t *state, accel_module_t *module, int32_t hook, uintptr_t user_data, go_failure *failure) {
@@ -5169,8 +5185,8 @@ type FsdpOptions struct {
 	// Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
 	ActivationCheckpointingOffload *bool
 
-	// 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a
-	// forward or backward. Default 0
+	// 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the
+	// host. Default 0
 	OffloadOptimizer *bool
 
 	// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer,
@@ -5446,6 +5462,60 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	made.ddp = options.DDP.c(given)
 	made.fsdp = options.Fsdp.c(given)
 	made.deepspeed = options.Deepspeed.c(given)
+	return made
+}
+
+// EstimateMemoryOptions: The training whose memory is estimated.
+type EstimateMemoryOptions struct {
+	// Ranks that train the model together. In [1, 2147483647]. Default 1
+	NumProcesses *int64
+
+	// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1,
+	// 2147483647]. Default: num_processes
+	DataParallelShardSize *int64
+
+	// Of the forward passes. Default NO
+	MixedPrecision *Precision
+
+	// 1: gradients are exchanged in every micro-batch. Default 0
+	SyncEachBatch *bool
+
+	// Micro-batches for each step of the optimizer. In [1, inf). Default 1
+	GradientAccumulationSteps *int64
+
+	// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not
+	// tell. In [0, inf). Default 0
+	ActivationBytes *int64
+
+	// How the model will be prepared. Default: theirs
+	ModelOptions *PrepareModelOptions
+}
+
+func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memory_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_estimate_memory_options_t)(given.room(C.sizeof_accel_estimate_memory_options_t))
+	C.go_unset_accel_estimate_memory_options_t(made)
+	if options.NumProcesses != nil {
+		made.num_processes = C.int64_t(*options.NumProcesses)
+	}
+	if options.DataParallelShardSize != nil {
+		made.data_parallel_shard_size = C.int64_t(*options.DataParallelShardSize)
+	}
+	if options.MixedPrecision != nil {
+		made.mixed_precision = C.accel_precision_t(*options.MixedPrecision)
+	}
+	if options.SyncEachBatch != nil {
+		made.sync_each_batch = C.accel_flag_t(flag(*options.SyncEachBatch))
+	}
+	if options.GradientAccumulationSteps != nil {
+		made.gradient_accumulation_steps = C.int64_t(*options.GradientAccumulationSteps)
+	}
+	if options.ActivationBytes != nil {
+		made.activation_bytes = C.int64_t(*options.ActivationBytes)
+	}
+	made.model_options = options.ModelOptions.c(given)
 	return made
 }
 
@@ -6373,7 +6443,9 @@ func goReduceBatchSize(batchSize C.int64_t, nextBatchSize C.int64_t, reason *C.c
 // its own in the folder.
 //
 //   - models: A list with an item for each prepared model, in the order of their preparation. Before a save: its
-//     state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+//     state_dict; of a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows
+//     of this rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took
+//     out.
 //   - folder: The one that is written, which gets its name when it is complete; or the one that is read.
 //
 // Returns: ACCEL_OK or an error.
@@ -9448,6 +9520,46 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 	return
 }
 
+// ModuleShapesFromWeights is accel_module_shapes_from_weights. The shapes of a model whose weights are in files,
+// without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and
+// accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is the last part of its name;
+// members of a list are of the kind `layers.N`, where the list is `layers`.
+//
+//   - path: A file of safetensors or of torch, an index of several, or a folder with one of them.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT; IO.
+func ModuleShapesFromWeights(path string) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_module_t
+	var failure C.go_failure
+	code := C.go_accel_module_shapes_from_weights(given.text(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// CalculateMaximumSizes is accel_calculate_maximum_sizes. The size of a model and of its largest layer, which is a
+// module without children, or a parameter or buffer of the model itself. Tied parameters count once, truth values as
+// bits.
+//
+//   - module: A module; may be on the device meta.
+//
+// Returns: ACCEL_OK.
+func CalculateMaximumSizes(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_calculate_maximum_sizes(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
 // ModuleLinear is accel_module_linear. weight [out_features, in_features].
 //
 //   - inFeatures: Sizes.
@@ -12434,6 +12546,39 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 		return
 	}
 	out = newModule(cOut)
+	return
+}
+
+// EstimateMemory is accel_estimate_memory. The memory that training a model takes on the rank with the most of it, at
+// the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which
+// parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none
+// after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of
+// operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device
+// meta.
+//
+//   - module: The model before it is prepared, or the prepared one.
+//   - optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does
+// not allow; NOT_FOUND for classes that no module has.
+func EstimateMemory(module *Module, optimizer *Optimizer, options *EstimateMemoryOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_estimate_memory(module.c(), optimizer.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(optimizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 

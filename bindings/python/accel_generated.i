@@ -711,6 +711,17 @@ typedef struct accel_prepare_model_options {
   const accel_fsdp_options_t *fsdp;
   const accel_deepspeed_options_t *deepspeed;
 } accel_prepare_model_options_t;
+%accel_borrowed(accel_prepare_model_options_t, model_options)
+typedef struct accel_estimate_memory_options {
+  size_t struct_size;
+  int64_t num_processes;
+  int64_t data_parallel_shard_size;
+  accel_precision_t mixed_precision;
+  accel_flag_t sync_each_batch;
+  int64_t gradient_accumulation_steps;
+  int64_t activation_bytes;
+  const accel_prepare_model_options_t *model_options;
+} accel_estimate_memory_options_t;
 typedef struct accel_dataloader_config {
   size_t struct_size;
   accel_flag_t even_batches;
@@ -1058,6 +1069,14 @@ typedef struct accel_merge_weights_options {
   }
   ~accel_prepare_model_options() {  free($self); }
 }
+%extend accel_estimate_memory_options {
+  accel_estimate_memory_options() {
+    accel_estimate_memory_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_estimate_memory_options_t)ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_estimate_memory_options() {  free($self); }
+}
 %extend accel_dataloader_config {
   accel_dataloader_config() {
     accel_dataloader_config_t *const options = calloc(1, sizeof(*options));
@@ -1273,6 +1292,7 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_cross_entropy)
 %accel_waits(accel_module_load_torchscript)
 %accel_waits(accel_module_from_config)
+%accel_waits(accel_module_shapes_from_weights)
 %accel_waits(accel_module_linear)
 %accel_waits(accel_module_embedding)
 %accel_waits(accel_module_attention)
@@ -2888,6 +2908,20 @@ out: The module.
 Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.";
 accel_status_t accel_module_from_config(const char *config, accel_module_t **OUTPUT);
 
+%feature("docstring") accel_module_shapes_from_weights "The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
+
+path: A file of safetensors or of torch, an index of several, or a folder with one of them.
+out: The tree.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT; IO.";
+accel_status_t accel_module_shapes_from_weights(const char *path, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_calculate_maximum_sizes "The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the model itself. Tied parameters count once, truth values as bits.
+
+module: A module; may be on the device meta.
+out: A map: \"total\" and \"largest\", bytes; \"names\", the layers of that size.
+Returns: ACCEL_OK.";
+accel_status_t accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *OUTPUT);
+
 %feature("docstring") accel_module_linear "weight [out_features, in_features].
 
 in_features: Sizes.
@@ -4242,6 +4276,15 @@ options: NULL: defaults.
 out: The model to call.
 Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+
+module: The model before it is prepared, or the prepared one.
+optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.
+options: NULL: defaults.
+out: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow; NOT_FOUND for classes that no module has.";
+accel_status_t accel_estimate_memory(const accel_module_t *module, const accel_optimizer_t *optimizer, const accel_estimate_memory_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_register_comm_hook "Sets a communication hook of the application for a model's gradients, instead of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
 

@@ -59,6 +59,26 @@ accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
 
+/** The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta
+ * for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is
+ * the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
+ * @param path A file of safetensors or of torch, an index of several, or a folder with one of them.
+ * @param out The tree.
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT; IO.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_shapes_from_weights(const char *path, accel_module_t *ACCEL_OWNED *out);
+
+/** The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the model
+ * itself. Tied parameters count once, truth values as bits.
+ * @param module A module; may be on the device meta.
+ * @param out A map: "total" and "largest", bytes; "names", the layers of that size.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate utils.calculate_maximum_sizes */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
 /* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and returns one. */
 /** weight [out_features, in_features].
  * @param in_features,out_features Sizes.

@@ -368,6 +368,17 @@ ACCEL_INLINE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_opt
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT \
+  {sizeof(accel_estimate_memory_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_estimate_memory_options_init(accel_estimate_memory_options_t *options) {
+  const accel_estimate_memory_options_t unset = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_DATALOADER_CONFIG_INIT \
   {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}

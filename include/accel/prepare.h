@@ -237,6 +237,39 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_prepare_model(accel_state_t *state, accel_module_t *module,
                     const accel_prepare_model_options_t *ACCEL_NULLABLE options, accel_module_t *ACCEL_OWNED *out);
 
+/* The training whose memory is estimated. */
+typedef struct accel_estimate_memory_options {
+  size_t struct_size;
+  int64_t num_processes;            /* Ranks that train the model together. In [1, 2147483647]. Default 1 */
+  int64_t data_parallel_shard_size; /* Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD
+                                     * need it. In [1, 2147483647]. Default: num_processes */
+  accel_precision_t mixed_precision; /* Of the forward passes. Default NO */
+  accel_flag_t sync_each_batch;     /* 1: gradients are exchanged in every micro-batch. Default 0 */
+  int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
+  int64_t activation_bytes;         /* What the forward of a micro-batch keeps for its backward on one rank, which shapes of
+                                     * parameters do not tell. In [0, inf). Default 0 */
+  const accel_prepare_model_options_t *model_options; /* How the model will be prepared. Default: theirs */
+} accel_estimate_memory_options_t;
+
+/** The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It
+ * follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or
+ * are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they
+ * were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps.
+ * Nothing is allocated: parameters may be on the device meta.
+ * @param module The model before it is prepared, or the prepared one.
+ * @param optimizer Whose states count, by its settings; it needs no parameters. NULL: none.
+ * @param options NULL: defaults.
+ * @param out A map. Bytes at the peak: "parameters", "parameter_copies" (in the precision of the forward),
+ *   "buffers", "optimizer_states", "gathered_parameters", "gradients", "exchanged_gradients" (buckets, or gradients that
+ *   are being reduced), "activations", and their sum "peak"; "phase" is when: "forward", "backward" or "step"; and the
+ *   peak of each phase by its name.
+ * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy
+ *   does not allow; NOT_FOUND for classes that no module has.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_estimate_memory(const accel_module_t *module, const accel_optimizer_t *ACCEL_NULLABLE optimizer,
+                      const accel_estimate_memory_options_t *ACCEL_NULLABLE options, accel_value_t *ACCEL_OWNED out);
+
 /** Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks. It may
  * call collectives of the state, the same on all ranks.
  * @param buffer The gradients of several parameters, flat. Released by the library.

@@ -15,6 +15,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_parameters.hpp"
+#include "accelerator/sharding_choice.hpp"
 #include "accelerator/step_clipping.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/load_training_state.hpp"
@@ -197,11 +198,6 @@ class Accelerator {
 
   void require_nothing_prepared(const char* what) const;
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
-  struct ShardingChoice {
-    FsdpSettings settings;
-    double gradient_clipping;  // at each step; 0: none
-    state::AccumulationSettings accumulation;
-  };
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   void require_copies() const;
   void make_grad_scaler(const GradScalerSettings& settings);

@@ -58,6 +58,9 @@ class PreparedOptimizer final : public optim::Optimizer {
   void check_settings(const optim::ParameterGroup& group) const override { optimizer_->check_settings(group); }
   bool is_elementwise() const override { return optimizer_->is_elementwise(); }
   int64_t state_bytes() const override { return optimizer_->state_bytes(); }
+  int64_t expected_state_bytes(const at::Tensor& parameter) const override {
+    return optimizer_->expected_state_bytes(parameter);
+  }
   c10::IValue state_dict() const override { return optimizer_->state_dict(); }
   void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
 

@@ -1,4 +1,5 @@
-// How a model that is prepared is shared out: as the settings of sharding say, or those of DeepSpeed.
+#include "accelerator/sharding_choice.hpp"
+
 #include <string>
 #include <utility>
 
@@ -12,10 +13,10 @@ namespace accel::accelerator {
 namespace {
 
 // Parameters are gathered in the precision of the model's computation, unless the settings say another one.
-FsdpSettings in_precision(FsdpSettings settings, const state::State& state) {
+FsdpSettings in_precision(FsdpSettings settings, Precision precision) {
   if (!settings.enabled.value_or(false) || !settings.param_dtype.value.empty()) return settings;
-  if (state.mixed_precision() == Precision::kBf16) settings.param_dtype.set("bfloat16", "mixed_precision");
-  if (state.mixed_precision() == Precision::kFp16) settings.param_dtype.set("float16", "mixed_precision");
+  if (precision == Precision::kBf16) settings.param_dtype.set("bfloat16", "mixed_precision");
+  if (precision == Precision::kFp16) settings.param_dtype.set("float16", "mixed_precision");
   return settings;
 }
 
@@ -47,20 +48,30 @@ parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) cons
   return {state_.gradient_group(), state_.gradient_group(), nullptr};
 }
 
-Accelerator::ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {
-  state::AccumulationSettings accumulation = state_.gradient_state()->settings();
+ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {
+  ShardingJob job;
+  job.mixed_precision = state_.mixed_precision();
+  job.accumulation = state_.gradient_state()->settings();
+  job.data_parallel_size = state_.data_parallel()->size();
+  job.has_shards = state_.mesh()->size("shard") > 1;
+  job.reports_keys = models_.empty();
+  return accelerator::choose_sharding(preparation, job);
+}
+
+ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job) {
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
   if (!deepspeed.enabled)
-    return {in_precision(resolve_fsdp_settings(preparation.fsdp, state_.mesh()->size("shard") > 1), state_), 0,
-            accumulation};
+    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0,
+            job.accumulation};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
-  DeepspeedConfig config = read_deepspeed_config(
-      deepspeed, {state_.mixed_precision(), accumulation.num_steps, state_.data_parallel()->size()});
-  report_deepspeed(config, accumulation.num_steps, /*with_keys=*/models_.empty());
+  state::AccumulationSettings accumulation = job.accumulation;
+  DeepspeedConfig config =
+      read_deepspeed_config(deepspeed, {job.mixed_precision, accumulation.num_steps, job.data_parallel_size});
+  report_deepspeed(config, accumulation.num_steps, job.reports_keys);
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
-  return {in_precision(std::move(config.fsdp), state_), config.gradient_clipping, accumulation};
+  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation};
 }
 
 }  // namespace accel::accelerator

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 #include "accel.h"
 #include "accelerator/gathered_parameters.hpp"
+#include "accelerator/memory_estimate.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
@@ -22,6 +24,7 @@
 #include "capi/tensor_handle.hpp"
 #include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::capi {
 namespace {
@@ -39,6 +42,25 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   require(result.ddp.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument, ddp_name, ".comm_wrapper is ",
           static_cast<int>(result.ddp.comm_wrapper.value), "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   return result;
+}
+
+constexpr const char* kPhases[] = {"forward", "backward", "step"};
+
+c10::IValue describe(const parallel::MemoryEstimate& estimate) {
+  auto map = tree::new_map();
+  map.insert("parameters", estimate.peak.parameters);
+  map.insert("parameter_copies", estimate.peak.parameter_copies);
+  map.insert("buffers", estimate.peak.buffers);
+  map.insert("optimizer_states", estimate.peak.optimizer_states);
+  map.insert("gathered_parameters", estimate.peak.gathered_parameters);
+  map.insert("gradients", estimate.peak.gradients);
+  map.insert("exchanged_gradients", estimate.peak.exchanged_gradients);
+  map.insert("activations", estimate.peak.activations);
+  map.insert("peak", estimate.peak.total());
+  map.insert("phase", std::string(kPhases[static_cast<size_t>(estimate.peak_phase)]));
+  for (size_t phase = 0; phase < std::size(kPhases); phase++)
+    map.insert(std::string(kPhases[phase]), estimate.phase_peaks[phase]);
+  return map;
 }
 
 // The application's struct may be shorter or longer than this version's.
@@ -92,6 +114,19 @@ ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_mo
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
     return accelerator_of(state)->prepare_model(model, read_prepare_model_options(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_estimate_memory(const accel_module_t* module, const accel_optimizer_t* optimizer,
+                                                    const accel_estimate_memory_options_t* options,
+                                                    accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const nn::ModulePtr& model = check(module, "module").module;
+    const auto* const states = optimizer == nullptr ? nullptr : check(optimizer, "optimizer").optimizer.get();
+    EstimateMemorySettings settings = read_settings(options, "options");
+    settings.model_options =
+        read_prepare_model_options(given_options(options, "options").model_options, "options.model_options");
+    return from_ivalue(describe(accelerator::estimate_memory(model, states, settings)));
   });
 }
 

@@ -15,9 +15,12 @@
 #include "capi/object.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
+#include "checkpoint/formats/model_files.hpp"
 #include "nn/activation_checkpointing.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_shapes.hpp"
+#include "nn/module_sizes.hpp"
 #include "nn/torchscript_module.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -145,6 +148,24 @@ ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, ac
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
   return guarded(__func__, out, [&] { return nn::module_from_config(check_pointer(config, "config")); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_shapes_from_weights(const char* path, accel_module_t** out) {
+  return guarded(__func__, out,
+                 [&] { return nn::shapes_from_state_dict(checkpoint::load_state_dict(check_pointer(path, "path"))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_calculate_maximum_sizes(const accel_module_t* module, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const nn::MaximumSizes sizes = nn::calculate_maximum_sizes(module_of(module));
+    auto map = tree::new_map();
+    map.insert("total", sizes.total);
+    map.insert("largest", sizes.largest);
+    auto names = tree::new_list();
+    for (const std::string& name : sizes.largest_names) names.push_back(name);
+    map.insert("names", names);
+    return from_ivalue(map);
+  });
 }
 
 ACCEL_FUNCTION accel_module_t* accel_module_retain(accel_module_t* module) {

@@ -14,6 +14,12 @@ bool Optimizer::step_by(const Closure& closure) {
   return step();
 }
 
+int64_t Optimizer::expected_state_bytes(const at::Tensor& /*parameter*/) const {
+  fail(Status::kUnsupported,
+       "the sizes of the states of an application's optimizer are not known; expected an optimizer of the library, or "
+       "none");
+}
+
 double& Optimizer::setting_of(ParameterGroup& group, std::string_view name) const {
   if (name == "lr") return group.lr;
   if (name == "weight_decay") return group.weight_decay;

@@ -75,6 +75,9 @@ class Optimizer : public tensor::Stateful {
   virtual bool is_elementwise() const { return true; }
   // The size of the state of all parameters.
   virtual int64_t state_bytes() const = 0;
+  // The size of the state that a parameter of this shape and dtype will have, in the first group or by the settings of
+  // the optimizer if it has none. The parameter may be without memory. kUnsupported where that is unknown.
+  virtual int64_t expected_state_bytes(const at::Tensor& parameter) const;
   // Throws for settings that contradict each other.
   virtual void check_settings(const ParameterGroup& group) const = 0;
 

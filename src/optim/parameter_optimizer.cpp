@@ -185,6 +185,10 @@ void ParameterOptimizer::update_one(size_t group, size_t parameter) {
   update(groups_[group], pair);
 }
 
+int64_t ParameterOptimizer::expected_state_bytes(const at::Tensor& parameter) const {
+  return new_state_bytes(*rule_, groups_.empty() ? defaults_ : groups_.front(), parameter);
+}
+
 bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const ParameterGradient& pair) {
   ParameterState& state = states_[pair.index];
   const at::Tensor& parameter = pair.parameter;

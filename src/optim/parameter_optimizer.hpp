@@ -31,6 +31,7 @@ class ParameterOptimizer final : public Optimizer {
   void load_state_dict(const c10::IValue& state_dict) override;
   bool is_elementwise() const override { return rule_->is_elementwise(); }
   int64_t state_bytes() const override;
+  int64_t expected_state_bytes(const at::Tensor& parameter) const override;
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }

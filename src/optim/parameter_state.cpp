@@ -209,6 +209,22 @@ StateValue new_state_value(const UpdateRule& rule, size_t entry, const Parameter
   return value;
 }
 
+int64_t new_state_bytes(const UpdateRule& rule, const ParameterGroup& group, const at::Tensor& parameter) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor shape = at::empty_like(parameter.detach(), at::kMeta);
+  const bool in_float32 = computes_in_float32(group, shape);
+  size_t bytes = rule.counts_steps() || in_float32 ? sizeof(float) : 0;
+  if (in_float32 && group.precision == UpdatePrecision::kMasterWeights)
+    bytes += static_cast<size_t>(shape.numel()) * sizeof(float);
+  for (size_t entry = 0; entry < rule.state_entries().size(); ++entry) {
+    if (!rule.needs(entry, group, shape)) continue;
+    const StateEntry::Kind kind = rule.kind(entry, shape);
+    bytes += empty_state_tensor(kind, rule.state_entries()[entry], group, shape).nbytes();
+    if (is_8bit(kind)) bytes += static_cast<size_t>(kernels::num_blocks(shape.numel())) * sizeof(float);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
                              const std::vector<ParameterState>& states) {
   std::vector<std::pair<c10::IValue, c10::IValue>> written;  // with integer keys, as torch has

@@ -19,6 +19,8 @@ at::Tensor new_step(const UpdateRule& rule, const at::Tensor& parameter, double 
 kernels::ElementSpan span_of(const StateValue& value, StateEntry::Kind kind);
 StateValue new_state_value(const UpdateRule& rule, size_t entry, const ParameterGroup& group,
                            const at::Tensor& parameter);
+// The size of the whole state that a parameter of this shape and dtype will have.
+int64_t new_state_bytes(const UpdateRule& rule, const ParameterGroup& group, const at::Tensor& parameter);
 
 // {"state": {"0": {...}}, "param_groups": [{...}]}. 8-bit entries are written as float32, so that other rules can load
 // them.

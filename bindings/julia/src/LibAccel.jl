@@ -1323,6 +1323,31 @@ function accel_prepare_model_options_t(;
     return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed)
 end
 
+"""The training whose memory is estimated."""
+struct accel_estimate_memory_options_t
+    struct_size::Csize_t
+    num_processes::Int64
+    data_parallel_shard_size::Int64
+    mixed_precision::accel_precision_t
+    sync_each_batch::accel_flag_t
+    gradient_accumulation_steps::Int64
+    activation_bytes::Int64
+    model_options::Ptr{accel_prepare_model_options_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_estimate_memory_options_t(;
+    num_processes = ACCEL_UNSET_INT64,
+    data_parallel_shard_size = ACCEL_UNSET_INT64,
+    mixed_precision = ACCEL_UNSET,
+    sync_each_batch = ACCEL_UNSET,
+    gradient_accumulation_steps = ACCEL_UNSET_INT64,
+    activation_bytes = ACCEL_UNSET_INT64,
+    model_options = C_NULL,
+)
+    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options)
+end
+
 """How the ranks share a loader's batches."""
 struct accel_dataloader_config_t
     struct_size::Csize_t
@@ -4890,6 +4915,36 @@ accel_module_from_config(config, out) =
     check(@waiting(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
+    accel_module_shapes_from_weights(path, out)
+
+The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
+
+- `path`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+- `out`: The tree.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT; IO.
+
+Threads: any, waits.
+"""
+accel_module_shapes_from_weights(path, out) =
+    check(@waiting(ccall((:accel_module_shapes_from_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_shapes_from_weights")
+
+"""
+    accel_calculate_maximum_sizes(module, out)
+
+The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the model itself. Tied parameters count once, truth values as bits.
+
+- `module`: A module; may be on the device meta.
+- `out`: A map: \"total\" and \"largest\", bytes; \"names\", the layers of that size.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_calculate_maximum_sizes(var"module", out) =
+    check(ccall((:accel_calculate_maximum_sizes, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_calculate_maximum_sizes")
+
+"""
     accel_module_linear(in_features, out_features, bias, out)
 
 weight [out_features, in_features].
@@ -7582,6 +7637,23 @@ accel_prepare_model(state, var"module", options, out) =
     check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_prepare_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
 
 """
+    accel_estimate_memory(module, optimizer, options, out)
+
+The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+
+- `module`: The model before it is prepared, or the prepared one.
+- `optimizer`: `nothing`/`C_NULL` is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow; NOT_FOUND for classes that no module has.
+
+Threads: any.
+"""
+accel_estimate_memory(var"module", optimizer, options, out) =
+    check(ccall((:accel_estimate_memory, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_optimizer_t}, Ptr{accel_estimate_memory_options_t}, Ptr{accel_value_t}), var"module", optimizer, options, out), "accel_estimate_memory")
+
+"""
     accel_register_comm_hook(state, module, hook, user_data, destroy)
 
 Sets a communication hook of the application for a model's gradients, instead of comm_hook. The callback runs on the thread of accel_backward() for a model on the CPU, and on one of LibTorch's for others; with one process never.
@@ -9377,6 +9449,8 @@ const FUNCTIONS = (
     :accel_module_create,
     :accel_module_load_torchscript,
     :accel_module_from_config,
+    :accel_module_shapes_from_weights,
+    :accel_calculate_maximum_sizes,
     :accel_module_linear,
     :accel_module_embedding,
     :accel_module_layer_norm,
@@ -9545,6 +9619,7 @@ const FUNCTIONS = (
     :accel_loss_scale,
     :accel_set_autocast,
     :accel_prepare_model,
+    :accel_estimate_memory,
     :accel_register_comm_hook,
     :accel_prepare_optimizer,
     :accel_prepare_scheduler,

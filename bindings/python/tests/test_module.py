@@ -341,3 +341,17 @@ def test_hooks_of_the_backward():
     behind.remove()
     layer(accel.ones(1, 2)).sum().backward()
     assert seen == [1.0, 1, 1.0]
+
+
+def test_sizes_and_memory_of_training():
+    net = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 32, bias=False))
+    layer = 64 * 64 * 4
+    assert capi.accel_calculate_maximum_sizes(net.handle) == {"total": 1.5 * layer, "largest": layer, "names": ["0"]}
+    options = capi.accel_estimate_memory_options_t()
+    options.activation_bytes = 10
+    estimate = capi.accel_estimate_memory(net.handle, None, options)
+    assert estimate["parameters"] == estimate["gradients"] == 1.5 * layer and estimate["peak"] == 3 * layer + 10
+    assert estimate["phase"] == "backward" and estimate["step"] == 3 * layer
+    options.num_processes = 0
+    with pytest.raises(errors.ArgumentError, match="num_processes is 0"):
+        capi.accel_estimate_memory(net.handle, None, options)

@@ -73,6 +73,8 @@ inline const OptionTable& table_of(const accel_autocast_options_t*) { return opt
 inline accel_autocast_options_t unset_options(const accel_autocast_options_t*) { return ACCEL_AUTOCAST_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_prepare_model_options_t*) { return option_tables::prepare_model_options; }
 inline accel_prepare_model_options_t unset_options(const accel_prepare_model_options_t*) { return ACCEL_PREPARE_MODEL_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_estimate_memory_options_t*) { return option_tables::estimate_memory_options; }
+inline accel_estimate_memory_options_t unset_options(const accel_estimate_memory_options_t*) { return ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_dataloader_config_t*) { return option_tables::dataloader_config; }
 inline accel_dataloader_config_t unset_options(const accel_dataloader_config_t*) { return ACCEL_DATALOADER_CONFIG_INIT; }
 inline const OptionTable& table_of(const accel_prepare_item_t*) { return option_tables::prepare_item; }
@@ -113,6 +115,7 @@ DeepspeedSettings settings_type(const accel_deepspeed_options_t*);
 GradScalerSettings settings_type(const accel_grad_scaler_options_t*);
 AutocastSettings settings_type(const accel_autocast_options_t*);
 PrepareModelSettings settings_type(const accel_prepare_model_options_t*);
+EstimateMemorySettings settings_type(const accel_estimate_memory_options_t*);
 DataloaderConfig settings_type(const accel_dataloader_config_t*);
 PrepareItem settings_type(const accel_prepare_item_t*);
 LocalSgdSettings settings_type(const accel_local_sgd_options_t*);

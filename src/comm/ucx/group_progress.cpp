@@ -295,6 +295,9 @@ void GroupProgress::end_task(Task& task, std::exception_ptr error) noexcept {
       error = fail_task(task);
     }
   }
+  // Who waits may count on the memory: it frees it, and takes some for the next call.
+  task.held.clear();
+  task.copies.clear();
   task.work->complete(std::move(error), task.thread_state);
 }
 

@@ -463,7 +463,7 @@ constexpr OptionField kFsdpOptions[] = {
     {"cpu_ram_efficient_loading", "1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0", OptionKind::kFlag, 4, 112, 70, kNone, "FSDP_CPU_RAM_EFFICIENT_LOADING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing", "1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0", OptionKind::kFlag, 4, 116, 59, kNone, "FSDP_ACTIVATION_CHECKPOINTING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing_offload", "1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0", OptionKind::kFlag, 4, 120, 105, kNone, "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD", "0", nullptr, nullptr, 0, false},
-    {"offload_optimizer", "1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward or backward. Default 0", OptionKind::kFlag, 4, 124, 123, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"offload_optimizer", "1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0", OptionKind::kFlag, 4, 124, 109, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_folder", "A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none", OptionKind::kText, 8, 128, 122, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"reshard_group_size", "Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0", OptionKind::kInteger, 8, 136, 143, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
 };
@@ -504,6 +504,16 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
     {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
+};
+
+constexpr OptionField kEstimateMemoryOptions[] = {
+    {"num_processes", "Ranks that train the model together. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 8, 36, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"data_parallel_shard_size", "Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes", OptionKind::kInteger, 8, 16, 95, {1, 2147483647, false, false}, nullptr, nullptr, "num_processes", nullptr, 0, false},
+    {"mixed_precision", "Of the forward passes. Default NO", OptionKind::kChoice, 4, 24, 22, kNone, nullptr, "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
+    {"sync_each_batch", "1: gradients are exchanged in every micro-batch. Default 0", OptionKind::kFlag, 4, 28, 48, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default 1", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"activation_bytes", "What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 109, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"model_options", "How the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 31, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -618,6 +628,7 @@ const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedO
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 40, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 56, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
@@ -666,6 +677,7 @@ OptionTables all_option_tables() {
       &option_tables::grad_scaler_options,
       &option_tables::autocast_options,
       &option_tables::prepare_model_options,
+      &option_tables::estimate_memory_options,
       &option_tables::dataloader_config,
       &option_tables::prepare_item,
       &option_tables::local_sgd_options,

@@ -38,6 +38,7 @@ extern const OptionTable deepspeed_options;
 extern const OptionTable grad_scaler_options;
 extern const OptionTable autocast_options;
 extern const OptionTable prepare_model_options;
+extern const OptionTable estimate_memory_options;
 extern const OptionTable dataloader_config;
 extern const OptionTable prepare_item;
 extern const OptionTable local_sgd_options;

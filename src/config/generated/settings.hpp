@@ -526,6 +526,29 @@ struct PrepareModelSettings {
   }
 };
 
+// accel_estimate_memory_options_t
+struct EstimateMemorySettings {
+  Setting<int64_t> num_processes{1};
+  Setting<std::optional<int64_t>> data_parallel_shard_size{};
+  Setting<Precision> mixed_precision{Precision::kNo};
+  Setting<bool> sync_each_batch{false};
+  Setting<int64_t> gradient_accumulation_steps{1};
+  Setting<int64_t> activation_bytes{0};
+  PrepareModelSettings model_options;
+
+  static const OptionTable& table() { return option_tables::estimate_memory_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.num_processes...);
+    visit(table().fields[1], settings.data_parallel_shard_size...);
+    visit(table().fields[2], settings.mixed_precision...);
+    visit(table().fields[3], settings.sync_each_batch...);
+    visit(table().fields[4], settings.gradient_accumulation_steps...);
+    visit(table().fields[5], settings.activation_bytes...);
+  }
+};
+
 // accel_dataloader_config_t
 struct DataloaderConfig {
   Setting<bool> even_batches{true};

@@ -82,10 +82,15 @@ Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings
 
 Reducer::~Reducer() = default;
 
-// Existing gradients are moved too.
+// Existing gradients are moved too; they keep the memory of the former buffer, which otherwise is free before that of
+// the new one is taken. Without memory for that, the next forward tries again.
 void Reducer::make_buffer(const BucketOrder& order) {
   const at::NoGradGuard no_grad;
-  buffer_ = GradientBuffer(parameters_, order, GradientLayout::kPacked, *communicator_);
+  failed_ = true;
+  order_ = order;
+  buffer_ = {};
+  buffer_ = GradientBuffer(parameters_, order_, GradientLayout::kPacked, *communicator_);
+  failed_ = false;
   exchanged_.assign(buffer_.buckets().size(), nullptr);
   if (!settings_.gradient_as_bucket_view) return;
   for (size_t number = 0; number < parameters_.size(); number++) {
@@ -125,9 +130,9 @@ void Reducer::fail_with_failed_backward() const {
 
 void Reducer::prepare_for_forward() {
   if (failed_ || (under_way_ && buffer_.all_taken())) {  // that backward ended with an error
-    failed_ = expects_gradients_ = under_way_ = in_backward_ = false;
+    expects_gradients_ = under_way_ = in_backward_ = false;
     arrived_.clear();
-    make_buffer(buffer_.order());  // what is still exchanged may write to the old one
+    make_buffer(order_);  // what is still exchanged may write to the old one
   }
   if (under_way_ && in_backward_) fail_with_failed_backward();
   if (under_way_) fail_with_missing_gradients();

@@ -36,7 +36,7 @@ class Reducer {
 
   // Sets the hook that averages buckets, from the next backward on.
   void set_hook(CommHookPtr hook) { hook_ = std::move(hook); }
-  BucketOrder order() const { return buffer_.order(); }
+  const BucketOrder& order() const { return order_; }
 
   // Before a forward that is recorded. Throws an error after a backward that did not exchange all buckets: with the
   // names of the parameters that it gave no gradient, or with the error in which it ended. Rebuilds the
@@ -82,7 +82,8 @@ class Reducer {
   CommHookPtr hook_;
   std::unique_ptr<Accumulators> accumulators_;
   std::mutex mutex_;
-  GradientBuffer buffer_;
+  BucketOrder order_;
+  GradientBuffer buffer_;          // in this order
   std::vector<Future> exchanged_;  // of each bucket
 
   bool expects_gradients_ = false;  // the backward is exchanged

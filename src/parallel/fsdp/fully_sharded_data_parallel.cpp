@@ -32,13 +32,6 @@ std::optional<at::ScalarType> floating_dtype(const std::string& name, const char
   return dtype;
 }
 
-bool reshards_after_forward(const FsdpSettings& settings) {
-  const ShardingStrategy strategy = settings.sharding_strategy;
-  if (settings.reshard_group_size == 1) return false;  // each rank keeps all
-  return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
-                                                 strategy == ShardingStrategy::kHybridShard);
-}
-
 c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
   return tree::map_tensors(value, [dtype](const at::Tensor& tensor) {
     return tensor.defined() && tensor.is_floating_point() ? tensor.to(dtype) : tensor;
@@ -47,12 +40,24 @@ c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
 
 }  // namespace
 
+bool reshards_after_forward(const FsdpSettings& settings) {
+  const ShardingStrategy strategy = settings.sharding_strategy;
+  if (settings.reshard_group_size == 1) return false;  // each rank keeps all
+  return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
+                                                 strategy == ShardingStrategy::kHybridShard);
+}
+
+ShardOptions shard_options(const FsdpSettings& settings) {
+  return {floating_dtype(settings.param_dtype, "param_dtype"), floating_dtype(settings.reduce_dtype, "reduce_dtype"),
+          settings.cpu_offload, settings.offload_optimizer, settings.offload_folder};
+}
+
 FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks,
                                                    const FsdpSettings& settings)
     : ParallelModel("FullyShardedDataParallel", std::move(module)),
       ranks_(ranks),
       settings_(settings),
-      param_dtype_(floating_dtype(settings.param_dtype, "param_dtype")),
+      param_dtype_(shard_options(settings).param_dtype),
       output_dtype_(floating_dtype(settings.output_dtype, "output_dtype")),
       reshard_after_forward_(reshards_after_forward(settings)) {
   add_child("module", this->module());
@@ -95,8 +100,7 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
 void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
-  const ShardOptions options{param_dtype_, floating_dtype(settings_.reduce_dtype, "reduce_dtype"),
-                             settings_.cpu_offload, settings_.offload_optimizer, settings_.offload_folder};
+  const ShardOptions options = shard_options(settings_);
   for (const WrappedModule& wrapped : modules)
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
   inputs_done_.assign(groups_.size(), false);
@@ -380,7 +384,8 @@ void FullyShardedDataParallel::before_backward(size_t group) {
   inputs_done_[group] = false;
   groups_[group]->begin_backward();
   groups_[group]->unshard();
-  for (size_t i = backward_position_; i-- > 0;) {
+  // The root's backward is around all others.
+  for (size_t i = is_root(group) ? 0 : backward_position_; i-- > 0;) {
     if (order_[i] != group) continue;
     backward_position_ = i;
     break;

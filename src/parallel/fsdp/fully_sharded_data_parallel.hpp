@@ -26,6 +26,10 @@
 
 namespace accel::parallel {
 
+// Whether a group's parameters are released between its forward and its backward.
+bool reshards_after_forward(const FsdpSettings& settings);
+ShardOptions shard_options(const FsdpSettings& settings);
+
 class FullyShardedDataParallel final : public ParallelModel {
  public:
   // Collective: checks that all ranks have the same model, and shards rank 0's parameters.

@@ -17,15 +17,12 @@
 namespace accel::parallel {
 namespace {
 
-constexpr int64_t kShardAlignment = 64;  // bytes
-
 // Parts of one piece of memory, each at a cache line.
 class Layout {
  public:
   int64_t add(int64_t elements, at::ScalarType dtype) {
     const int64_t offset = bytes_;
-    bytes_ += (elements * static_cast<int64_t>(c10::elementSize(dtype)) + kShardAlignment - 1) / kShardAlignment *
-              kShardAlignment;
+    bytes_ += aligned_shard_bytes(elements, dtype);
     return offset;
   }
   int64_t bytes() const { return bytes_; }
@@ -45,6 +42,12 @@ void wait_for(const std::shared_ptr<comm::Work>& work) {
 }
 
 }  // namespace
+
+int64_t aligned_shard_bytes(int64_t elements, at::ScalarType dtype) {
+  constexpr int64_t kCacheLine = 64;  // bytes
+  const int64_t bytes = elements * static_cast<int64_t>(c10::elementSize(dtype));
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardOptions& options,
                                const ModelRanks& ranks)

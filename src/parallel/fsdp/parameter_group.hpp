@@ -28,6 +28,9 @@ struct ShardOptions {
   std::string offload_folder;      // in files of it are shards of cpu_offload, and gradients of offload_optimizer
 };
 
+// What a parameter, or its shard, takes in the memory of its group.
+int64_t aligned_shard_bytes(int64_t elements, at::ScalarType dtype);
+
 class ParameterGroup {
  public:
   // `name` is that of the module, for errors.

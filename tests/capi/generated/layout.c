@@ -366,6 +366,15 @@ SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prep
 SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_options_t, ddp) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp) == 8);
 SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_options_t, fsdp) == 24 && sizeof(((accel_prepare_model_options_t *)0)->fsdp) == 8);
 SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_model_options_t, deepspeed) == 32 && sizeof(((accel_prepare_model_options_t *)0)->deepspeed) == 8);
+SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 56);
+SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
+SAME(place_of_accel_estimate_memory_options_t_data_parallel_shard_size, offsetof(accel_estimate_memory_options_t, data_parallel_shard_size) == 16 && sizeof(((accel_estimate_memory_options_t *)0)->data_parallel_shard_size) == 8);
+SAME(place_of_accel_estimate_memory_options_t_mixed_precision, offsetof(accel_estimate_memory_options_t, mixed_precision) == 24 && sizeof(((accel_estimate_memory_options_t *)0)->mixed_precision) == 4);
+SAME(place_of_accel_estimate_memory_options_t_sync_each_batch, offsetof(accel_estimate_memory_options_t, sync_each_batch) == 28 && sizeof(((accel_estimate_memory_options_t *)0)->sync_each_batch) == 4);
+SAME(place_of_accel_estimate_memory_options_t_gradient_accumulation_steps, offsetof(accel_estimate_memory_options_t, gradient_accumulation_steps) == 32 && sizeof(((accel_estimate_memory_options_t *)0)->gradient_accumulation_steps) == 8);
+SAME(place_of_accel_estimate_memory_options_t_activation_bytes, offsetof(accel_estimate_memory_options_t, activation_bytes) == 40 && sizeof(((accel_estimate_memory_options_t *)0)->activation_bytes) == 8);
+SAME(place_of_accel_estimate_memory_options_t_model_options, offsetof(accel_estimate_memory_options_t, model_options) == 48 && sizeof(((accel_estimate_memory_options_t *)0)->model_options) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
@@ -898,6 +907,15 @@ static void test_accel_prepare_model_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_estimate_memory_options_t(void **state) {
+  static const accel_estimate_memory_options_t expected = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+  accel_estimate_memory_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_estimate_memory_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_dataloader_config_t(void **state) {
   static const accel_dataloader_config_t expected = ACCEL_DATALOADER_CONFIG_INIT;
   accel_dataloader_config_t given;
@@ -1023,6 +1041,7 @@ int main(void) {
       cmocka_unit_test(test_accel_grad_scaler_options_t),
       cmocka_unit_test(test_accel_autocast_options_t),
       cmocka_unit_test(test_accel_prepare_model_options_t),
+      cmocka_unit_test(test_accel_estimate_memory_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),

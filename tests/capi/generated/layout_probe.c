@@ -366,6 +366,15 @@ int main(void) {
   printf("field ddp %zu\n", offsetof(accel_prepare_model_options_t, ddp));
   printf("field fsdp %zu\n", offsetof(accel_prepare_model_options_t, fsdp));
   printf("field deepspeed %zu\n", offsetof(accel_prepare_model_options_t, deepspeed));
+  printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
+  printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));
+  printf("field data_parallel_shard_size %zu\n", offsetof(accel_estimate_memory_options_t, data_parallel_shard_size));
+  printf("field mixed_precision %zu\n", offsetof(accel_estimate_memory_options_t, mixed_precision));
+  printf("field sync_each_batch %zu\n", offsetof(accel_estimate_memory_options_t, sync_each_batch));
+  printf("field gradient_accumulation_steps %zu\n", offsetof(accel_estimate_memory_options_t, gradient_accumulation_steps));
+  printf("field activation_bytes %zu\n", offsetof(accel_estimate_memory_options_t, activation_bytes));
+  printf("field model_options %zu\n", offsetof(accel_estimate_memory_options_t, model_options));
   printf("struct accel_dataloader_config_t %zu\n", sizeof(accel_dataloader_config_t));
   printf("field struct_size %zu\n", offsetof(accel_dataloader_config_t, struct_size));
   printf("field even_batches %zu\n", offsetof(accel_dataloader_config_t, even_batches));

@@ -1293,6 +1293,18 @@ static void accel_module_from_config_null_pointers(void **state) {
   refused_with_status("accel_module_from_config", "out", accel_module_from_config("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_module_shapes_from_weights_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_shapes_from_weights", "path", accel_module_shapes_from_weights(NULL, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_shapes_from_weights", "out", accel_module_shapes_from_weights("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_calculate_maximum_sizes_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_calculate_maximum_sizes", "module", accel_calculate_maximum_sizes(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_calculate_maximum_sizes", "out", accel_calculate_maximum_sizes(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_module_linear_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -2326,6 +2338,12 @@ static void accel_prepare_model_null_pointers(void **state) {
   refused_with_status("accel_prepare_model", "out", accel_prepare_model(samples->valid.state, samples->valid.module, &samples->prepare_model_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_estimate_memory_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_estimate_memory", "module", accel_estimate_memory(NULL, samples->valid.optimizer, &samples->estimate_memory_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_estimate_memory", "out", accel_estimate_memory(samples->valid.module, samples->valid.optimizer, &samples->estimate_memory_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_register_comm_hook_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_register_comm_hook", "state", accel_register_comm_hook(NULL, samples->valid.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3139,6 +3157,8 @@ int main(void) {
       sweep_test(accel_module_create_null_pointers),
       sweep_test(accel_module_load_torchscript_null_pointers),
       sweep_test(accel_module_from_config_null_pointers),
+      sweep_test(accel_module_shapes_from_weights_null_pointers),
+      sweep_test(accel_calculate_maximum_sizes_null_pointers),
       sweep_test(accel_module_linear_null_pointers),
       sweep_test(accel_module_embedding_null_pointers),
       sweep_test(accel_module_layer_norm_null_pointers),
@@ -3307,6 +3327,7 @@ int main(void) {
       sweep_test(accel_loss_scale_null_pointers),
       sweep_test(accel_set_autocast_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
+      sweep_test(accel_estimate_memory_null_pointers),
       sweep_test(accel_register_comm_hook_null_pointers),
       sweep_test(accel_prepare_optimizer_null_pointers),
       sweep_test(accel_prepare_scheduler_null_pointers),

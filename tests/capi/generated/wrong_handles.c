@@ -1073,6 +1073,12 @@ static void accel_cross_entropy_wrong_handles(void **state) {
   refused_with_status("accel_cross_entropy", "labels", accel_cross_entropy(samples->valid.tensor, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_calculate_maximum_sizes_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_calculate_maximum_sizes", "module", accel_calculate_maximum_sizes(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_calculate_maximum_sizes", "module", accel_calculate_maximum_sizes(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_module_sequential_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_sequential", "modules", accel_module_sequential(&samples->foreign.module, 1, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1979,6 +1985,14 @@ static void accel_prepare_model_wrong_handles(void **state) {
   refused_with_status("accel_prepare_model", "module", accel_prepare_model(samples->valid.state, samples->released.module, &samples->prepare_model_options, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_estimate_memory_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_estimate_memory", "module", accel_estimate_memory(samples->foreign.module, samples->valid.optimizer, &samples->estimate_memory_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_estimate_memory", "module", accel_estimate_memory(samples->released.module, samples->valid.optimizer, &samples->estimate_memory_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_estimate_memory", "optimizer", accel_estimate_memory(samples->valid.module, samples->foreign.optimizer, &samples->estimate_memory_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_estimate_memory", "optimizer", accel_estimate_memory(samples->valid.module, samples->released.optimizer, &samples->estimate_memory_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_register_comm_hook_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_register_comm_hook", "state", accel_register_comm_hook(samples->foreign.state, samples->valid.module, (accel_comm_hook_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_HANDLE);
@@ -2585,6 +2599,7 @@ int main(void) {
       sweep_test(accel_op_call_kw_wrong_handles),
       sweep_test(accel_op_schema_wrong_handles),
       sweep_test(accel_cross_entropy_wrong_handles),
+      sweep_test(accel_calculate_maximum_sizes_wrong_handles),
       sweep_test(accel_module_sequential_wrong_handles),
       sweep_test(accel_module_retain_wrong_handles),
       sweep_test(accel_module_release_wrong_handles),
@@ -2724,6 +2739,7 @@ int main(void) {
       sweep_test(accel_loss_scale_wrong_handles),
       sweep_test(accel_set_autocast_wrong_handles),
       sweep_test(accel_prepare_model_wrong_handles),
+      sweep_test(accel_estimate_memory_wrong_handles),
       sweep_test(accel_register_comm_hook_wrong_handles),
       sweep_test(accel_prepare_optimizer_wrong_handles),
       sweep_test(accel_prepare_scheduler_wrong_handles),

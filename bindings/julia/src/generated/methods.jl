@@ -38,6 +38,7 @@ choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collat
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
 choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
+choices(::Type{LibAccel.accel_estimate_memory_options_t}) = (mixed_precision = CHOICES.precision,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
@@ -47,29 +48,29 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
-    buffers, chained, check_trigger, checkpoint_activations, checkpoint_wait, child, children_bottom_up,
-    clip_grad_value!, concatenate, config, contiguous, convert_to_fp32, coordinate, current_device!, current_epoch,
-    default_state!, destroy_process_group, device, device_memory, device_properties, distributed_type, empty_cache!,
-    enable_grad, end_of_dataloader, end_training, even_batches!, find_batch_size, flight_record,
-    float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
-    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async,
-    gathered_parameters, generator_state, generator_state!, get_state_dict, gradient, gradient!, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, in_dataloader,
-    inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process, is_local_main_process,
-    is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load,
-    load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
-    local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, modules,
-    no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, one_after_the_other, pad_across_processes,
-    pad_across_processes_async, pad_input_tensors, parameters, prepare, process_index, progress, project, project!,
-    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder,
-    remove_checkpoint_hook, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!,
-    reset_peak_memory!, reshard, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
-    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
-    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
-    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
-    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
-    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
-    valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    buffers, calculate_maximum_sizes, chained, check_trigger, checkpoint_activations, checkpoint_wait, child,
+    children_bottom_up, clip_grad_value!, concatenate, config, contiguous, convert_to_fp32, coordinate, current_device!,
+    current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties, distributed_type,
+    empty_cache!, enable_grad, end_of_dataloader, end_training, estimate_memory, even_batches!, find_batch_size,
+    flight_record, float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async,
+    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven,
+    gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_state_dict, gradient, gradient!,
+    gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group,
+    in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
+    is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
+    learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
+    local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
+    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
+    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
+    prepare, process_index, progress, project, project!, recv_tensor!, recv_tensor_async!, reduce_async,
+    reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook, remove_hook!, replace_child!,
+    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, save_model, save_state, scatter!,
+    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
+    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state,
+    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
+    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!,
+    synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unshard,
+    unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -2710,6 +2711,17 @@ contiguous(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
 
 """
+    calculate_maximum_sizes(model)
+
+The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the model
+itself. Tied parameters count once, truth values as bits.
+
+Gives: A map: \"total\" and \"largest\", bytes; \"names\", the layers of that size.
+"""
+calculate_maximum_sizes(model::Model) =
+    result(out -> LibAccel.accel_calculate_maximum_sizes(model, out))::Map
+
+"""
     kind(model)
 
 The name of a module's class.
@@ -2925,6 +2937,28 @@ Gives: The scale; 1 when losses are not scaled; -1 for an invalid handle.
 """
 loss_scale(state::State) =
     LibAccel.accel_loss_scale(state)
+
+"""
+    estimate_memory(model, optimizer; options...)
+
+The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It
+follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are
+on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were
+added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is
+allocated: parameters may be on the device meta.
+
+- `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
+- `data_parallel_shard_size`: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
+- `mixed_precision`: Of the forward passes. Default NO
+- `sync_each_batch`: 1: gradients are exchanged in every micro-batch. Default 0
+- `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
+- `activation_bytes`: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+- `model_options`: How the model will be prepared. Default: theirs
+
+Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
+"""
+estimate_memory(model::Model, optimizer::Union{Optimizer,Nothing}; options...) =
+    result(out -> with_options(given -> LibAccel.accel_estimate_memory(model, something(optimizer, C_NULL), given, out), LibAccel.accel_estimate_memory_options_t; options...))::Map
 
 """
     no_sync(state, model) do ... end

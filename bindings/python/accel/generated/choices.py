@@ -50,5 +50,6 @@ FIELDS = {
     ("accel_fsdp_options_t", "state_dict_type"): "state_dict_type",
     ("accel_deepspeed_options_t", "offload_optimizer_device"): "offload_device",
     ("accel_deepspeed_options_t", "offload_param_device"): "offload_device",
+    ("accel_estimate_memory_options_t", "mixed_precision"): "precision",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
 }

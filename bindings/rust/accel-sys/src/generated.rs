@@ -1090,7 +1090,7 @@ pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next
 ///
 /// It may write or read files of its own in the folder.
 ///
-/// * `models`: A list with an item for each prepared model, in the order of their preparation. Before a save: its state_dict. Before a load: its number, from 0. NONE for a model that another hook took out.
+/// * `models`: A list with an item for each prepared model, in the order of their preparation. Before a save: its state_dict; of a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
 /// * `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
 /// * `out_models`: Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to keep it.
 /// * `user_data`: Handed to the callback.
@@ -2370,7 +2370,7 @@ pub struct accel_fsdp_options_t {
     pub activation_checkpointing: accel_flag_t,
     /// 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
     pub activation_checkpointing_offload: accel_flag_t,
-    /// 1: as cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward or backward. Default 0
+    /// 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0
     pub offload_optimizer: accel_flag_t,
     /// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
     pub offload_folder: *const c_char,
@@ -2556,6 +2556,44 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
         ACCEL_PREPARE_MODEL_OPTIONS_INIT
+    }
+}
+
+/// The training whose memory is estimated.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_estimate_memory_options_t {
+    pub struct_size: usize,
+    /// Ranks that train the model together. In \[1, 2147483647\]. Default 1
+    pub num_processes: i64,
+    /// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1, 2147483647\]. Default: num_processes
+    pub data_parallel_shard_size: i64,
+    /// Of the forward passes. Default NO
+    pub mixed_precision: accel_precision_t,
+    /// 1: gradients are exchanged in every micro-batch. Default 0
+    pub sync_each_batch: accel_flag_t,
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default 1
+    pub gradient_accumulation_steps: i64,
+    /// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In \[0, inf). Default 0
+    pub activation_bytes: i64,
+    /// How the model will be prepared. Default: theirs
+    pub model_options: *const accel_prepare_model_options_t,
+}
+
+/// Every field of [`accel_estimate_memory_options_t`] unset.
+pub const ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT: accel_estimate_memory_options_t = accel_estimate_memory_options_t {
+    struct_size: core::mem::size_of::<accel_estimate_memory_options_t>(),
+    num_processes: ACCEL_UNSET_INT64,
+    data_parallel_shard_size: ACCEL_UNSET_INT64,
+    mixed_precision: ACCEL_UNSET,
+    sync_each_batch: ACCEL_UNSET,
+    gradient_accumulation_steps: ACCEL_UNSET_INT64,
+    activation_bytes: ACCEL_UNSET_INT64,
+    model_options: core::ptr::null(),
+};
+impl Default for accel_estimate_memory_options_t {
+    fn default() -> Self {
+        ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT
     }
 }
 
@@ -5198,6 +5236,30 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes().
+    ///
+    /// Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
+    ///
+    /// * `path`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+    /// * `out`: The tree.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_shapes_from_weights(path: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// The size of a model and of its largest layer, which is a module without children, or a parameter or buffer of the model itself.
+    ///
+    /// Tied parameters count once, truth values as bits.
+    ///
+    /// * `module`: A module; may be on the device meta.
+    /// * `out`: A map: "total" and "largest", bytes; "names", the layers of that size.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_calculate_maximum_sizes(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// weight \[out_features, in_features\].
     ///
     /// * `in_features`: Sizes.
@@ -7161,6 +7223,20 @@ functions! {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first.
+    ///
+    /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+    ///
+    /// * `module`: The model before it is prepared, or the prepared one.
+    /// * `optimizer`: NULL is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A map. Bytes at the peak: "parameters", "parameter_copies" (in the precision of the forward), "buffers", "optimizer_states", "gathered_parameters", "gradients", "exchanged_gradients" (buckets, or gradients that are being reduced), "activations", and their sum "peak"; "phase" is when: "forward", "backward" or "step"; and the peak of each phase by its name.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow; NOT_FOUND for classes that no module has.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_estimate_memory(module: *const accel_module_t, optimizer: *const accel_optimizer_t, options: *const accel_estimate_memory_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Sets a communication hook of the application for a model's gradients, instead of comm_hook.
     ///

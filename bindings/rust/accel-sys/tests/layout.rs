@@ -559,6 +559,20 @@ fn layout_of_accel_prepare_model_options() {
 }
 
 #[test]
+fn layout_of_accel_estimate_memory_options() {
+    assert_eq!(size_of::<accel_estimate_memory_options_t>(), 56);
+    assert_eq!(align_of::<accel_estimate_memory_options_t>(), 8);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, num_processes), 8);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, data_parallel_shard_size), 16);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, mixed_precision), 24);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, sync_each_batch), 28);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, gradient_accumulation_steps), 32);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, activation_bytes), 40);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, model_options), 48);
+}
+
+#[test]
 fn layout_of_accel_dataloader_config() {
     assert_eq!(size_of::<accel_dataloader_config_t>(), 48);
     assert_eq!(align_of::<accel_dataloader_config_t>(), 8);

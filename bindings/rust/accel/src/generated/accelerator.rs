@@ -335,6 +335,33 @@ impl StateReader {
     }
 }
 
+/// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not
+/// the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time,
+/// which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules
+/// to run in the order in which they were added. Without preparing, temporary memory of operators, compressed
+/// exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+///
+/// * `module`: The model before it is prepared, or the prepared one.
+/// * `optimizer`: Whose states count, by its settings; it needs no parameters. `None`: none.
+/// * `options`: `None`: defaults.
+///
+/// Gives: A map. Bytes at the peak: "parameters", "parameter_copies" (in the precision of the forward),
+/// "buffers", "optimizer_states", "gathered_parameters", "gradients", "exchanged_gradients" (buckets, or
+/// gradients that are being reduced), "activations", and their sum "peak"; "phase" is when: "forward",
+/// "backward" or "step"; and the peak of each phase by its name.
+///
+/// # Errors
+/// InvalidArgument, NotFound, Unsupported.
+#[inline]
+pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optimizer>>, options: impl Into<Option<EstimateMemoryOptions>>) -> Result<Value> {
+    let optimizer = optimizer.into();
+    let options = options.into();
+    let options = optional(&options)?;
+    made(|out| unsafe {
+        sys::accel_estimate_memory(module.as_raw(), optimizer.map_or(ptr::null(), |one| one.as_raw()), options, out)
+    })
+}
+
 /// The modules whose parameters a sharded model gathers together.
 ///
 /// * `module`: A prepared model.

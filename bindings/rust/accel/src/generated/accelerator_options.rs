@@ -272,8 +272,8 @@ impl FsdpOptions {
         self
     }
 
-    /// As cpu_offload, but a copy of each shard stays on the device, so that nothing is copied there for a forward
-    /// or backward. Default false.
+    /// As cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host.
+    /// Default false.
     pub fn offload_optimizer(mut self, offload_optimizer: bool) -> Self {
         self.0.offload_optimizer = offload_optimizer.into();
         self
@@ -483,6 +483,58 @@ impl PrepareModelOptions {
     /// The same as DeepSpeed describes it. Default: theirs.
     pub fn deepspeed(mut self, deepspeed: DeepspeedOptions) -> Self {
         self.0.deepspeed = self.1.keep(deepspeed, |options| &options.0 as *const _);
+        self
+    }
+}
+
+builder! {
+    /// The training whose memory is estimated.
+    #[derive(Clone)]
+    EstimateMemoryOptions(accel_estimate_memory_options_t = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT), Kept
+}
+
+impl EstimateMemoryOptions {
+    /// Ranks that train the model together. In \[1, 2147483647\]. Default 1.
+    pub fn num_processes(mut self, num_processes: i64) -> Self {
+        self.0.num_processes = num_processes;
+        self
+    }
+
+    /// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1,
+    /// 2147483647\]. Default: num_processes.
+    pub fn data_parallel_shard_size(mut self, data_parallel_shard_size: i64) -> Self {
+        self.0.data_parallel_shard_size = data_parallel_shard_size;
+        self
+    }
+
+    /// Of the forward passes. Default `Precision::No`.
+    pub fn mixed_precision(mut self, mixed_precision: Precision) -> Self {
+        self.0.mixed_precision = mixed_precision.into();
+        self
+    }
+
+    /// Gradients are exchanged in every micro-batch. Default false.
+    pub fn sync_each_batch(mut self, sync_each_batch: bool) -> Self {
+        self.0.sync_each_batch = sync_each_batch.into();
+        self
+    }
+
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default 1.
+    pub fn gradient_accumulation_steps(mut self, gradient_accumulation_steps: i64) -> Self {
+        self.0.gradient_accumulation_steps = gradient_accumulation_steps;
+        self
+    }
+
+    /// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not
+    /// tell. In \[0, inf). Default 0.
+    pub fn activation_bytes(mut self, activation_bytes: i64) -> Self {
+        self.0.activation_bytes = activation_bytes;
+        self
+    }
+
+    /// How the model will be prepared. Default: theirs.
+    pub fn model_options(mut self, model_options: PrepareModelOptions) -> Self {
+        self.0.model_options = self.1.keep(model_options, |options| &options.0 as *const _);
         self
     }
 }

@@ -42,6 +42,23 @@ impl Model {
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
     }
 
+    /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the
+    /// device meta for [`estimate_memory`](crate::estimate_memory) and [`calculate_maximum_sizes`](crate::calculate_maximum_sizes). Modules are named as the
+    /// weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where
+    /// the list is `layers`.
+    ///
+    /// * `path`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+    ///
+    /// Gives: The tree.
+    ///
+    /// # Errors
+    /// NotFound, Io, Corrupt.
+    #[inline]
+    pub fn shapes_from_weights(path: impl AsRef<Path>) -> Result<Model> {
+        let path = c_path(path.as_ref())?;
+        made(|out| unsafe { sys::accel_module_shapes_from_weights(path.as_ptr(), out) })
+    }
+
     /// The name of a module's class.
     ///
     /// Gives: The name of its class; lives as long as the module.
@@ -297,6 +314,17 @@ impl Model {
         memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
+}
+
+/// The size of a model and of its largest layer, which is a module without children, or a parameter or buffer
+/// of the model itself. Tied parameters count once, truth values as bits.
+///
+/// * `module`: A module; may be on the device meta.
+///
+/// Gives: A map: "total" and "largest", bytes; "names", the layers of that size.
+#[inline]
+pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
+    made(|out| unsafe { sys::accel_calculate_maximum_sizes(module.as_raw(), out) })
 }
 
 /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its

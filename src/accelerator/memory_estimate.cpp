@@ -1,0 +1,63 @@
+#include "accelerator/memory_estimate.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/sharding_choice.hpp"
+#include "base/error.hpp"
+#include "nn/module_shapes.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+int shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& fsdp) {
+  const int64_t ranks = settings.num_processes;
+  const bool is_hybrid = fsdp.sharding_strategy == ShardingStrategy::kHybridShard ||
+                         fsdp.sharding_strategy == ShardingStrategy::kHybridShardZero2;
+  require(!is_hybrid || settings.data_parallel_shard_size.value, Status::kInvalidArgument,
+          "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is not set; expected the number of ranks "
+          "that share a copy");
+  const int64_t shards = settings.data_parallel_shard_size.value_or(ranks);
+  require(ranks % shards == 0, Status::kInvalidArgument, "data_parallel_shard_size is ", shards,
+          "; expected a divisor of num_processes, which is ", ranks);
+  return static_cast<int>(shards);
+}
+
+}  // namespace
+
+parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const optim::Optimizer* optimizer,
+                                         const EstimateMemorySettings& settings) {
+  ShardingJob job;
+  job.mixed_precision = settings.mixed_precision;
+  job.accumulation.num_steps = settings.gradient_accumulation_steps;
+  job.accumulation.sync_each_batch = settings.sync_each_batch;
+  job.data_parallel_size = settings.num_processes;
+  ShardingChoice choice = choose_sharding(settings.model_options, job);
+  PrepareModelSettings prepared = settings.model_options;
+  prepared.fsdp = std::move(choice.settings);
+
+  parallel::MemoryRequest request;
+  request.ranks = static_cast<int>(settings.num_processes.value);
+  request.shard_ranks = shard_ranks(settings, prepared.fsdp);
+  request.precision = settings.mixed_precision;
+  if (choice.accumulation.num_steps > 1)
+    request.accumulation =
+        choice.accumulation.sync_each_batch ? parallel::Accumulation::kExchanged : parallel::Accumulation::kLocal;
+  request.activation_bytes = settings.activation_bytes;
+  if (optimizer != nullptr)
+    request.state_bytes = [optimizer](const at::Tensor& parameter) {
+      return optimizer->expected_state_bytes(parameter);
+    };
+  const parallel::ParallelModelPtr parallel = parallel_model_of(module);
+  const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&parallel](const at::Tensor& parameter) {
+    const parallel::ParameterShard* const shard = parallel->shard_of(parameter);
+    return shard == nullptr ? parameter.sizes().vec() : shard->shape;
+  });
+  const parallel::MemoryEstimate estimate = parallel::estimate_memory(shapes, prepared, request);
+  require(!estimate.is_sharded || optimizer == nullptr || optimizer->is_elementwise(), Status::kUnsupported,
+          "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a part; "
+          "expected one that updates each element by itself, such as AdamW or SGD, or NO_SHARD");
+  return estimate;
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,28 @@
+// How a model is shared out: as the settings of sharding say, or those of DeepSpeed.
+#pragma once
+
+#include <cstdint>
+
+#include "config/generated/settings.hpp"
+#include "state/gradient_state.hpp"
+
+namespace accel::accelerator {
+
+// What the settings are resolved against.
+struct ShardingJob {
+  Precision mixed_precision = Precision::kNo;
+  state::AccumulationSettings accumulation;
+  int64_t data_parallel_size = 1;
+  bool has_shards = false;    // the mesh has an axis of shards
+  bool reports_keys = false;  // a warning names DeepSpeed's keys without effect
+};
+
+struct ShardingChoice {
+  FsdpSettings settings;         // complete
+  double gradient_clipping = 0;  // at each step; 0: none
+  state::AccumulationSettings accumulation;
+};
+
+ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job);
+
+}  // namespace accel::accelerator

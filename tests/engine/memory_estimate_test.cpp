@@ -1,0 +1,357 @@
+// The estimated memory of training is what ranks really take.
+#include "accelerator/memory_estimate.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <c10/core/CPUAllocator.h>
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "accelerator/accelerator.hpp"
+#include "base/file_descriptor.hpp"
+#include "kernels/cpu_allocator.hpp"
+#include "nn/callback_module.hpp"
+#include "optim/rules.hpp"
+
+namespace accel::accelerator {
+namespace memory_estimate_test {
+
+using SharedFiles = std::map<ino_t, size_t>;
+
+SharedFiles list_shared_files() {
+  SharedFiles files;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (const dirent* const entry = readdir(folder)) {
+    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
+    char name[64] = {};
+    struct stat file {};
+    if (readlink(path.c_str(), name, sizeof name - 1) < 0 || std::string(name).rfind("/memfd:accel", 0) != 0) continue;
+    if (stat(path.c_str(), &file) == 0) files[file.st_ino] = static_cast<size_t>(file.st_size);
+  }
+  closedir(folder);
+  return files;
+}
+
+// The memory that this rank has allocated to exchange tensors. Files come and go while they are listed: two equal lists
+// are one that was there.
+size_t shared_memory_bytes() {
+  SharedFiles files = list_shared_files();
+  for (SharedFiles again = list_shared_files(); again != files; again = list_shared_files()) files = std::move(again);
+  size_t bytes = 0;
+  for (const auto& [inode, size] : files) bytes += size;
+  return bytes;
+}
+
+// All memory of tensors in this process: of LibTorch's allocator, which it replaces, of the caching allocator, and what
+// it shares with other ranks. Shared memory has no calls of an allocator, so a thread looks at it.
+class MemoryMeter final : public c10::Allocator {
+ public:
+  MemoryMeter() : former_(c10::GetCPUAllocator()) {
+    only_ = this;
+    c10::SetCPUAllocator(this, /*priority=*/1);
+    sampler_ = std::thread([this] {
+      for (; !ends_; std::this_thread::sleep_for(std::chrono::microseconds(200))) sample();
+    });
+  }
+  ~MemoryMeter() override {
+    ends_ = true;
+    sampler_.join();
+    c10::SetCPUAllocator(former_, /*priority=*/1);
+  }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    void* const data = former_->raw_allocate(bytes);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sizes_[data] = bytes;
+      in_use_ += bytes;
+    }
+    constexpr size_t kLarge = 100000;
+    if (bytes > kLarge) sample();
+    return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  size_t in_use() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return in_use_ + kernels::cpu_memory_statistics().in_use + shared_memory_bytes();
+  }
+  void sample() {
+    const size_t now = in_use();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    peak_ = std::max(peak_, now);
+  }
+  void reset_peak() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    peak_ = 0;
+  }
+  size_t peak() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return peak_;
+  }
+
+ private:
+  static void free_block(void* data) {
+    {
+      const std::lock_guard<std::mutex> lock(only_->mutex_);
+      const auto found = only_->sizes_.find(data);
+      only_->in_use_ -= found->second;
+      only_->sizes_.erase(found);
+    }
+    only_->former_->raw_deallocate(data);
+  }
+
+  static inline MemoryMeter* only_ = nullptr;
+  c10::Allocator* const former_;
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> sizes_;
+  size_t in_use_ = 0, peak_ = 0;
+  std::atomic<bool> ends_{false};
+  std::thread sampler_;
+};
+
+constexpr int64_t kWidth = 1024;
+
+nn::ModulePtr make_model(int blocks, c10::Device device) {
+  const auto weight = [&](double value) {
+    return at::full({kWidth, kWidth}, value, at::TensorOptions().dtype(at::kFloat).device(device));
+  };
+  auto model = std::make_shared<nn::CallbackModule>("Net");
+  model->add_parameter("first", weight(0.001));
+  for (int i = 0; i < blocks; i++) {
+    const auto block = std::make_shared<nn::CallbackModule>("Block");
+    block->add_parameter("up", weight(0.001));
+    block->add_parameter("down", weight(0.002));
+    block->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+      return at::linear(at::linear(inputs[0].toTensor(), self.parameter(0)), self.parameter(1));
+    });
+    model->add_child("block" + std::to_string(i), block);
+  }
+  model->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+    at::Tensor x = at::linear(inputs[0].toTensor(), self.parameter(0));
+    for (const auto& [name, child] : self.children()) x = child->call(x);
+    return x;
+  });
+  return model;
+}
+
+struct Training {
+  const char* name;
+  EstimateMemorySettings settings = {};
+  bool has_momentum = false;  // Adam's two, or plain SGD
+  int blocks = 3;
+};
+
+void PrintTo(const Training& run, std::ostream* out) { *out << run.name; }
+
+std::shared_ptr<optim::ParameterOptimizer> make_optimizer(const Training& run) {
+  return run.has_momentum ? optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 1e-5}})
+                          : optim::make_optimizer(optim::sgd_rule(), {{"lr", 1e-5}});
+}
+
+constexpr const char* kRankVariable = "ACCEL_MEMORY_TEST_PIPE";  // where a rank writes its peak
+
+StateSettings state_of(const EstimateMemorySettings& settings) {
+  StateSettings state;
+  state.cpu = true;
+  state.mixed_precision = settings.mixed_precision.value;
+  state.gradient_accumulation_steps = settings.gradient_accumulation_steps.value;
+  state.sync_each_batch = settings.sync_each_batch.value;
+  state.cpu_memory = CpuMemory::kDefault;
+  state.cpu_kernels = CpuKernels::kDefault;
+  if (const auto& shards = settings.data_parallel_shard_size.value) {
+    state.data_parallel_shard_size = *shards;
+    state.data_parallel_replicate_size = settings.num_processes / *shards;
+  }
+  return state;
+}
+
+double estimated_peak(const Training& run) {
+  const auto estimate = estimate_memory(make_model(run.blocks, at::kMeta), make_optimizer(run).get(), run.settings);
+  return static_cast<double>(estimate.peak.total());
+}
+
+// In the process of a rank: the bytes at the peak of the second and third step, beside those that were there before.
+size_t peak_of_this_rank(const Training& run) {
+  MemoryMeter meter;
+  const auto accelerator = std::make_shared<Accelerator>(state_of(run.settings));
+  comm::Communicator& all = *accelerator->state().communicator();
+  for (const char* const axes : {"shard,context", "replicate"}) accelerator->state().mesh()->group(axes)->barrier();
+  all.barrier();
+  const size_t before = meter.in_use();
+  const nn::ModulePtr inner = make_model(run.blocks, at::kCPU);
+  const auto plain = make_optimizer(run);
+  plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
+  const nn::ModulePtr model = accelerator->prepare_model(inner, run.settings.model_options);
+  const auto optimizer = accelerator->prepare_optimizer(plain);
+  const auto estimate = estimate_memory(model, optimizer.get(), run.settings);
+  EXPECT_EQ(static_cast<double>(estimate.peak.total()), estimated_peak(run)) << "of the prepared model";
+  const at::Tensor batch = at::full({1, kWidth}, 0.5);
+  const int64_t micro_batches = run.settings.gradient_accumulation_steps;
+  for (int64_t i = 0; i < 3 * micro_batches; i++) {
+    if (i == micro_batches) meter.reset_peak();
+    const MicroBatch micro(accelerator, {model});
+    accelerator->backward(model->call(batch).square().mean());
+    optimizer->step();
+    optimizer->zero_grad(true);
+  }
+  const size_t peak = meter.peak() - before;
+  accelerator->end_training();
+  return peak;
+}
+
+int free_port() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(socket.number(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return ntohs(address.sin_port);
+}
+
+// Runs this test in a process for each rank; the largest of their peaks.
+double measured_peak(int ranks, const std::string& test) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
+  const std::string port = std::to_string(free_port()), filter = "--gtest_filter=" + test;
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < ranks; rank++) {
+    const std::string number = std::to_string(rank), size = std::to_string(ranks), end = std::to_string(ends[1]);
+    const pid_t process = fork();
+    if (process == 0) {
+      const std::pair<const char*, const char*> variables[] = {
+          {"RANK", number.c_str()},           {"WORLD_SIZE", size.c_str()}, {"LOCAL_RANK", number.c_str()},
+          {"LOCAL_WORLD_SIZE", size.c_str()}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port.c_str()},
+          {"OMP_NUM_THREADS", "1"},           {kRankVariable, end.c_str()}};
+      for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+      ::close(ends[0]);
+      ::execl("/proc/self/exe", "engine_tests", filter.c_str(), "--gtest_brief=1", nullptr);
+      ::_exit(127);
+    }
+    processes.push_back(process);
+  }
+  writer.reset();
+  std::vector<size_t> peaks;
+  for (size_t peak = 0; ::read(reader.number(), &peak, sizeof peak) == sizeof peak;) peaks.push_back(peak);
+  for (const pid_t process : processes) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(process, &status, 0), process);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  }
+  EXPECT_EQ(peaks.size(), static_cast<size_t>(ranks));
+  return peaks.empty() ? 0 : static_cast<double>(*std::max_element(peaks.begin(), peaks.end()));
+}
+
+EstimateMemorySettings ranks_of(int ranks) {
+  EstimateMemorySettings settings;
+  settings.num_processes = ranks;
+  return settings;
+}
+
+EstimateMemorySettings sharded(int ranks, ShardingStrategy strategy = ShardingStrategy::kFullShard) {
+  EstimateMemorySettings settings = ranks_of(ranks);
+  FsdpSettings& fsdp = settings.model_options.fsdp;
+  fsdp.enabled = true;
+  fsdp.sharding_strategy = strategy;
+  fsdp.auto_wrap_policy = AutoWrapPolicy::kTransformerBasedWrap;
+  fsdp.transformer_cls_names_to_wrap = std::string("Block");
+  return settings;
+}
+
+class MemoryEstimate : public testing::TestWithParam<Training> {};
+
+TEST_P(MemoryEstimate, IsWhatARankTakes) {
+  const Training& run = GetParam();
+  if (const char* const end = std::getenv(kRankVariable)) {
+    const size_t peak = peak_of_this_rank(run);
+    ASSERT_EQ(::write(std::stoi(end), &peak, sizeof peak), static_cast<ssize_t>(sizeof peak));
+    std::fflush(nullptr);
+    ::_exit(HasFailure() ? 1 : 0);  // blocks of the meter are freed by nobody
+  }
+  const std::string test = std::string("Training/MemoryEstimate.IsWhatARankTakes/") + run.name;
+  const double measured = measured_peak(static_cast<int>(run.settings.num_processes.value), test);
+  const double estimated = estimated_peak(run);
+  constexpr double kMebibyte = 1 << 20;
+  RecordProperty("estimated_mib", std::to_string(estimated / kMebibyte));
+  RecordProperty("measured_mib", std::to_string(measured / kMebibyte));
+  std::printf("%s %.1f %.1f\n", run.name, estimated / kMebibyte, measured / kMebibyte);
+  EXPECT_GT(measured, 0);
+  EXPECT_NEAR(estimated, measured, 0.1 * measured) << "MiB: " << estimated / kMebibyte << ", " << measured / kMebibyte;
+}
+
+using Settings = EstimateMemorySettings;
+
+// Adam hides what else there is: most trainings have no states.
+std::vector<Training> trainings() {
+  const auto with = [](EstimateMemorySettings settings, const std::function<void(Settings&, FsdpSettings&)>& change) {
+    change(settings, settings.model_options.fsdp);
+    return settings;
+  };
+  const auto half = [](Settings& s, FsdpSettings&) { s.mixed_precision = Precision::kBf16; };
+  const auto two_batches = [](Settings& s, FsdpSettings&) { s.gradient_accumulation_steps = 2; };
+  const auto pairs = [](Settings& s, FsdpSettings&) { s.data_parallel_shard_size = 2; };
+  const auto own = [](Settings& s, FsdpSettings&) { s.model_options.ddp.gradient_as_bucket_view = false; };
+  const Settings full = sharded(2), grad_op = sharded(2, ShardingStrategy::kShardGradOp);
+  return {
+      {"one_process", ranks_of(1), true},
+      {"data_parallel", ranks_of(2), true},
+      {"data_parallel_sgd", ranks_of(2)},
+      {"data_parallel_own_gradients", with(ranks_of(2), own)},
+      {"data_parallel_accumulation", with(ranks_of(2), two_batches)},
+      {"data_parallel_bf16", with(ranks_of(2), half)},
+      {"full_shard", full, true},
+      {"full_shard_sgd", full},
+      {"full_shard_whole",
+       with(full, [](Settings&, FsdpSettings& f) { f.auto_wrap_policy = AutoWrapPolicy::kNoWrap; })},
+      {"forward_prefetch", with(full, [](Settings&, FsdpSettings& f) { f.forward_prefetch = true; })},
+      {"post", with(full, [](Settings&, FsdpSettings& f) { f.backward_prefetch = BackwardPrefetch::kBackwardPost; })},
+      {"no_prefetch",
+       with(full, [](Settings&, FsdpSettings& f) { f.backward_prefetch = BackwardPrefetch::kNoPrefetch; })},
+      {"unlimited", with(full, [](Settings&, FsdpSettings& f) { f.limit_all_gathers = false; })},
+      {"full_shard_bf16", with(full, half)},
+      {"full_shard_reduce_float32",
+       with(with(full, half), [](Settings&, FsdpSettings& f) { f.reduce_dtype = std::string("float32"); })},
+      {"full_shard_accumulation", with(full, two_batches)},
+      {"full_shard_each_batch",
+       with(with(full, two_batches), [](Settings& s, FsdpSettings&) { s.sync_each_batch = true; })},
+      {"padded_rows", sharded(3)},
+      {"shard_grad_op", grad_op, true},
+      {"shard_grad_op_sgd", grad_op},
+      {"hybrid", with(sharded(4, ShardingStrategy::kHybridShard), pairs)},
+      {"hybrid_zero2", with(sharded(4, ShardingStrategy::kHybridShardZero2), pairs)},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Training, MemoryEstimate, testing::ValuesIn(trainings()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace memory_estimate_test
+}  // namespace accel::accelerator
