@@ -1,4 +1,4 @@
-// The program `accel-checkpoint`: the commands `accel checkpoint` and `accel merge-weights`.
+// The program `accel-checkpoint`: the commands `accel checkpoint`, `accel merge-weights` and `accel estimate-memory`.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -8,6 +8,7 @@
 
 #include <accel.hpp>
 #include "launch/command_arguments.hpp"
+#include "launch/estimate_command.hpp"
 
 namespace accel::launch {
 namespace {
@@ -160,8 +161,9 @@ int run_merge(const std::vector<std::string>& arguments) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) wrong_usage("no command is given; expected checkpoint or merge-weights");
+  if (arguments.empty()) wrong_usage("no command is given; expected checkpoint, merge-weights or estimate-memory");
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
+  if (arguments.front() == "estimate-memory") return run_estimate_memory(others);
   return arguments.front() == "merge-weights" ? run_merge(others) : run_checkpoint(others);
 }
 

@@ -20,10 +20,11 @@ constexpr char kProgramHelp[] =
     R"(Starts and watches the processes of a training.
 
 Commands, each with --help:
-  launch         starts a program in several processes
-  env            says what a bug report should know of this machine
-  checkpoint     verifies, lists, shows or compares checkpoints
-  merge-weights  makes one file of the weights that several ranks wrote in parts
+  launch           starts a program in several processes
+  env              says what a bug report should know of this machine
+  checkpoint       verifies, lists, shows or compares checkpoints
+  merge-weights    makes one file of the weights that several ranks wrote in parts
+  estimate-memory  says what loading and training a model takes
 )";
 
 constexpr char kLaunchHelp[] =
@@ -105,12 +106,13 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
 
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  constexpr char kExpected[] = "expected launch, env, checkpoint, merge-weights, --version or --help";
+  constexpr char kExpected[] = "expected launch, env, checkpoint, merge-weights, estimate-memory, --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);
   if (arguments.front() == "env") return parse_environment(others);
-  if (arguments.front() == "checkpoint" || arguments.front() == "merge-weights")
+  if (arguments.front() == "checkpoint" || arguments.front() == "merge-weights" ||
+      arguments.front() == "estimate-memory")
     return {Command::kUseCheckpoints, "", {}};
   CLI::App app(kProgramHelp, "accel");
   app.set_version_flag("--version", "accel " ACCEL_VERSION, "Shows the version.")->group("Information");

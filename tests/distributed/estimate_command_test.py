@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""The command `accel estimate-memory`, on files of weights that are mostly holes.
+
+usage: estimate_command_test.py PATH_OF_ACCEL [unittest argument ...]
+"""
+
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ACCEL = ""
+HIDDEN, LAYERS = 256, 4
+SHAPES = {"model.embed.weight": [1000, HIDDEN],
+          **{f"model.layers.{i}.{name}.weight": shape for i in range(LAYERS)
+             for name, shape in (("up", [4 * HIDDEN, HIDDEN]), ("down", [HIDDEN, 4 * HIDDEN]))},
+          "model.norm.weight": [HIDDEN]}
+LAYER = 2 * 4 * HIDDEN * HIDDEN * 4  # bytes
+TOTAL = LAYERS * LAYER + (1000 + 1) * HIDDEN * 4
+
+
+def accel(*arguments):
+    return subprocess.run([ACCEL, "estimate-memory", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def write_safetensors(path, shapes, dtype="F32", bytes_per_element=4):
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + bytes_per_element
+        for size in shape:
+            end = begin + (end - begin) * size
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # tensors that are not aligned would be copied
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+
+
+def size_text(size):
+    """As the reference's convert_bytes()."""
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{round(size, 2)} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+class EstimateMemory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="accel-estimate-")
+        cls.root = pathlib.Path(cls.folder.name)
+        cls.model = cls.root / "model.safetensors"
+        write_safetensors(cls.model, SHAPES)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def rows(self, *arguments):
+        result = accel(*arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return [re.split(r"  +", line.strip()) for line in result.stdout.splitlines()]
+
+    def values(self, *arguments):
+        result = accel(*arguments, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return json.loads(result.stdout)
+
+    def training(self, *arguments):
+        return {row["strategy"]: row for row in self.values(*arguments)["training"]}
+
+    def test_the_table_of_the_reference(self):
+        rows = self.rows(self.model)
+        largest = LAYER // 2
+        self.assertEqual(rows[0], [f"Memory Usage for loading `{self.model}`"])
+        self.assertEqual(rows[1:6], [["dtype", "Largest Layer", "Total Size", "Training using Adam"],
+                                     ["float32", size_text(largest), size_text(TOTAL), size_text(TOTAL * 4)],
+                                     ["float16", size_text(largest / 2), size_text(TOTAL / 2), size_text(TOTAL * 2)],
+                                     ["int8", size_text(largest / 4), size_text(TOTAL / 4), "N/A"],
+                                     ["int4", size_text(largest / 8), size_text(TOTAL / 8), "N/A"]])
+        self.assertEqual([row[0] for row in self.rows("--dtypes", "int4", "--", self.model)[2:4]], ["int4", ""])
+        self.assertEqual([row["dtype"] for row in self.values(self.model, "--dtypes", "int4", "FLOAT16")["weights"]], ["int4", "float16"])
+
+    def test_half_precision_files_count_as_the_models_that_are_made_from_them(self):
+        half = self.root / "half.safetensors"
+        write_safetensors(half, SHAPES, "BF16", 2)
+        self.assertEqual(self.values(half)["weights"], self.values(self.model)["weights"])
+
+    def test_the_table_of_ranks(self):
+        rows = self.rows(self.model, "--world-size", "2")
+        self.assertEqual(rows[7], ["Peak of a training step on each of 2 ranks, groups: layers.N"])
+        self.assertEqual([row[0] for row in rows[9:]], ["ddp", "shard_grad_op", "full_shard"])
+        ranks = self.training(self.model, "--world-size", "4", "--optimizer", "adam")
+        ddp, full = ranks["ddp"], ranks["full_shard"]
+        for row in ranks.values():
+            parts = [row[key] for key in ("parameters", "parameter_copies", "buffers", "optimizer_states", "gathered_parameters",
+                                          "gradients", "exchanged_gradients", "activations")]
+            self.assertEqual(sum(parts), row["peak"])
+        self.assertEqual((ddp["parameters"], ddp["exchanged_gradients"]), (TOTAL, TOTAL))
+        self.assertEqual(full["parameters"], TOTAL // 4)
+        self.assertAlmostEqual(ddp["optimizer_states"], 2 * TOTAL, delta=100)
+        self.assertAlmostEqual(full["optimizer_states"], TOTAL // 2, delta=100)
+        # In the forward: the outer group and one layer, or everything that was used.
+        self.assertEqual(full["forward"], full["parameters"] + full["optimizer_states"] + TOTAL - (LAYERS - 1) * LAYER)
+        self.assertEqual(ranks["shard_grad_op"]["forward"], full["parameters"] + full["optimizer_states"] + TOTAL)
+
+    def test_options(self):
+        def peak(*arguments):
+            (row,) = self.training(self.model, "--world-size", 4, "--strategy", *arguments).values()
+            return row["peak"]
+
+        self.assertEqual(peak("zero3"), peak("full_shard"))
+        self.assertEqual(peak("zero0"), peak("ddp"))
+        self.assertGreater(peak("zero1", "--gradient-accumulation-steps", 2), peak("zero2", "--gradient_accumulation_steps", 2))
+        self.assertEqual(peak("full_shard", "--activation-bytes", 1000), peak("full_shard") + 1000)
+        self.assertLess(peak("full_shard", "--optimizer", "sgd"), peak("full_shard", "--optimizer", "sgd_momentum"))
+        self.assertLess(peak("full_shard", "--optimizer", "adamw_8bit"), peak("full_shard"))
+        self.assertLess(peak("full_shard", "--wrap", "up,down"), peak("full_shard"))
+        self.assertEqual(peak("full_shard", "--min-num-params", 100000), peak("full_shard", "--wrap", "embed,up,down"))
+        self.assertEqual(peak("hybrid_shard", "--shard-size", 4), peak("full_shard", "--shard-size", 2))
+        self.assertLess(peak("hybrid_shard", "--shard-size", 4, "--mixed-precision", "bf16"), peak("hybrid_shard", "--shard-size", 2))
+        self.assertEqual(list(self.training(self.model, "--world-size", 4, "--shard-size", 2)),
+                         ["ddp", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_zero2"])
+
+    def test_folders_with_an_index(self):
+        folder = self.root / "shards"
+        folder.mkdir()
+        names = sorted(SHAPES)
+        parts = {"model-00001-of-00002.safetensors": names[:4], "model-00002-of-00002.safetensors": names[4:]}
+        for file, members in parts.items():
+            write_safetensors(folder / file, {name: SHAPES[name] for name in members})
+        (folder / "model.safetensors.index.json").write_text(json.dumps({
+            "metadata": {"total_size": TOTAL}, "weight_map": {name: file for file, members in parts.items() for name in members}}))
+        self.assertEqual(self.training(folder)["full_shard"], self.training(self.model)["full_shard"])
+
+    def test_models_that_are_larger_than_the_memory(self):
+        large = self.root / "large.safetensors"
+        self.addCleanup(large.unlink)
+        write_safetensors(large, {f"layers.{i}.weight": [1 << 26, 1024] for i in range(4)})  # 1 TiB
+        weights, training = (self.values(large, "--world-size", 2)[key] for key in ("weights", "training"))
+        self.assertEqual(weights[0]["total_size"], 1 << 40)
+        self.assertEqual(training[2]["parameters"], 1 << 39)
+
+    def test_what_is_wrong(self):
+        for arguments, status, said in (
+                ([], 2, "was given 0 paths; expected one"),
+                ([self.model, self.model], 2, "was given 2 paths; expected one"),
+                (["not/there"], 3, "'not/there'"),
+                ([self.model, "--dtypes", "float12"], 2, "--dtypes is 'float12'; expected one of float32, float16, int8, int4"),
+                ([self.model, "--world-size", "0"], 2, "--world-size is '0'; expected a whole number from 1"),
+                ([self.model, "--world-size", "two"], 2, "--world-size is 'two'; expected a whole number from 1"),
+                ([self.model, "--strategy", "zero4"], 2, "--strategy is 'zero4'; expected one of ddp, "),
+                ([self.model, "--optimizer", "best"], 2, "--optimizer is 'best'; expected one of adamw, "),
+                ([self.model, "--world-size", 2, "--wrap", "blocks.N"], 3, "'blocks.N', and no module is of that class; the model has "),
+                ([self.model, "--world-size", 4, "--strategy", "hybrid_shard"], 3, "data_parallel_shard_size is not set"),
+                ([self.model, "--world-size", 4, "--strategy", "hybrid_shard", "--shard-size", 3], 3, "expected a divisor of num_processes"),
+                ([self.model, "--wrap", "up", "--min-num-params", 5], 2, "expected one of them"),
+                ([self.model, "--word-size", 2], 2, "the nearest is --world-size")):
+            with self.subTest(arguments=arguments):
+                result = accel(*arguments)
+                self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)
+                self.assertRegex(result.stderr, r"\Aaccel: .*\n\Z")
+                self.assertIn(said, result.stderr)
+
+
+if __name__ == "__main__":
+    ACCEL = sys.argv[1]
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
