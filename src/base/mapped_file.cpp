@@ -12,7 +12,9 @@ namespace accel {
 
 MappedFile::MappedFile(const RegularFile& file) : path_(file.path()) {
   if (file.size() == 0) return;
-  void* const data = ::mmap(nullptr, file.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE, file.descriptor(), 0);
+  // Without a reservation for pages that may be written: files may be larger than the memory.
+  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE;
+  void* const data = ::mmap(nullptr, file.size(), PROT_READ | PROT_WRITE, kFlags, file.descriptor(), 0);
   if (data == MAP_FAILED) fail_system(Status::kIo, "map", path_);
   data_ = static_cast<char*>(data);
   size_ = file.size();

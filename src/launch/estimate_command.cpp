@@ -123,8 +123,8 @@ void add_options(CLI::App& app, Options& options) {
       "Rows of the second table: ddp, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_zero2, zero0 to zero3. "
       "Default: the first three, and the hybrid ones with --shard-size.",
       "NAME ...");
-  add("--shard-size,--shard_size", options.shard_size, "Ranks that share one copy of the parameters. Default: all.",
-      "N");
+  add("--shard-size,--shard_size", options.shard_size,
+      "Ranks that share one copy of the parameters, for the hybrid strategies.", "N");
   add("--optimizer", options.optimizer,
       "adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
   add("--mixed-precision,--mixed_precision", options.precision, "no, bf16 or fp16. Default: no.", "NAME");
@@ -209,8 +209,7 @@ class Estimate {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();
     estimate_.num_processes = number_of(options.world_size, "--world-size", 1, kMostRanks);
-    if (!options.shard_size.empty())
-      estimate_.data_parallel_shard_size = number_of(options.shard_size, "--shard-size", 1, kMostRanks);
+    if (!options.shard_size.empty()) shard_size_ = number_of(options.shard_size, "--shard-size", 1, kMostRanks);
     estimate_.mixed_precision = choose(kPrecisions, options.precision, "--mixed-precision").precision;
     estimate_.gradient_accumulation_steps = number_of(options.accumulation, "--gradient-accumulation-steps", 1, kMost);
     estimate_.activation_bytes = number_of(options.activation_bytes, "--activation-bytes", 0, kMost);
@@ -259,6 +258,9 @@ class Estimate {
     for (const std::string& name : names) {
       const Strategy& strategy = choose(kStrategies, name, "--strategy");
       fsdp_.sharding_strategy = strategy.sharding;
+      const bool is_hybrid = strategy.sharding == ACCEL_SHARDING_STRATEGY_HYBRID_SHARD ||
+                             strategy.sharding == ACCEL_SHARDING_STRATEGY_HYBRID_SHARD_ZERO2;
+      estimate_.data_parallel_shard_size = is_hybrid ? shard_size_ : ACCEL_UNSET_INT64;
       estimate_.sync_each_batch = strategy.exchanges_each_batch ? 1 : 0;
       cpp::Value row = cpp::estimate_memory(module_, optimizer, estimate_);
       row.set("strategy", strategy.name);
@@ -296,6 +298,7 @@ class Estimate {
   std::string path_;
   const Options& given_;
   std::string wrap_;
+  std::int64_t shard_size_ = ACCEL_UNSET_INT64;
   cpp::FsdpOptions fsdp_;
   cpp::PrepareModelOptions prepare_;
   cpp::EstimateMemoryOptions estimate_;

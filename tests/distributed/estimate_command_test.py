@@ -35,6 +35,7 @@ def write_safetensors(path, shapes, dtype="F32", bytes_per_element=4):
             end = begin + (end - begin) * size
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # tensors that are not aligned would be copied
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
@@ -122,6 +123,7 @@ class EstimateMemory(unittest.TestCase):
         self.assertLess(peak("full_shard", "--optimizer", "adamw_8bit"), peak("full_shard"))
         self.assertLess(peak("full_shard", "--wrap", "up,down"), peak("full_shard"))
         self.assertEqual(peak("full_shard", "--min-num-params", 100000), peak("full_shard", "--wrap", "embed,up,down"))
+        self.assertEqual(peak("hybrid_shard", "--shard-size", 4), peak("full_shard", "--shard-size", 2))
         self.assertLess(peak("hybrid_shard", "--shard-size", 4, "--mixed-precision", "bf16"), peak("hybrid_shard", "--shard-size", 2))
         self.assertEqual(list(self.training(self.model, "--world-size", 4, "--shard-size", 2)),
                          ["ddp", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_zero2"])
@@ -136,6 +138,14 @@ class EstimateMemory(unittest.TestCase):
         (folder / "model.safetensors.index.json").write_text(json.dumps({
             "metadata": {"total_size": TOTAL}, "weight_map": {name: file for file, members in parts.items() for name in members}}))
         self.assertEqual(self.training(folder)["full_shard"], self.training(self.model)["full_shard"])
+
+    def test_models_that_are_larger_than_the_memory(self):
+        large = self.root / "large.safetensors"
+        self.addCleanup(large.unlink)
+        write_safetensors(large, {f"layers.{i}.weight": [1 << 26, 1024] for i in range(4)})  # 1 TiB
+        weights, training = (self.values(large, "--world-size", 2)[key] for key in ("weights", "training"))
+        self.assertEqual(weights[0]["total_size"], 1 << 40)
+        self.assertEqual(training[2]["parameters"], 1 << 39)
 
     def test_what_is_wrong(self):
         for arguments, status, said in (
