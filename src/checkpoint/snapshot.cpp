@@ -1,7 +1,9 @@
 #include "checkpoint/snapshot.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +11,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "kernels/cpu_allocator.hpp"
+#include "base/error.hpp"
+#include "base/system_error.hpp"
 #include "kernels/parallel.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
@@ -119,6 +122,15 @@ std::vector<Part*> place(std::vector<Part>& parts, const Belongs& belongs, const
   return placed;
 }
 
+// Not of the allocator, whose memory asks for huge pages: to find them for some GiB, the kernel moves other pages about
+// for seconds, and the first snapshot waits for it. Small pages are there at once.
+at::Tensor memory_of_small_pages(size_t bytes) {
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) fail_system(Status::kOutOfMemory, "allocate", text("a snapshot of ", bytes, " bytes"));
+  return at::from_blob(
+      data, {static_cast<int64_t>(bytes)}, [bytes](void* mapped) { ::munmap(mapped, bytes); }, at::kByte);
+}
+
 void copy_on_host(const std::vector<Part*>& parts) {
   struct Piece {
     char* to;
@@ -163,7 +175,7 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
     const bool is_free = host_.defined() && host_.use_count() == 1;
     if (!is_free || static_cast<size_t>(host_.numel()) < bytes) {
       if (is_free) host_ = at::Tensor();  // before the new one is there
-      host_ = kernels::empty_cached({static_cast<int64_t>(bytes)}, at::kByte);
+      host_ = memory_of_small_pages(bytes);
     }
     return host_;
   }));

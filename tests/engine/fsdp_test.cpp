@@ -423,6 +423,17 @@ TEST(FsdpModel, LeavesIgnoredModulesOut) {
   });
 }
 
+TEST(FsdpModel, LeavesIgnoredParametersOut) {
+  FsdpSettings settings = by_blocks();
+  settings.ignored_modules = std::string("block1\\.bias|last");
+  on_ranks(2, settings, [](const Prepared& prepared) {
+    for (const auto& [name, parameter] : prepared.inner->named_parameters())
+      EXPECT_EQ(prepared.sharded().shard_of(parameter) == nullptr, name == "block1.bias" || name == "last") << name;
+    prepared.accelerator->backward(prepared.loss());
+    EXPECT_EQ(prepared.inner->find_tensor("last").grad().size(0), 2);
+  });
+}
+
 TEST(FsdpModel, WrapsBySize) {
   FsdpSettings settings;
   settings.enabled = true;

@@ -126,13 +126,15 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
     for (const auto& [name, tensor] : module->named_parameters()) {
       if (name.find('.') != std::string::npos) continue;
       const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), places.size());
+      std::string whole_name = path.empty() ? name : path + "." + name;
+      const bool is_left_out = is_ignored || (ignored && std::regex_match(whole_name, *ignored));
       if (is_new) {
-        places.push_back({path.empty() ? name : path + "." + name, wrapper_of(path, paths), tensor, is_ignored});
+        places.push_back({std::move(whole_name), wrapper_of(path, paths), tensor, is_left_out});
         continue;
       }
       Place& former = places[place->second];
       former.wrapper = joint_wrapper(former.wrapper, wrapper_of(path, paths), paths);
-      former.is_ignored = former.is_ignored || is_ignored;
+      former.is_ignored = former.is_ignored || is_left_out;
     }
   }
   std::vector<WrappedModule> wrapped;

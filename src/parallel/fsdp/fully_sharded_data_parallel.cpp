@@ -245,7 +245,7 @@ void FullyShardedDataParallel::begin_forward(bool records) {
   reshard_all();
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->note_update();
-  former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
+  keep_former_order();
   if (!records) order_.clear();
   forward_begin_ = order_.size();
   if (records && !repeats_) events_.clear();
@@ -313,7 +313,7 @@ std::optional<nn::Inputs> FullyShardedDataParallel::before_forward(size_t group,
     note({Event::Kind::kForward, group, 0, {}});
     groups_[group]->unshard();
     if (!in_backward_) {  // not a forward that is computed again
-      order_.push_back(group);
+      order_.push_back({group, order_.size() + 1, false});
       if (settings_.forward_prefetch) prefetch_in_forward();
     }
   }
@@ -350,6 +350,9 @@ std::optional<c10::IValue> FullyShardedDataParallel::after_forward(size_t group,
 
 void FullyShardedDataParallel::end_forward(size_t group, const Output& output) {
   if (in_backward_) return;  // its backward comes next
+  const auto is_group = [group](const Use& use) { return use.group == group; };
+  if (const auto found = std::find_if(order_.rbegin(), order_.rend(), is_group); found != order_.rend())
+    found->end = order_.size();
   const bool stays = output.is_recorded && (is_root(group) || !reshard_after_forward_);
   if (stays || output.has_parameters) return;
   if (output.is_recorded)
@@ -358,11 +361,16 @@ void FullyShardedDataParallel::end_forward(size_t group, const Output& output) {
     groups_[group]->reshard();
 }
 
+void FullyShardedDataParallel::keep_former_order() {
+  former_order_.clear();
+  for (size_t i = forward_begin_; i < order_.size(); i++) former_order_.push_back(order_[i].group);
+}
+
 void FullyShardedDataParallel::prefetch_in_forward() {
   const size_t next = order_.size() - forward_begin_;
   const size_t depth = settings_.limit_all_gathers ? 1 : 2;
   // Only while this forward is like the former one.
-  if (next > former_order_.size() || former_order_[next - 1] != order_.back()) return;
+  if (next > former_order_.size() || former_order_[next - 1] != order_.back().group) return;
   for (size_t i = next; i < std::min(next + depth, former_order_.size()); i++)
     groups_[former_order_[i]]->start_unshard();
 }
@@ -384,18 +392,21 @@ void FullyShardedDataParallel::before_backward(size_t group) {
   inputs_done_[group] = false;
   groups_[group]->begin_backward();
   groups_[group]->unshard();
-  // The root's backward is around all others.
-  for (size_t i = is_root(group) ? 0 : backward_position_; i-- > 0;) {
-    if (order_[i] != group) continue;
-    backward_position_ = i;
-    break;
+  const auto is_latest = [group](const Use& use) { return use.group == group && !use.has_begun; };
+  if (const auto found = std::find_if(order_.rbegin(), order_.rend(), is_latest); found != order_.rend()) {
+    found->has_begun = true;
+    backward_position_ = found->end;  // those within it come next
   }
   if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre) prefetch_in_backward();
 }
 
 void FullyShardedDataParallel::prefetch_in_backward() {
   size_t left = settings_.limit_all_gathers ? 1 : 2;
-  for (size_t i = backward_position_; i-- > 0 && left > 0; left--) groups_[order_[i]]->start_unshard();
+  for (size_t i = backward_position_; i-- > 0 && left > 0;) {
+    if (order_[i].has_begun) continue;
+    groups_[order_[i].group]->start_unshard();
+    left--;
+  }
 }
 
 void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) {
@@ -452,7 +463,7 @@ void FullyShardedDataParallel::end_backward() {
   if (sync_) reduce_kept_gradients();
   reshard_all();
   if (!repeats_) former_events_ = std::exchange(events_, {});
-  former_order_.assign(order_.begin() + static_cast<std::ptrdiff_t>(forward_begin_), order_.end());
+  keep_former_order();
   order_.clear();
   forward_begin_ = 0;
 }

@@ -101,6 +101,13 @@ class FullyShardedDataParallel final : public ParallelModel {
     Output output;     // of kForwardEnd
   };
 
+  // A call of a group's module.
+  struct Use {
+    size_t group;
+    size_t end;      // of the calls within it, in order_
+    bool has_begun;  // its backward
+  };
+
   // Under the mutex.
   void begin_forward(bool records);
   void end_forward(size_t group, const Output& output);
@@ -108,6 +115,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   void repeat(const Event& event, bool records);
   void begin_backward();
   void end_backward();
+  void keep_former_order();
   void prefetch_in_forward();
   void prefetch_in_backward();
   void end_group(size_t group);
@@ -129,10 +137,10 @@ class FullyShardedDataParallel final : public ParallelModel {
   std::recursive_mutex mutex_;
   bool sync_ = true;
   std::vector<size_t> former_order_;  // of the groups in the forward before
-  std::vector<size_t> order_;         // in the forwards since the latest backward
+  std::vector<Use> order_;            // in the forwards since the latest backward
   size_t forward_begin_ = 0;          // of the current forward, in order_
   bool in_backward_ = false;
-  size_t backward_position_ = 0;    // in order_; what comes before it is still to be used
+  size_t backward_position_ = 0;    // in order_: what comes before it, and has not begun, is still to be used
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
   std::vector<bool> inputs_done_;   // of groups with frozen parameters: those of the latest call in this backward
   std::optional<std::string> failed_backward_;
