@@ -5146,8 +5146,8 @@ type FsdpOptions struct {
 	// Default 0
 	MinNumParams *int64
 
-	// Regular expression of the whole names of modules that are left out: each rank has all of their parameters,
-	// and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
+	// Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of
+	// these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
 	IgnoredModules string
 
 	// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision

@@ -99,8 +99,8 @@ typedef struct accel_fsdp_options {
                                              * FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none */
   int64_t min_num_params;                   /* Parameters from which a module forms a group; 0: no module does. In
                                              * [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0 */
-  const char *ignored_modules;              /* Regular expression of the whole names of modules that are left out: each
-                                             * rank has all of their parameters, and their gradients are not averaged.
+  const char *ignored_modules;              /* Regular expression of the whole names of modules, or parameters, that are left
+                                             * out: each rank has all of these, and their gradients are not averaged.
                                              * Variable FSDP_IGNORED_MODULES. Default: none */
   const char *param_dtype;                  /* "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that
                                              * of mixed_precision */

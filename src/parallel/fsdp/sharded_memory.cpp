@@ -56,6 +56,7 @@ class ShardedStep {
     add_whole_tensors(*module);
     sort_groups();
     is_gathered_.assign(groups_.size(), false);
+    kept_.assign(groups_.size(), 0);
   }
 
   MemoryEstimate run() {
@@ -129,9 +130,19 @@ class ShardedStep {
   void observe(TrainingPhase phase) { estimate_.observe(phase, use_); }
 
   void set_gathered(size_t group, bool gathered) {
+    if (!gathered) use_.gathered_parameters -= std::exchange(kept_[group], 0);
     if (is_gathered_[group] == gathered) return;
     is_gathered_[group] = gathered;
     use_.gathered_parameters += gathered ? groups_[group].gathered : -groups_[group].gathered;
+  }
+
+  // After its forward a group of reshard_group_size ranks keeps the parameters among them.
+  void reshard_for_backward(size_t group) {
+    if (!is_gathered_[group]) return;
+    set_gathered(group, false);
+    const int64_t ranks = settings_.reshard_group_size;
+    if (ranks > 1 && ranks < request_.shard_ranks) kept_[group] = groups_[group].gathered / ranks;
+    use_.gathered_parameters += kept_[group];
   }
 
   size_t prefetch_depth() const { return settings_.limit_all_gathers ? 1 : 2; }
@@ -148,14 +159,14 @@ class ShardedStep {
     const bool reshards = reshards_after_forward(settings_);
     for (size_t current = 0; current < groups_.size(); current++) {
       for (size_t other = 0; reshards && other < current; other++)
-        if (!groups_[other].contains(groups_[current])) set_gathered(other, false);
+        if (!groups_[other].contains(groups_[current])) reshard_for_backward(other);
       set_gathered(current, true);
       if (settings_.forward_prefetch)
         for (size_t i = current + 1; i < std::min(current + 1 + prefetch_depth(), groups_.size()); i++)
           set_gathered(i, true);
       observe(TrainingPhase::kForward);
     }
-    for (size_t group = 1; reshards && group < groups_.size(); group++) set_gathered(group, false);
+    for (size_t group = 1; reshards && group < groups_.size(); group++) reshard_for_backward(group);
   }
 
   void prefetch_before(size_t group) {
@@ -251,6 +262,7 @@ class ShardedStep {
   MemoryUse use_;  // at the moment
   MemoryEstimate estimate_;
   std::vector<bool> is_gathered_;
+  std::vector<int64_t> kept_;  // bytes of each group, between its forward and its backward
   const Group* reducing_ = nullptr;
 };
 

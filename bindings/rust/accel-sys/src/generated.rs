@@ -2348,7 +2348,7 @@ pub struct accel_fsdp_options_t {
     pub transformer_cls_names_to_wrap: *const c_char,
     /// Parameters from which a module forms a group; 0: no module does. In \[0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0
     pub min_num_params: i64,
-    /// Regular expression of the whole names of modules that are left out: each rank has all of their parameters, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
+    /// Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
     pub ignored_modules: *const c_char,
     /// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
     pub param_dtype: *const c_char,

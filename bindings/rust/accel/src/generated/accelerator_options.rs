@@ -200,8 +200,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Regular expression of the whole names of modules that are left out: each rank has all of their parameters,
-    /// and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none.
+    /// Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of
+    /// these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none.
     pub fn ignored_modules(mut self, ignored_modules: &str) -> Self {
         self.0.ignored_modules = self.1.text(ignored_modules);
         self
