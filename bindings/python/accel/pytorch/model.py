@@ -13,7 +13,9 @@ from torch.nn.modules import module as torch_module
 
 from .. import capi, errors
 from ..objects import inside
+from ..state import sharded_by
 from ..values import map_leaves
+from . import meta_parameters
 from .bridge import from_torch, not_traced, to_torch
 
 
@@ -186,9 +188,9 @@ class DistributedModel(torch.nn.Module):
 
 def prepare(model: torch.nn.Module, state, options, wraps: bool):
     """The prepared model: with `wraps` a DistributedModel, else the model itself."""
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise ValueError(f"{type(model).__name__} has parameters on the device meta, without memory: expected weights; call to_empty() and "
-                         "initialize them first")
+    plugin = sharded_by()[0]
+    takes_others = wraps and plugin is not None and plugin.cpu_ram_efficient_loading and capi.accel_process_index(state) != 0
+    meta_parameters.initialize(model, plugin, takes_others)
     parts: dict = {}
     inner = mirror(model, parts)
     capi.accel_module_set_forward(inner, _run_forward)
