@@ -12,6 +12,7 @@ from . import capi, sharding_types
 from .environment import str_to_bool
 from .handlers import fill
 from .state import PartialState
+from .torch_types import is_torch_model
 from .utils.constants import FSDP_AUTO_WRAP_POLICY, FSDP_BACKWARD_PREFETCH, FSDP_SHARDING_STRATEGY
 
 _logger = logging.getLogger(__name__)
@@ -271,15 +272,20 @@ class FullyShardedDataParallelPlugin:
         """As activation_checkpointing, of this model alone."""
         self._checkpointed.add(model)
 
+    def checkpoints_activations_of(self, model):
+        """Whether the forwards of its groups are computed again in backward."""
+        return bool(self.activation_checkpointing) or model is not None and model in self._checkpointed
+
     def to_engine(self, model=None):
         """The engine's options, for a model. What nobody has said stays unset, where the engine has defaults of its own."""
         policy, names, number = self._wrapping(model)
+        checkpoints = self.checkpoints_activations_of(model) and not is_torch_model(model)  # there pytorch/model.py does it
         given = {"enabled": 1, "fsdp_version": self.fsdp_version, "state_dict_type": self.state_dict_type.value, "auto_wrap_policy": policy,
                  "transformer_cls_names_to_wrap": names, "min_num_params": number, "ignored_modules": self._ignored(model),
                  "limit_all_gathers": self.limit_all_gathers, "cpu_offload": self._offloads(), "cpu_ram_efficient_loading": self.cpu_ram_efficient_loading,
-                 "activation_checkpointing": self.activation_checkpointing or model is not None and model in self._checkpointed,
+                 "activation_checkpointing": checkpoints,
                  "offload_optimizer": self.offload_optimizer, "offload_folder": None if self.offload_folder is None else str(self.offload_folder),
-                 "activation_checkpointing_offload": self.activation_checkpointing_offload, **self._dtypes()}
+                 "activation_checkpointing_offload": checkpoints and self.activation_checkpointing_offload, **self._dtypes()}
         if self.fsdp_version == 2:
             given["reshard_after_forward"] = bool(self.reshard_after_forward)
             if not isinstance(self.reshard_after_forward, bool):

@@ -151,8 +151,8 @@ def test_functions_of_version_2(ranks):
         assert switched.param_groups[0]["params"][0] is model.last.weight
         fails(KeyError, "not in the mapping", fsdp2_switch_optimizer_parameters, switched, {})
 
-        assert fsdp2_apply_ac(accelerator, model) is model and plugin.to_engine(model).activation_checkpointing == 1
-        assert plugin.to_engine(Net()).activation_checkpointing == 0
+        assert fsdp2_apply_ac(accelerator, model) is model and plugin.checkpoints_activations_of(model)
+        assert not plugin.checkpoints_activations_of(Net())
         prepared = fsdp2_prepare_model(accelerator, model)
         assert fsdp2_prepare_model(accelerator, prepared) is prepared and len(model.blocks[0].up.weight) < 5
         assert [group["module"] for group in capi.accel_sharded_modules(prepared.forward.handle)] == ["blocks.0", "blocks.1", ""]
@@ -168,7 +168,7 @@ def test_functions_of_version_2(ranks):
         with GatheredParameters(prepared):
             for name, value in model.state_dict().items():
                 assert torch.equal(value, start[name] * 2), name
-        fails(KeyError, "lacks blocks.0.up.weight", fsdp2_load_full_state_dict, accelerator, prepared, {})
+        fails(KeyError, "lacks scale, blocks.0.up.weight, ", fsdp2_load_full_state_dict, accelerator, prepared, {})
         whole["last.bias"] = torch.zeros(3)
         fails(ValueError, "last.bias has shape [3] in the state dict: expected [1]", fsdp2_load_full_state_dict, accelerator, prepared, whole)
         losses = train(accelerator, prepared, optimizer, range(3))
@@ -188,11 +188,56 @@ def test_functions_of_version_2(ranks):
         """)
 
 
+def test_forwards_of_groups_are_computed_again(ranks):
+    run(ranks, """
+        from accel import AcceleratorState
+        results, calls = [], []
+        forward = Block.forward
+
+        def counted(self, x):
+            calls.append(type(self).__name__)
+            return torch.nn.functional.dropout(forward(self, x), 0.3)
+
+        Block.forward = counted
+        for settings, again in (({}, 1), ({"activation_checkpointing": True}, 2),
+                                ({"activation_checkpointing": True, "activation_checkpointing_offload": True}, 2),
+                                ({"activation_checkpointing": True, "auto_wrap_policy": "NO_WRAP"}, 2)):
+            for precision in ("no", "bf16"):
+                accelerator, plugin, model, optimizer = make(**settings)
+                if precision == "bf16":
+                    AcceleratorState._reset_state(True)
+                    accelerator = Accelerator(cpu=True, fsdp_plugin=plugin, mixed_precision=precision)
+                model, optimizer = accelerator.prepare(model, optimizer)
+                torch.manual_seed(1)
+                calls.clear()
+                losses = train(accelerator, model, optimizer, range(3))
+                assert len(calls) == 3 * 2 * again, (settings, calls)
+                with torch.no_grad():
+                    model(batch(0, accelerator))
+                assert len(calls) == 3 * 2 * again + 2
+                results.append((precision, losses))
+                del model, optimizer
+                AcceleratorState._reset_state(True)
+        assert all(losses == results[precision == "bf16"][1] for precision, losses in results), results
+        """)
+
+
 def test_names_without_wrappers():
     from accel.utils import fsdp2_canonicalize_names
 
     names = {"_orig_mod.a._checkpoint_wrapped_module.b": 1, "c._orig_mod.d": 2, "e": 3}
     assert fsdp2_canonicalize_names(names) == {"a.b": 1, "c.d": 2, "e": 3}
+
+
+def test_parts_are_compiled_where_they_are():
+    from accel.utils import compile_regions_deepspeed, compile_regions_fsdp2
+
+    for function, result in ((compile_regions_fsdp2, True), (compile_regions_deepspeed, False)):
+        model = torch.nn.Sequential(torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]), torch.nn.Linear(2, 1))
+        parts = list(model.modules())
+        assert (function(model, backend="eager") is model) == result and list(model.modules()) == parts
+        compiled = [part._compiled_call_impl is not None for part in parts]
+        assert compiled == [False, False, True, True, True]
 
 
 CHECKPOINTS = """

@@ -32,7 +32,8 @@ def fsdp2_load_full_state_dict(accelerator, model, full_sd, cpu_offload=False):
     lacking = [name for name in tensors if name not in full_sd] if accelerator.is_main_process else None
     lacking = broadcast_object_list([lacking])[0]
     if lacking:
-        raise KeyError(f"the state dict lacks {', '.join(lacking)}: expected all {len(tensors)} tensors of the model, on the main process")
+        raise KeyError(f"the state dict lacks {', '.join(lacking[:5])}{' and others' if len(lacking) > 5 else ''}: expected all {len(tensors)} "
+                       "tensors of the model, on the main process")
     problem, done = None, set()
     for name, tensor in tensors.items():
         if id(tensor) in done:  # tied
