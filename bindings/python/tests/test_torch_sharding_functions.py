@@ -346,6 +346,25 @@ def test_only_the_main_process_needs_weights(ranks):
         """)
 
 
+def test_shards_are_of_float32_under_mixed_precision(ranks):
+    run(ranks, """
+        from accel import AcceleratorState
+        _, plugin, model, _ = make()
+        AcceleratorState._reset_state(True)
+        model = model.to(torch.bfloat16)
+        model.last.bias.requires_grad = False
+        optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=0.05)
+        accelerator = Accelerator(cpu=True, fsdp_plugin=plugin, mixed_precision="bf16")
+        model, optimizer = accelerator.prepare(model, optimizer)
+        kinds = {name: parameter.dtype for name, parameter in model.module.named_parameters()}
+        assert kinds.pop("last.bias") == torch.bfloat16 and set(kinds.values()) == {torch.float32}, kinds
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        train(accelerator, model, optimizer, range(2))
+        changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters()) if new.requires_grad and len(new)]
+        assert changed and all(changed)
+        """)
+
+
 def test_settings_of_offload_and_groups_train_alike(ranks):
     script = """
         from accel import AcceleratorState

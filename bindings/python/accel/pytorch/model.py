@@ -5,6 +5,7 @@ the module's forward. Arguments stay in Python; the tensors of the result pass t
 """
 
 import contextlib
+import logging
 import threading
 import types
 import weakref
@@ -19,6 +20,9 @@ from ..state import sharded_by
 from ..values import map_leaves
 from . import meta_parameters
 from .bridge import from_torch, not_traced, to_torch
+
+
+_logger = logging.getLogger(__name__)
 
 
 class _Part:
@@ -193,6 +197,8 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     plugin = sharded_by()[0]
     takes_others = wraps and plugin is not None and plugin.cpu_ram_efficient_loading and capi.accel_process_index(state) != 0
     meta_parameters.initialize(model, plugin, takes_others)
+    if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+        _widen_parameters(model)
     parts: dict = {}
     inner = mirror(model, parts)
     capi.accel_module_set_forward(inner, _run_forward)
@@ -217,6 +223,16 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
         prepared.forward = PreparedForward(handle, model, forward)
     prepared._is_accelerate_prepared = True
     return prepared
+
+
+def _widen_parameters(model):
+    """Shards that are trained under mixed precision are of float32; what is gathered from them has the lower type."""
+    low = {name: one for name, one in model.named_parameters() if one.requires_grad and one.is_floating_point() and one.element_size() < 4}
+    for parameter in low.values():
+        parameter.data = parameter.data.to(torch.float32)
+    if low:
+        _logger.warning("%d trained parameters of %s become float32, because mixed_precision is on: %s%s; checkpoints have them so", len(low),
+                        type(model).__name__, ", ".join(list(low)[:3]), ", ..." if len(low) > 3 else "")
 
 
 def _innermost(groups):
