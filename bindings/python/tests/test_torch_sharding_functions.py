@@ -242,6 +242,9 @@ def test_parts_are_compiled_where_they_are():
 
 CHECKPOINTS = """
     accelerator, plugin, model, optimizer = make(**json.loads(os.environ["SETTINGS"]))
+    if plugin.fsdp_version == 1 and plugin.state_dict_type.name == "FULL_STATE_DICT":  # before prepare() only the main process loads
+        kind, text = (FileNotFoundError, "pytorch_model_fsdp.bin") if accelerator.is_main_process else (ValueError, "sync_module_states is False")
+        fails(kind, text, load_fsdp_model, plugin, accelerator, model, ".")
     model, optimizer = accelerator.prepare(model, optimizer)
     use_dcp = os.environ.get("USE_DCP") != "no"
     train(accelerator, model, optimizer, range(3))
@@ -289,6 +292,16 @@ def test_weights_and_optimizers_in_the_files_of_the_reference(ranks, tmp_path, k
         states = torch.load(tmp_path / "saved" / "optimizer.bin", weights_only=True)
         assert weights["blocks.0.up.weight"].shape == states["state"]["blocks.0.up.weight"]["exp_avg"].shape == (5, 4)
         assert states["param_groups"][0]["params"][0] == "blocks.0.up.weight"
+
+
+def test_files_of_ranks_that_have_copies_hold_each_row_once(ranks, tmp_path):
+    settings = '{"state_dict_type": "FULL_STATE_DICT", "fsdp_version": 1, "sharding_strategy": "HYBRID_SHARD"}'
+    (first, *_) = run(ranks, CHECKPOINTS, num_processes=4, SETTINGS=settings, USE_DCP="", PARALLELISM_CONFIG_DP_SHARD_SIZE=2,
+                      PARALLELISM_CONFIG_DP_REPLICATE_SIZE=2)
+    (alone,) = run(ranks, LOADING, num_processes=1, SETTINGS=settings.replace("HYBRID_SHARD", "FULL_SHARD"))
+    assert [float(loss) for loss in alone.split()] == pytest.approx([float(loss) for loss in first.split()[-3:]], rel=1e-4)
+    states = torch.load(tmp_path / "saved" / "optimizer.bin", weights_only=True)["state"]
+    assert states["blocks.0.up.weight"]["exp_avg"].shape == (5, 4) and states["last.weight"]["exp_avg"].shape == (1, 4)
 
 
 def test_models_without_memory_get_values_from_param_init_fn(ranks):
