@@ -345,17 +345,21 @@ def test_models_without_memory_get_values_from_param_init_fn(ranks):
 
 def test_only_the_main_process_needs_weights(ranks):
     run(ranks, """
-        accelerator, plugin, model, _ = make(cpu_ram_efficient_loading=True)
-        start = {name: value.clone() for name, value in model.state_dict().items()}
-        if not accelerator.is_main_process:
-            model = model.to("meta")
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-        model, optimizer = accelerator.prepare(model, optimizer)
-        with GatheredParameters(model):
-            assert all(torch.equal(value, start[name]) for name, value in model.module.state_dict().items())
-        losses = train(accelerator, model, optimizer, range(2))
-        with GatheredParameters(model):
-            assert not torch.equal(model.module.last.weight, start["last.weight"])
+        from accel import AcceleratorState
+        for settings in ({"cpu_ram_efficient_loading": True}, {"fsdp_version": 1, "sync_module_states": True}):
+            accelerator, plugin, model, _ = make(**settings)
+            start = {name: value.clone() for name, value in model.state_dict().items()}
+            if not accelerator.is_main_process:
+                model = model.to("meta")
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+            model, optimizer = accelerator.prepare(model, optimizer)
+            with GatheredParameters(model):
+                assert all(torch.equal(value, start[name]) for name, value in model.module.state_dict().items())
+            train(accelerator, model, optimizer, range(2))
+            with GatheredParameters(model):
+                assert not torch.equal(model.module.last.weight, start["last.weight"])
+            del model, optimizer
+            AcceleratorState._reset_state(True)
         """)
 
 

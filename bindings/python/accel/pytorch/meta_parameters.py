@@ -10,7 +10,6 @@ def ensure_weights_retied(param_init_fn, model, device=None):
     """param_init_fn, after which the parameters of a module are the same objects with other data: so tied ones stay tied, and optimizers
     that were made before have them. `model` and `device` are there for scripts that give them; neither is needed."""
 
-    @functools.wraps(param_init_fn)
     def initialize(module):
         former = dict(module._parameters)
         param_init_fn(module)
@@ -24,18 +23,22 @@ def ensure_weights_retied(param_init_fn, model, device=None):
     return initialize
 
 
-def initialize(model, plugin, meta_is_fine):
+def initialize(model, plugin, gets_weights):
     """Calls the plugin's param_init_fn for each module with tensors of its own on the device meta, outer modules first; what a call makes of
-    inner ones is taken. Afterwards none may be left, unless `meta_is_fine`, because the rank gets its weights from another one."""
+    inner ones is taken. Afterwards none may be left, unless the rank `gets_weights` from another one under cpu_ram_efficient_loading; under
+    sync_module_states alone it has memory for them, as in the reference."""
     function = None if plugin is None else plugin.param_init_fn
+    may_stay = function is None and gets_weights and plugin.cpu_ram_efficient_loading
+    if function is None and gets_weights and plugin.sync_module_states and not may_stay:
+        function = functools.partial(torch.nn.Module.to_empty, device="cpu", recurse=False)
     if function is not None:
         function = ensure_weights_retied(function, model)
         for module in model.modules():
             if _own_on_meta(module):
                 function(module)
-    for name, module in model.named_modules():
+    for name, module in () if may_stay else model.named_modules():
         left = _own_on_meta(module)
-        if left and not (meta_is_fine and function is None):
+        if left:
             where = f"{type(model).__name__}.{name}" if name else type(model).__name__
             raise ValueError(f"{where} ({type(module).__name__}) has {', '.join(left)} on the device meta, without memory"
                              f"{'' if function is None else ', after param_init_fn'}: expected weights; call to_empty() and initialize them, or "

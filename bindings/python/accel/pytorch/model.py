@@ -195,8 +195,7 @@ class DistributedModel(torch.nn.Module):
 def prepare(model: torch.nn.Module, state, options, wraps: bool):
     """The prepared model: with `wraps` a DistributedModel, else the model itself."""
     plugin = sharded_by()[0]
-    takes_others = wraps and plugin is not None and plugin.cpu_ram_efficient_loading and capi.accel_process_index(state) != 0
-    meta_parameters.initialize(model, plugin, takes_others)
+    meta_parameters.initialize(model, plugin, wraps and plugin is not None and capi.accel_process_index(state) != 0)
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
         _widen_parameters(model)
     parts: dict = {}
