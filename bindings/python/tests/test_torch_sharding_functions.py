@@ -262,6 +262,20 @@ LOADING = """
     model, optimizer = accelerator.prepare(model, optimizer)
     load_fsdp_model(plugin, accelerator, model, "saved")
     load_fsdp_optimizer(plugin, accelerator, optimizer, model, "saved")
+    if plugin.state_dict_type.name == "SHARDED_STATE_DICT":  # as the reference reads it, into a model of torch alone
+        from torch.distributed import checkpoint
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+        twin = Net()
+        theirs = torch.optim.AdamW(twin.parameters(), lr=0.5)
+        state = {"optimizer": get_optimizer_state_dict(twin, theirs)}
+        checkpoint.load(state, storage_reader=checkpoint.FileSystemReader("saved/optimizer_0"), no_dist=True)
+        set_optimizer_state_dict(twin, theirs, state["optimizer"])
+        state = {"model": twin.state_dict()}
+        checkpoint.load(state, storage_reader=checkpoint.FileSystemReader("saved/pytorch_model_fsdp_0"), no_dist=True)
+        assert theirs.param_groups[0]["lr"] == 0.05
+        for own, other in zip(model.parameters(), twin.parameters()):
+            assert torch.equal(own, other) and all(torch.equal(theirs.state[other][key], value) for key, value in optimizer.state[own].items())
+        assert len(theirs.state) == 10
     print(*train(accelerator, model, optimizer, range(3, 6)))
 """
 FILES = {
