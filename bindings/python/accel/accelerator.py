@@ -21,6 +21,7 @@ from .state import AcceleratorState, GradientState, PartialState, View, current_
 from .tensors import Tensor, backward_options
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from .values import to_engine
+from .weights import in_floating_type, tree_of
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
 
@@ -105,6 +106,7 @@ class Accelerator(View):
         self._dataloaders: list = []
         self._custom_objects: list = []
         self._load_kwargs: dict = {}  # of the load that is under way
+        self.deepspeed_engine_wrapped: Any = None  # of the first model that is prepared under DeepSpeed's settings
         self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
         self.trackers: list = []
 
@@ -235,6 +237,8 @@ class Accelerator(View):
                 if kind in kinds_now:
                     prepare = getattr(self, f"prepare_{kind}")
                     result[place] = prepare(args[place]) if kind == "scheduler" else prepare(args[place], device_placement[place])
+        if self.deepspeed_plugin is not None:
+            deepspeed_prepare.add_engine(self, result)
         return result[0] if len(result) == 1 else tuple(result)
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> Any:
@@ -417,18 +421,33 @@ class Accelerator(View):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
         is_prepared = not is_torch_model(model) or _torch_model().forward_of(model) is not None
-        handle = handle_of(model) if is_prepared else _torch_model().mirror(model)
+        if self._type_of_whole_weights() is not None:
+            whole = self.get_state_dict(model)
+            if not whole:
+                return
+            handle = tree_of(whole)
+        else:
+            handle = handle_of(model) if is_prepared else _torch_model().mirror(model)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
         capi.accel_save_model(self._current(), handle, str(save_directory), options)
 
     def get_state_dict(self, model, unwrap=True):
-        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict."""
+        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
+        in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
+        kind = self._type_of_whole_weights()
         if is_torch_model(model):
             whole = _torch_model().sharded_state_dict(model, self._current())
-            if whole is not None:
-                return whole
-        return (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
+        elif isinstance(model, PreparedModule) and capi.accel_sharded_modules(model.handle):
+            whole = capi.accel_get_state_dict(self._current(), model.handle)
+        else:
+            whole = None
+        if whole is None:
+            whole = (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
+        return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
+
+    def _type_of_whole_weights(self):
+        return None if self.deepspeed_plugin is None else self.deepspeed_plugin.type_of_whole_weights()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Of the engine, beyond the
@@ -499,6 +518,7 @@ class Accelerator(View):
         """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
+        self.deepspeed_engine_wrapped = None
         if PartialState.is_made():  # not after end_training()
             capi.accel_free_memory(self._current())
         return [None] * len(objects)

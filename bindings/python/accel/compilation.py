@@ -106,3 +106,21 @@ def _compile_parts(module, settings):
         if isinstance(value, MethodType) and value.__self__ is module:
             vars(twin)[name] = MethodType(value.__func__, twin)
     return twin
+
+
+def compile_regions_deepspeed(module, **settings):
+    """As compile_regions(), in the model itself: each part gets a compiled forward and stays the same object."""
+    if not has_repeated_blocks(module):
+        module.compile(**settings)
+        return
+    for child in module.children():
+        if is_repeated_blocks(module):
+            child.compile(**settings)
+        else:
+            compile_regions_deepspeed(child, **settings)
+
+
+def compile_regions_fsdp2(module, **settings):
+    """As compile_regions_deepspeed(). The model."""
+    compile_regions_deepspeed(module, **settings)
+    return module

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import warnings
@@ -12,6 +13,7 @@ from . import capi
 from .deepspeed_config import HfDeepSpeedConfig
 from .environment import str_to_bool
 from .handlers import fill
+from .state import is_initialized, sharded_by
 
 # Fields, where they are in the configuration, and where a value comes from if the field is None: variable and default.
 _PATHS = {
@@ -199,6 +201,15 @@ class DeepSpeedPlugin:
             if name not in known:
                 raise ValueError(f"Could not find a transformer layer class called '{name}' to wrap in the model.")
 
+    def type_of_whole_weights(self):
+        """"bfloat16" or "float16" for weights that are collected under ZeRO 3, which needs zero3_save_16bit_model; None: the model's own."""
+        if self.get_value("zero_optimization.stage") != 3:
+            return None
+        if self.get_value("zero_optimization.stage3_gather_16bit_weights_on_model_save") is not True:
+            raise ValueError("Cannot get 16bit model weights because `stage3_gather_16bit_weights_on_model_save` in DeepSpeed config is False. "
+                             "Set it to True there, or give DeepSpeedPlugin(zero3_save_16bit_model=True); save_state() saves all without it")
+        return {"bf16": "bfloat16", "fp16": "float16"}.get(self.mixed_precision)
+
     def select(self, _from_accelerator_state=False):
         """AcceleratorState().select_deepspeed_plugin(name) calls this."""
         if not _from_accelerator_state:
@@ -221,10 +232,20 @@ class DeepSpeedPlugin:
     def to_engine(self):
         """The engine's options: the whole configuration as JSON, but for what Python does itself."""
         config = copy.deepcopy({key: value for key, value in self.deepspeed_config.items() if key not in ("optimizer", "scheduler", "steps_per_print")})
-        if not config["zero_optimization"].get("stage3_gather_16bit_weights_on_model_save"):
-            config["zero_optimization"].pop("stage3_gather_16bit_weights_on_model_save", None)
+        config["zero_optimization"].pop("stage3_gather_16bit_weights_on_model_save", None)
         return fill(capi.accel_deepspeed_options_t(), {"enabled": 1, "hf_ds_config": json.dumps(config),
                                                        "transformer_moe_cls_names": self.transformer_moe_cls_names})
+
+
+def deepspeed_required(function):
+    """A decorator: the function is an error in a job whose Accelerator has no plugin of DeepSpeed."""
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        if is_initialized() and sharded_by()[1] is None:
+            raise ValueError(f"{function.__name__}() needs DeepSpeed's settings: expected Accelerator(deepspeed_plugin=...) before it")
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def get_active_deepspeed_plugin(state):

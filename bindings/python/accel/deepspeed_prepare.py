@@ -46,6 +46,24 @@ def objects(accelerator, plugin, given):
     return [made.get(id(thing), thing) for thing in given]
 
 
+def add_engine(accelerator, prepared):
+    """Of the first model of torch: `accelerator.deepspeed_engine_wrapped`, whose backward() also updates."""
+    def first(kind):
+        return next((thing for thing in prepared if kind(thing)), None)
+
+    model = first(is_torch_model)
+    if model is None:
+        return
+    if accelerator.deepspeed_engine_wrapped is not None:
+        _logger.warning("accelerator.deepspeed_engine_wrapped stays that of the model that was prepared first: make another Accelerator for another one")
+        return
+    from .pytorch.deepspeed import AcceleratedScheduler, DeepSpeedEngineWrapper, PreparedEngine  # imports torch
+
+    scheduler = first(lambda thing: isinstance(thing, AcceleratedScheduler))
+    engine = PreparedEngine(accelerator, model, first(is_torch_optimizer), scheduler)
+    accelerator.deepspeed_engine_wrapped = DeepSpeedEngineWrapper(engine)
+
+
 def _is_own(thing, module):
     from . import lr_scheduler, optim
     from .module import Module

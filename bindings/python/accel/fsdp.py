@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import warnings
+import weakref
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -11,6 +12,7 @@ from . import capi, sharding_types
 from .environment import str_to_bool
 from .handlers import fill
 from .state import PartialState
+from .torch_types import is_torch_model
 from .utils.constants import FSDP_AUTO_WRAP_POLICY, FSDP_BACKWARD_PREFETCH, FSDP_SHARDING_STRATEGY
 
 _logger = logging.getLogger(__name__)
@@ -46,7 +48,8 @@ def _member(kind, name, value, known=()):
 @dataclass
 class FullyShardedDataParallelPlugin:
     """How the ranks share out a model. None: from FSDP_*, else the default, which depends on the version. The kinds of values are those of
-    torch.distributed.fsdp, or texts and numbers for them."""
+    torch.distributed.fsdp, or texts and numbers for them. Version 2: a number as reshard_after_forward is that of the ranks in a group, which keeps
+    the parameters from forward to backward. param_init_fn(module) gives values to a module's own tensors on the device meta."""
 
     fsdp_version: Optional[int] = None
     sharding_strategy: Any = None
@@ -69,6 +72,9 @@ class FullyShardedDataParallelPlugin:
     cpu_ram_efficient_loading: Optional[bool] = None
     transformer_cls_names_to_wrap: Optional[list] = None
     min_num_params: Optional[int] = None
+    # Of the engine, beyond the reference: as cpu_offload, but the device keeps a copy of each shard; and a folder for what is offloaded.
+    offload_optimizer: Optional[bool] = None
+    offload_folder: Optional[str] = None
 
     def __post_init__(self):
         if self.fsdp_version is None:
@@ -78,6 +84,7 @@ class FullyShardedDataParallelPlugin:
         # What nobody has said: there the engine has defaults of its own.
         self._unsaid = {name for name in ("sharding_strategy", "backward_prefetch", "sync_module_states")
                         if getattr(self, name) is None and f"FSDP_{name.upper()}" not in os.environ}
+        self._checkpointed: "weakref.WeakSet[Any]" = weakref.WeakSet()
         obsolete = []
         self._set_strategy(obsolete)
         if self.cpu_offload is None:
@@ -115,9 +122,10 @@ class FullyShardedDataParallelPlugin:
         try:
             self.reshard_after_forward = str_to_bool(given, to_bool=True) if isinstance(given, str) else given
         except ValueError:
-            self.reshard_after_forward = None
-        if not isinstance(self.reshard_after_forward, bool):
-            raise ValueError(f"reshard_after_forward={given!r}: with fsdp_version=2 expected True or False")
+            self.reshard_after_forward = int(given) if given.isdigit() else None
+        is_number = isinstance(self.reshard_after_forward, int) and not isinstance(self.reshard_after_forward, bool)
+        if not isinstance(self.reshard_after_forward, bool) and not (is_number and self.reshard_after_forward > 0):
+            raise ValueError(f"reshard_after_forward={given!r}: with fsdp_version=2 expected True, False, or a number of ranks")
 
     def _set_prefetch(self, obsolete):
         if self.backward_prefetch is None:
@@ -260,16 +268,28 @@ class FullyShardedDataParallelPlugin:
             raise ValueError(f"`cpu_offload` must be an instance of `torch.distributed.fsdp.{expected.__name__}` in FSDP{self.fsdp_version}, "
                              f"got {self.cpu_offload}")
 
+    def checkpoint_activations_of(self, model):
+        """As activation_checkpointing, of this model alone."""
+        self._checkpointed.add(model)
+
+    def checkpoints_activations_of(self, model):
+        """Whether the forwards of its groups are computed again in backward."""
+        return bool(self.activation_checkpointing) or model is not None and model in self._checkpointed
+
     def to_engine(self, model=None):
         """The engine's options, for a model. What nobody has said stays unset, where the engine has defaults of its own."""
         policy, names, number = self._wrapping(model)
+        checkpoints = self.checkpoints_activations_of(model) and not is_torch_model(model)  # there pytorch/model.py does it
         given = {"enabled": 1, "fsdp_version": self.fsdp_version, "state_dict_type": self.state_dict_type.value, "auto_wrap_policy": policy,
                  "transformer_cls_names_to_wrap": names, "min_num_params": number, "ignored_modules": self._ignored(model),
                  "limit_all_gathers": self.limit_all_gathers, "cpu_offload": self._offloads(), "cpu_ram_efficient_loading": self.cpu_ram_efficient_loading,
-                 "activation_checkpointing": self.activation_checkpointing,
-                 "activation_checkpointing_offload": self.activation_checkpointing_offload, **self._dtypes()}
+                 "activation_checkpointing": checkpoints,
+                 "offload_optimizer": self.offload_optimizer, "offload_folder": None if self.offload_folder is None else str(self.offload_folder),
+                 "activation_checkpointing_offload": checkpoints and self.activation_checkpointing_offload, **self._dtypes()}
         if self.fsdp_version == 2:
-            given["reshard_after_forward"] = self.reshard_after_forward
+            given["reshard_after_forward"] = bool(self.reshard_after_forward)
+            if not isinstance(self.reshard_after_forward, bool):
+                given["reshard_group_size"] = self.reshard_after_forward
         else:
             strategy = self.sharding_strategy
             if "sharding_strategy" in self._unsaid and self.reshard_after_forward is not None:

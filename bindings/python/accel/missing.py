@@ -1,15 +1,7 @@
 """Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 _PARTS = {
-    "this part of fully sharded data parallelism": """
-        ensure_weights_retied
-        fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
-        fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules load_fsdp_model load_fsdp_optimizer
-        save_fsdp_model save_fsdp_optimizer compile_regions_fsdp2""",
-    "this part of DeepSpeed": """
-        DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper DeepSpeedSequenceParallelConfig GatheredParameters
-        compile_regions_deepspeed deepspeed_required deepspeed_ulysses_dl_adapter map_pytorch_optim_to_deepspeed
-        prepare_deepspeed_cmd_env""",
+    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig deepspeed_ulysses_dl_adapter prepare_deepspeed_cmd_env",
     "Megatron-LM": """
         AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader
         MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep
@@ -98,8 +90,6 @@ MODULES = {
     "commands.menu.keymap": "ARROW_KEY_FLAG KEYMAP WIN_CH_BUFFER WIN_KEYMAP get_character get_raw_chars",
     "commands.menu.selection_menu": "BulletMenu in_colab",
     "commands.test": "main test_command test_command_parser",
-    "commands.to_fsdp2": """ARGUMENT_KEY_MAPPING ARGUMENT_VALUE_MAPPING ConversionStatus convert_config_to_fsdp2 load_config to_fsdp2_command
-        to_fsdp2_command_parser""",
     "commands.tpu": "main tpu_command_launcher tpu_command_parser",
     "commands.utils": "CustomArgumentGroup CustomArgumentParser",
     "utils.megatron_lm": """AbstractTrainStep BertTrainStep GPTTrainStep MegatronEngine MegatronLMDummyDataLoader MegatronLMDummyScheduler

@@ -16,16 +16,17 @@ _HOMES = {
     "checkpoint": "clean_state_dict_for_safetensors load load_custom_state save save_custom_state",
     "collectives": """all_reduce broadcast broadcast_object_list copy_tensor_to_devices DistributedOperationException gather
         gather_for_metrics gather_object gather_uneven pad_across_processes recv reduce send""",
-    "compilation": """compile_regions DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
+    "compilation": """compile_regions compile_regions_deepspeed compile_regions_fsdp2 DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
         TorchDynamoPlugin""",
     "data_loader": "skip_first_batches",
     "enums": """BaseEnum ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType EnumWithContains FP8BackendType LoggerType PrecisionType
         RNGType SageMakerDistributedType""",
     "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
         parse_choice_from_env parse_flag_from_env patch_environment purge_accelerate_environment str_to_bool""",
-    "deepspeed": "DeepSpeedPlugin DummyOptim DummyScheduler get_active_deepspeed_plugin",
+    "deepspeed": "deepspeed_required DeepSpeedPlugin DummyOptim DummyScheduler get_active_deepspeed_plugin",
     "deepspeed_config": "HfDeepSpeedConfig",
     "fsdp": "disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading FullyShardedDataParallelPlugin merge_fsdp_weights",
+    "gathered_parameters": "GatheredParameters",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
     "launchers": "debug_launcher notebook_launcher",
@@ -39,10 +40,15 @@ _HOMES = {
     "progress": "tqdm",
     "pytorch.batch_sampler_shard": "BatchSamplerShard",
     "pytorch.data_loader": "DataLoaderShard SkipDataLoader",
+    "pytorch.deepspeed": "DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper map_pytorch_optim_to_deepspeed",
     "pytorch.dispatcher": "DataLoaderDispatcher",
+    "pytorch.fsdp2": """fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
+        fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules""",
+    "pytorch.fsdp_checkpoint": "load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer",
     "pytorch.iterable_dataset_shard": "IterableDatasetShard",
     "pytorch.loader_adapter": "DataLoaderAdapter",
     "pytorch.loop_state": "DataLoaderStateMixin",
+    "pytorch.meta_parameters": "ensure_weights_retied",
     "pytorch.optimizer": "AcceleratedOptimizer",
     "pytorch.prepare_data_loader": "prepare_data_loader",
     "pytorch.samplers": "get_sampler SeedableRandomSampler SkipBatchSampler",

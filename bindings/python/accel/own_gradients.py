@@ -1,8 +1,9 @@
 """Gradients that the program computes by itself, without the engine's autograd: those of a model in torch or JAX, say."""
 
 from . import capi
-from .handlers import fill
-from .state import current
+from .fsdp import FullyShardedDataParallelPlugin
+from .handlers import check_types, fill
+from .state import current, sharded_by
 from .values import to_engine
 from .work import Work
 
@@ -16,11 +17,20 @@ class OwnGradients:
                 gradients.ready(index, computed(index))     # its exchange starts
             gradients.synchronize()
             optimizer.step()
+
+    Under `fsdp_plugin`, which is that of the Accelerator unless one is given, parameters show the rows of this rank, and so do optimizers;
+    gradients are passed whole. Around its own use of a module the program calls unshard() and reshard().
     """
 
-    def __init__(self, module, bucket_cap_mb=None):
+    def __init__(self, module, bucket_cap_mb=None, fsdp_plugin=None):
+        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin))
         options = fill(capi.accel_parameters_options_t(), {"bucket_cap_mb": None if bucket_cap_mb is None else float(bucket_cap_mb)})
+        plugin = fsdp_plugin or sharded_by()[0]
+        if plugin is not None:
+            options.fsdp = sharding = plugin.to_engine(module)  # the options only point to it
         self.module, self.handle = module, capi.accel_parameters_create(current(), module.handle, options)
+        if plugin is not None:
+            del sharding
 
     def __len__(self):
         return sum(parameter.requires_grad for parameter in self.module.parameters())
@@ -40,3 +50,20 @@ class OwnGradients:
         if async_op:
             return Work(capi.accel_parameters_synchronize_async(self.handle), lambda _: None)
         return capi.accel_parameters_synchronize(self.handle)
+
+    def unshard(self, module="", wait=True):
+        """Gathers the parameters of one module, a group of its own by its path or itself; "": what belongs to no group. They are whole until
+        reshard() or the end of the micro-batch. wait=False: they are on their way meanwhile; call again with wait=True before they are used."""
+        capi.accel_parameters_unshard(self.handle, self._path(module), int(wait))
+
+    def reshard(self, module=""):
+        """The parameters of this module show the rows of this rank again."""
+        capi.accel_parameters_reshard(self.handle, self._path(module))
+
+    def _path(self, module):
+        if isinstance(module, str):
+            return module
+        for path, part in self.module.named_modules():
+            if part is module:
+                return path
+        raise ValueError(f"the {type(module).__name__} is no module of the {type(self.module).__name__}: expected one, or its path")

@@ -1,9 +1,10 @@
 """Weights of models in files: one file, or several with an index."""
 
-from . import capi
+from . import capi, dtypes
 from .checkpoint import of_torch
 from .module import Module
-from .torch_types import is_torch_model, torch_module
+from .torch_types import is_torch_model, is_torch_tensor, torch_module
+from .values import to_engine
 
 
 def load_state_dict(checkpoint_file, device_map=None):
@@ -29,3 +30,26 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
     else:
         raise TypeError(f"a {type(model).__name__} is no model; expected one of torch or accel")
 
+
+def in_floating_type(value, name):
+    """A floating tensor of torch or of accel in the type of this name; anything else as it is."""
+    if not hasattr(value, "is_floating_point") or not value.is_floating_point():
+        return value
+    return value.to(dtype=getattr(torch_module() if is_torch_tensor(value) else dtypes, name))
+
+
+def tree_of(state):
+    """The engine's module whose weights are these, by their dotted names."""
+    modules = {"": capi.accel_module_create("Module")}
+
+    def module_of(path):
+        if path not in modules:
+            parent, _, name = path.rpartition(".")
+            modules[path] = capi.accel_module_create("Module")
+            capi.accel_module_add_child(module_of(parent), name, modules[path])
+        return modules[path]
+
+    for path, value in state.items():
+        parent, _, name = path.rpartition(".")
+        capi.accel_module_add_buffer(module_of(parent), name, to_engine(value), 1)
+    return modules[""]

@@ -9,7 +9,8 @@ import pytest
 
 import accel
 from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, capi, nn, sharding_types
-from accel.utils import (DummyOptim, HfDeepSpeedConfig, disable_fsdp_ram_efficient_loading, enable_fsdp_ram_efficient_loading,
+from accel.commands import to_fsdp2
+from accel.utils import (DummyOptim, HfDeepSpeedConfig, deepspeed_required, disable_fsdp_ram_efficient_loading, enable_fsdp_ram_efficient_loading,
                          get_active_deepspeed_plugin, patch_environment)
 
 STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]
@@ -146,6 +147,56 @@ def test_what_the_engine_is_told():
     assert (named.ignored_modules, named.transformer_cls_names_to_wrap) == ("1", "Linear")
     with pytest.raises(NotImplementedError, match="function of the program"):
         FullyShardedDataParallelPlugin(auto_wrap_policy=lambda *_: True).to_engine()
+
+
+def test_groups_of_ranks_and_offload_beyond_the_reference():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=4, offload_optimizer=True, offload_folder="fast")
+    options = plugin.to_engine()
+    assert (options.reshard_after_forward, options.reshard_group_size, options.offload_optimizer, options.offload_folder) == (1, 4, 1, "fast")
+    assert FullyShardedDataParallelPlugin(fsdp_version=2).to_engine().offload_optimizer == capi.ACCEL_UNSET
+    with patch_environment(fsdp_version=2, fsdp_reshard_after_forward=8):
+        assert FullyShardedDataParallelPlugin().reshard_after_forward == 8
+    for wrong in (0, -2, 2.5, "some"):
+        with pytest.raises(ValueError, match="expected True, False, or a number of ranks"):
+            FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=wrong)
+
+
+def test_functions_that_need_deepspeed():
+    required = deepspeed_required(lambda: 5)
+    assert required() == 5  # there is no job
+    accelerator = Accelerator(cpu=True)
+    with pytest.raises(ValueError, match="expected Accelerator\\(deepspeed_plugin"):
+        required()
+    accel.AcceleratorState._reset_state(True)
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin())
+    assert required() == 5 and accelerator.deepspeed_engine_wrapped is None
+
+
+def test_configuration_files_of_version_1_become_those_of_version_2(tmp_path, caplog):
+    yaml = pytest.importorskip("yaml", reason="there is no pyyaml")
+    old = {"distributed_type": "FSDP", "fsdp_config": {
+        "fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_backward_prefetch": "BACKWARD_PRE", "fsdp_forward_prefetch": True, "fsdp_min_num_params": 9,
+        "fsdp_own": 1, "fsdp_version": 1}}
+    given, made = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    given.write_text(yaml.safe_dump(old))
+    parser = to_fsdp2.to_fsdp2_command_parser()
+    to_fsdp2.to_fsdp2_command(parser.parse_args(["--config_file", str(given), "--output_file", str(made)]))
+    new = yaml.safe_load(made.read_text())
+    assert new == {"distributed_type": "FSDP", "fsdp_config": {"fsdp_reshard_after_forward": False, "fsdp_min_num_params": 9, "fsdp_own": 1,
+                                                               "fsdp_version": 2}}
+    assert "fsdp_backward_prefetch is left out" in caplog.text and "fsdp_forward_prefetch is left out" in caplog.text
+    assert to_fsdp2.convert_config_to_fsdp2(new) is new and to_fsdp2.convert_config_to_fsdp2({"x": 1}) == {"x": 1}
+    with pytest.raises(FileExistsError):
+        to_fsdp2.to_fsdp2_command(parser.parse_args(["--config_file", str(given), "--output_file", str(made)]))
+    with pytest.raises(ValueError, match="--output_file must be provided"):
+        to_fsdp2.to_fsdp2_command(parser.parse_args(["--config_file", str(given)]))
+    with pytest.raises(FileNotFoundError):
+        to_fsdp2.to_fsdp2_command(parser.parse_args(["--config_file", "nowhere", "--overwrite"]))
+    to_fsdp2.to_fsdp2_command(parser.parse_args(["--config_file", str(given), "--overwrite"]))
+    assert yaml.safe_load(given.read_text()) == new
+    given.write_text("")
+    with pytest.raises(ValueError, match="Config file is empty"):
+        to_fsdp2.load_config(given)
 
 
 def test_an_accelerator_has_its_plugin():

@@ -4,17 +4,25 @@ A call of a prepared model goes through the engine, which puts the precision, th
 the module's forward. Arguments stay in Python; the tensors of the result pass through the engine.
 """
 
+import contextlib
+import logging
 import threading
 import types
 import weakref
 
 import torch
 from torch.nn.modules import module as torch_module
+from torch.utils.checkpoint import checkpoint
 
 from .. import capi, errors
 from ..objects import inside
+from ..state import sharded_by
 from ..values import map_leaves
+from . import meta_parameters
 from .bridge import from_torch, not_traced, to_torch
+
+
+_logger = logging.getLogger(__name__)
 
 
 class _Part:
@@ -186,9 +194,10 @@ class DistributedModel(torch.nn.Module):
 
 def prepare(model: torch.nn.Module, state, options, wraps: bool):
     """The prepared model: with `wraps` a DistributedModel, else the model itself."""
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise ValueError(f"{type(model).__name__} has parameters on the device meta, without memory: expected weights; call to_empty() and "
-                         "initialize them first")
+    plugin = sharded_by()[0]
+    meta_parameters.initialize(model, plugin, wraps and plugin is not None and capi.accel_process_index(state) != 0)
+    if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+        _widen_parameters(model)
     parts: dict = {}
     inner = mirror(model, parts)
     capi.accel_module_set_forward(inner, _run_forward)
@@ -197,25 +206,53 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     for module, part in parts.items():
         part.is_shared = wraps
         _parts[module] = part
-    for sharded in capi.accel_sharded_modules(handle):
-        _call_through_engine(model.get_submodule(sharded["module"]) if sharded["module"] else None, parts)
+    forward = model if wraps else model.forward
+    groups = [sharded["module"] for sharded in capi.accel_sharded_modules(handle)]
+    checkpointed = _innermost(groups) if plugin is not None and plugin.checkpoints_activations_of(model) else ()
+    for path in filter(None, groups):
+        module = model.get_submodule(path)
+        _call_through_engine(module, parts[module].handle, _checkpointed(module.forward, plugin) if path in checkpointed else module.forward)
+    if "" in checkpointed:
+        forward = _checkpointed(forward, plugin)
     if wraps:
         prepared = DistributedModel(model)
-        prepared.forward = PreparedForward(handle, prepared, model)
+        prepared.forward = PreparedForward(handle, prepared, forward)
     else:
         prepared = model
-        prepared.forward = PreparedForward(handle, model, model.forward)
+        prepared.forward = PreparedForward(handle, model, forward)
     prepared._is_accelerate_prepared = True
     return prepared
 
 
-def _call_through_engine(module, parts):
+def _widen_parameters(model):
+    """Shards that are trained under mixed precision are of float32; what is gathered from them has the lower type."""
+    low = {name: one for name, one in model.named_parameters() if one.requires_grad and one.is_floating_point() and one.element_size() < 4}
+    for parameter in low.values():
+        parameter.data = parameter.data.to(torch.float32)
+    if low:
+        _logger.warning("%d trained parameters of %s become float32, because mixed_precision is on: %s%s; checkpoints have them so", len(low),
+                        type(model).__name__, ", ".join(list(low)[:3]), ", ..." if len(low) > 3 else "")
+
+
+def _innermost(groups):
+    """The modules of groups that have no group inside, by their paths."""
+    return [path for path in groups if not any(other != path and other.startswith(f"{path}." if path else "") for other in groups)]
+
+
+def _checkpointed(forward, plugin):
+    """A forward that keeps its inputs, and is computed again in the backward of its group, when the parameters are whole."""
+    def run(*args, **kwargs):
+        kept_on_host = torch.autograd.graph.save_on_cpu() if plugin.activation_checkpointing_offload else contextlib.nullcontext()
+        with kept_on_host:
+            return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def _call_through_engine(module, handle, forward):
     """Torch calls the module inside a sharded model; its parameters are gathered around its forward by the engine's module."""
-    if module is None:  # the model itself
-        return
-    handle = parts[module].handle
     capi.accel_module_set_forward(handle, _run_forward)
-    module.forward = PreparedForward(handle, module, module.forward)
+    module.forward = PreparedForward(handle, module, forward)
 
 
 def sharded_state_dict(model, state) -> "dict | None":
