@@ -343,7 +343,7 @@ std::vector<Training> trainings() {
       {"full_shard_each_batch",
        with(with(full, two_batches), [](Settings& s, FsdpSettings&) { s.sync_each_batch = true; })},
       {"padded_rows", sharded(3)},
-      {"reshard_in_pairs", with(sharded(4), [](Settings&, FsdpSettings& f) { f.reshard_group_size = 2; })},
+      {"reshard_in_pairs", with(sharded(4), [](Settings&, FsdpSettings& f) { f.reshard_group_size = 2; }), true},
       {"shard_grad_op", grad_op, true},
       {"shard_grad_op_sgd", grad_op},
       {"hybrid", with(sharded(4, ShardingStrategy::kHybridShard), pairs)},
