@@ -16,6 +16,20 @@
 #include "tensor/device_work.hpp"
 
 namespace accel::accelerator {
+namespace {
+
+void require_not_sharded(const nn::Module& module, const ShardedModels& sharded) {
+  for (const auto& entry : sharded) {
+    const auto model = entry.lock();
+    if (model == nullptr) continue;
+    for (const auto& [name, parameter] : module.named_parameters())
+      require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
+              "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
+              "parameters of this model alone");
+  }
+}
+
+}  // namespace
 
 Accelerator::Accelerator(const StateSettings& given) : state_(given) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
@@ -58,13 +72,7 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  for (const auto& entry : *sharded_models_)
-    if (const auto model = entry.lock())
-      for (const auto& [name, parameter] : module->named_parameters())
-        require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
-                "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
-                "parameters "
-                "of this model alone");
+  require_not_sharded(*module, *sharded_models_);
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   settings.fsdp = std::move(sharding.settings);
@@ -152,6 +160,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
                                                                     const FsdpSettings& fsdp) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
+  require_not_sharded(*module, *sharded_models_);
   PrepareModelSettings preparation;
   preparation.fsdp = fsdp;
   const FsdpSettings settings = choose_sharding(preparation).settings;

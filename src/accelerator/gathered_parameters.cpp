@@ -16,7 +16,16 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
   const int ranks = accelerator_->state().gradient_group()->size();
   require(!modifier_ || (*modifier_ >= 0 && *modifier_ < ranks), Status::kInvalidArgument, "modifier_rank is ",
           modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
-  for (const auto& model : models()) model->gather_parameters(parameters_);
+  std::vector<std::shared_ptr<parallel::ParallelModel>> done;
+  try {
+    for (const auto& model : models()) {
+      model->gather_parameters(parameters_);
+      done.push_back(model);
+    }
+  } catch (...) {
+    for (const auto& model : done) model->release_parameters(parameters_, std::nullopt);
+    throw;
+  }
   gathered_ = true;
 }
 

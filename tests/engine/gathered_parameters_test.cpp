@@ -110,7 +110,25 @@ TEST(GatheredParameters, WrongUseIsAnError) {
                         [&] { const GatheredParameters again(prepared.accelerator, {weight}, std::nullopt); });
     tests::expect_error(Status::kInvalidState, "parameters of the model are gathered",
                         [&] { prepared.model->call(rows_of_step(0)); });
+    const at::Tensor other = prepared.inner->find_tensor("last");
+    const std::vector<int64_t> shard = other.sizes().vec();
+    tests::expect_error(Status::kInvalidState, "parameter 'first' is gathered already", [&] {
+      const GatheredParameters again(prepared.accelerator, {other, weight}, std::nullopt);
+    });
+    EXPECT_EQ(other.sizes(), shard);  // as if the call had not been made
     gathered.finish();
+    prepared.model->call(rows_of_step(0));
+  });
+}
+
+TEST(GatheredParameters, MayBeNamedTwice) {
+  on_three_ranks([](const Prepared& prepared) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor weight = prepared.inner->find_tensor("first");
+    GatheredParameters gathered(prepared.accelerator, {weight, weight}, 0);
+    weight.fill_(5);
+    gathered.finish();
+    EXPECT_TRUE(weight.eq(5).all().item<bool>());
     prepared.model->call(rows_of_step(0));
   });
 }

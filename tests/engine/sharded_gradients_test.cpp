@@ -168,6 +168,8 @@ TEST(ShardedGradients, ParametersAreShardsBetweenTheirUses) {
 TEST(ShardedGradients, WrongUseIsAnError) {
   tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const Program program = make_program(accelerator, by_layers());
+    tests::expect_error(Status::kInvalidState, "belongs to a sharded model that is prepared already",
+                        [&] { accelerator->prepare_parameters(program.module, 25, by_layers()); });
     tests::expect_error(Status::kNotFound,
                         "module 'layer2' is not sharded by itself; expected one of 'layer0', 'layer1', ''",
                         [&] { program.gradients().unshard("layer2", true); });

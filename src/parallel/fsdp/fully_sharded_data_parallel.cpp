@@ -551,11 +551,14 @@ ShardedParameter* FullyShardedDataParallel::find(const at::Tensor& tensor) const
 
 void FullyShardedDataParallel::gather_parameters(const std::vector<at::Tensor>& parameters) {
   finish_step();
-  for (const at::Tensor& tensor : parameters) {
-    ShardedParameter* const parameter = find(tensor);
-    if (parameter == nullptr) continue;
+  std::vector<ShardedParameter*> own;
+  for (const at::Tensor& tensor : parameters)
+    if (ShardedParameter* const parameter = find(tensor)) own.push_back(parameter);
+  for (const ShardedParameter* const parameter : own)  // all, before one is changed
     require(!parameter->shown().defined(), Status::kInvalidState, "parameter '", parameter->name(),
             "' is gathered already; expected the end of that scope first");
+  for (ShardedParameter* const parameter : own) {
+    if (parameter->shown().defined()) continue;  // it is in the list twice
     parameter->show_whole(gather_rows(parameter->shard(), parameter->shape()[0]));
     num_gathered_++;
   }
