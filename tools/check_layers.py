@@ -16,9 +16,10 @@ LAYER = {
     "comm": 2, "precision": 2,
     "state": 3, "nn": 3, "optim": 3,
     "data": 4, "parallel": 4, "quant": 4,
-    "checkpoint": 5, "bigmodel": 5, "track": 5,
-    "accelerator": 6,
-    "capi": 7, "launch": 7,
+    "checkpoint": 5, "track": 5,
+    "bigmodel": 6,
+    "accelerator": 7,
+    "capi": 8, "launch": 8,
 }
 PUBLIC_HEADER = "accel.h"
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.

@@ -19,6 +19,7 @@
 #include "parallel/uneven_inputs.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/file_memory.hpp"
+#include "tensor/set_data.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -126,7 +127,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     if (shard_of(parameter) == nullptr) others.emplace_back(name, parameter);
   std::vector<at::Tensor> sent;
   for (const auto& [name, tensor] : others) {
-    if (tensor.is_meta()) set_data(tensor, with_memory(tensor, name, device));
+    if (tensor.is_meta()) tensor::set_data(tensor, with_memory(tensor, name, device));
     sent.push_back(tensor);
   }
   if (sync) broadcast_tensors(sent, /*from=*/0, *ranks_.gradient);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "tensor/set_data.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -46,10 +47,6 @@ struct ShardedParameter::Accumulator {
   NodePtr node;
   uintptr_t hook = 0;
 };
-
-void set_data(const at::Tensor& tensor, const at::Tensor& data) {
-  tensor.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
-}
 
 int64_t rows_per_rank(int64_t rows, int ranks) { return (rows + ranks - 1) / ranks; }
 
@@ -89,9 +86,9 @@ void ShardedParameter::set_shard_memory(const at::Tensor& memory, const at::Tens
   impl->set_sizes_contiguous(shape_);
   // Autograd's node describes the gradient that it expects by the data of now.
   at::Tensor gradient = std::exchange(parameter_.mutable_grad(), at::Tensor());
-  set_data(parameter_, whole_);
+  tensor::set_data(parameter_, whole_);
   if (is_trained()) accumulator_ = std::make_unique<Accumulator>(parameter_);
-  set_data(parameter_, shard_);
+  tensor::set_data(parameter_, shard_);
   if (gradient.defined() && gradient.sizes() == whole_.sizes())
     parameter_.mutable_grad() = gradient.narrow(0, rows_.begin, rows_.size()).clone();
 }
@@ -100,14 +97,14 @@ void ShardedParameter::unshard(const at::Tensor& memory) {
   c10::StorageImpl* const storage = whole_.storage().unsafeGetStorageImpl();
   storage->set_nbytes(memory.nbytes());
   storage->set_data_ptr_noswap(memory_of(memory));
-  set_data(parameter_, whole_);
+  tensor::set_data(parameter_, whole_);
   if (!is_trained() || accumulator_ != nullptr) return;
   accumulator_ = std::make_unique<Accumulator>(parameter_);
   add_hook();
 }
 
 void ShardedParameter::reshard() {
-  set_data(parameter_, shard_);
+  tensor::set_data(parameter_, shard_);
   c10::StorageImpl* const storage = whole_.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(at::DataPtr(nullptr, whole_.device()));
   storage->set_nbytes(static_cast<size_t>(0));
@@ -115,12 +112,12 @@ void ShardedParameter::reshard() {
 
 void ShardedParameter::show_whole(at::Tensor whole) {
   shown_ = std::move(whole);
-  set_data(parameter_, shown_);
+  tensor::set_data(parameter_, shown_);
 }
 
 void ShardedParameter::hide_whole(bool keep) {
   const at::NoGradGuard no_grad;
-  set_data(parameter_, shard_);
+  tensor::set_data(parameter_, shard_);
   const at::Tensor whole = std::exchange(shown_, at::Tensor());
   if (keep) shard_.copy_(whole.narrow(0, rows_.begin, rows_.size()));
 }

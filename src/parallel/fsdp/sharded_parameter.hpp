@@ -19,9 +19,6 @@
 
 namespace accel::parallel {
 
-// As `tensor.data = data` in Python, but autograd's node for the gradient stays although dtype and device may change.
-void set_data(const at::Tensor& tensor, const at::Tensor& data);
-
 // Dimension 0 in equal parts, of which the last ones may be shorter or empty.
 struct RowRange {
   int64_t begin = 0, end = 0;
