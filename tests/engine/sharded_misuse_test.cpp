@@ -20,6 +20,7 @@
 #include "fsdp_fixture.hpp"
 #include "optim/rules.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
+#include "tensor/set_data.hpp"
 
 namespace accel::parallel {
 namespace sharded_misuse_test {
@@ -95,11 +96,11 @@ TEST(ShardedMisuse, AParameterWasRemoved) {
 TEST(ShardedMisuse, TheDataOfAParameterWereExchanged) {
   const char* const expected = "the data of 'block0.bias' of the module 'block0'";
   fails_in_the_next_forward(expected, [](nn::CallbackModule& inner) {  // of another size
-    set_data(inner.find_tensor("block0.bias"), at::zeros({7}));
+    tensor::set_data(inner.find_tensor("block0.bias"), at::zeros({7}));
   });
   fails_in_the_next_forward(expected, [](nn::CallbackModule& inner) {  // in other memory
     const at::Tensor bias = inner.find_tensor("block0.bias");
-    set_data(bias, bias.detach().clone());
+    tensor::set_data(bias, bias.detach().clone());
   });
   fails_in_the_next_forward("the data of 'first' of the model are not those of its shard any more: they are Double",
                             [](nn::CallbackModule& inner) { inner.to(at::kDouble, std::nullopt); });
