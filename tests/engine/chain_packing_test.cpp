@@ -38,7 +38,8 @@ std::optional<Figures> figures_of(const std::vector<Link>& chain, const std::vec
     // One run for each device, in their order.
     for (size_t before = 0; before < i; before++) {
       if (devices[before] == kOffloaded) continue;
-      if (devices[before] > devices[i] || (devices[before] == devices[i] && devices[i - 1] != devices[i])) return std::nullopt;
+      if (devices[before] > devices[i] || (devices[before] == devices[i] && devices[i - 1] != devices[i]))
+        return std::nullopt;
     }
     used[devices[i]] += chain[i].size;
   }
@@ -84,7 +85,8 @@ TEST(ChainPacking, NoPackingIsBetter) {
     std::vector<size_t> devices;
     for (const Link& link : chain)
       for (const auto& [node, tier] : placement.placed)
-        if (node == link.nodes.front()) devices.push_back(static_cast<size_t>(tier) < limits.size() ? static_cast<size_t>(tier) : kOffloaded);
+        if (node == link.nodes.front())
+          devices.push_back(static_cast<size_t>(tier) < limits.size() ? static_cast<size_t>(tier) : kOffloaded);
     ASSERT_EQ(devices.size(), chain.size());
     const auto figures = figures_of(chain, devices, limits);
     ASSERT_TRUE(figures.has_value()) << "a rule is broken";
@@ -103,7 +105,8 @@ nn::ModulePtr chain_model(const std::vector<int64_t>& sizes) {
   auto model = std::make_shared<nn::CallbackModule>("Model");
   for (size_t i = 0; i < sizes.size(); i++) {
     auto layer = std::make_shared<nn::CallbackModule>("Layer");
-    layer->add_parameter("weight", at::empty({sizes[i]}, at::TensorOptions().dtype(at::kChar).device(at::kMeta)), false);
+    layer->add_parameter("weight", at::empty({sizes[i]}, at::TensorOptions().dtype(at::kChar).device(at::kMeta)),
+                         false);
     model->add_child("l" + std::to_string(i), layer);
   }
   return model;

@@ -27,7 +27,8 @@ nn::ModulePtr layer(const std::string& kind, int64_t elements) {
 // Layers of these bytes, "a", "b", ...
 nn::ModulePtr chain(const std::vector<int64_t>& sizes) {
   auto model = std::make_shared<nn::CallbackModule>("Model");
-  for (size_t i = 0; i < sizes.size(); i++) model->add_child(std::string(1, static_cast<char>('a' + i)), layer("Layer", sizes[i]));
+  for (size_t i = 0; i < sizes.size(); i++)
+    model->add_child(std::string(1, static_cast<char>('a' + i)), layer("Layer", sizes[i]));
   return model;
 }
 
@@ -138,9 +139,9 @@ TEST(InferDeviceMap, ExplainsEachDecision) {
                         tree::to_json(map.at("device")) + " " + tree::to_json(map.at("needed")) + " " +
                         tree::to_json(map.at("available")) + " " + tree::to_json(map.at("reserved")));
   }
-  EXPECT_EQ(decisions, (std::vector<std::string>{"a placed 0 10 40 30", "b placed 0 20 30 30", "c next_device 0 30 10 30",
-                                                 "c next_device \"cpu\" 30 -1 30", "c placed \"disk\" 30 null 0",
-                                                 "d placed \"disk\" 30 null 0"}));
+  EXPECT_EQ(decisions, (std::vector<std::string>{"a placed 0 10 40 30", "b placed 0 20 30 30",
+                                                 "c next_device 0 30 10 30", "c next_device \"cpu\" 30 -1 30",
+                                                 "c placed \"disk\" 30 null 0", "d placed \"disk\" 30 null 0"}));
   EXPECT_NE(inferred.explanation.text.find("'c' does not fit on cpu"), std::string::npos) << inferred.explanation.text;
   EXPECT_EQ(inferred.minimum_memory, (std::vector<std::pair<std::string, double>>{{"cpu", 60}}));
 }
@@ -156,7 +157,8 @@ TEST(InferDeviceMap, ExplainsTiesAndSplits) {
   model->add_child("end", layer("Layer", 50));
   model->tie("last.weight", "first.weight");
   const InferredDeviceMap inferred = infer_device_map(*model, MaxMemory{{"0", 105}}, {}, true);
-  EXPECT_EQ(inferred.map, (DeviceMap{{"first", "0"}, {"last", "0"}, {"block.one", "0"}, {"block.two", "disk"}, {"end", "disk"}}));
+  EXPECT_EQ(inferred.map,
+            (DeviceMap{{"first", "0"}, {"last", "0"}, {"block.one", "0"}, {"block.two", "disk"}, {"end", "disk"}}));
   EXPECT_NE(inferred.explanation.text.find("'first' fits on 0 with 'last', which ties join to it"), std::string::npos)
       << inferred.explanation.text;
   EXPECT_NE(inferred.explanation.text.find("'block' split, because it does not fit on 0"), std::string::npos)
@@ -180,13 +182,17 @@ TEST(InferDeviceMap, WithoutTheDiskNamesWhatDoesNotFit) {
   settings.without_disk = true;
   const MaxMemory memory{{"0", 65}, {"cpu", 25}};
   const nn::ModulePtr model = chain({10, 20, 30, 40});
-  tests::expect_error(Status::kOutOfMemory, "'b' needs 20 bytes; 0 has 15 left of 65", [&] { infer_device_map(*model, memory, settings); });
-  tests::expect_error(Status::kOutOfMemory, "cpu has 25 left of 25", [&] { infer_device_map(*model, memory, settings); });
+  tests::expect_error(Status::kOutOfMemory, "'b' needs 20 bytes; 0 has 15 left of 65",
+                      [&] { infer_device_map(*model, memory, settings); });
+  tests::expect_error(Status::kOutOfMemory, "cpu has 25 left of 25",
+                      [&] { infer_device_map(*model, memory, settings); });
   settings.optimal_packing = true;
-  tests::expect_error(Status::kOutOfMemory, " bytes; 0 has 65 left of 65", [&] { infer_device_map(*model, memory, settings); });
+  tests::expect_error(Status::kOutOfMemory, " bytes; 0 has 65 left of 65",
+                      [&] { infer_device_map(*model, memory, settings); });
   settings.optimal_packing = false;
   EXPECT_EQ(infer_device_map(*model, MaxMemory{{"0", 65}, {"cpu", 1000}}, settings).map.size(), 4U);
-  tests::expect_error(Status::kInvalidArgument, "max_memory has no device", [&] { infer_device_map(*model, MaxMemory{}, settings); });
+  tests::expect_error(Status::kInvalidArgument, "max_memory has no device",
+                      [&] { infer_device_map(*model, MaxMemory{}, settings); });
 }
 
 TEST(InferDeviceMap, MapsThatAProgramMeans) {
@@ -203,9 +209,11 @@ TEST(InferDeviceMap, MapsThatAProgramMeans) {
   const auto by_hand = [&](const std::string& json) { return resolve(tree::from_json(json, "test")); };
   EXPECT_EQ(by_hand(R"({"a": 0, "": "cpu"})"), (DeviceMap{{"a", "0"}, {"", "cpu"}}));
   EXPECT_EQ(by_hand(R"({"a": "disk", "b.weight": 1, "c": "meta", "d": 1})").size(), 4U);
-  tests::expect_error(Status::kNotFound, "device_map has 'a.wieght', which is not in the model; the most similar path is 'a.weight'",
+  tests::expect_error(Status::kNotFound,
+                      "device_map has 'a.wieght', which is not in the model; the most similar path is 'a.weight'",
                       [&] { by_hand(R"({"a.wieght": 0, "": 1})"); });
-  tests::expect_error(Status::kInvalidArgument, "no place for 'c.weight', 'd.weight'", [&] { by_hand(R"({"a": 0, "b": 1})"); });
+  tests::expect_error(Status::kInvalidArgument, "no place for 'c.weight', 'd.weight'",
+                      [&] { by_hand(R"({"a": 0, "b": 1})"); });
   tests::expect_error(Status::kInvalidArgument, "device 'gpu' is not known", [&] { by_hand(R"({"": "gpu"})"); });
   tests::expect_error(Status::kInvalidArgument, "device '-1' is not known", [&] { by_hand(R"({"": -1})"); });
   tests::expect_error(Status::kTypeMismatch, "device_map['a'] is a", [&] { by_hand(R"({"a": [0]})"); });
@@ -218,7 +226,9 @@ TEST(InferDeviceMap, TiesInSeveralPlacesAreFound) {
   EXPECT_EQ(groups, (nn::TiedGroups{{"a.weight", "c.weight"}}));
   EXPECT_EQ(tied_in_several_places(groups, {{"a", "0"}, {"", "1"}}), groups);
   EXPECT_TRUE(tied_in_several_places(groups, {{"b", "0"}, {"", "1"}}).empty());
-  tests::expect_error(Status::kInvalidArgument, "no place for 'c.weight'", [&] { tied_in_several_places(groups, {{"a", "0"}}); });
+  tests::expect_error(Status::kInvalidArgument, "no place for 'c.weight'", [&] {
+    tied_in_several_places(groups, {{"a", "0"}});
+  });
 }
 
 TEST(InferDeviceMap, TiesThatWereCutAreTiedAgain) {

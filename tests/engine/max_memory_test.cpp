@@ -38,7 +38,8 @@ class FakeRoot {
 TEST(MaxMemory, OfTheHostIsWhatTheKernelEstimates) {
   const FakeRoot root;
   tests::expect_error(Status::kUnsupported, "MemAvailable", [&] { available_host_memory(root.path()); });
-  root.write("/proc/meminfo", "MemTotal:       24000000 kB\nMemFree:          100 kB\nMemAvailable:   2048 kB\nBuffers: 5 kB\n");
+  root.write("/proc/meminfo",
+             "MemTotal:       24000000 kB\nMemFree:          100 kB\nMemAvailable:   2048 kB\nBuffers: 5 kB\n");
   EXPECT_EQ(available_host_memory(root.path()), 2048 * 1024);
   root.write("/sys/fs/cgroup/memory.max", "max\n");
   root.write("/sys/fs/cgroup/memory.current", "1000\n");

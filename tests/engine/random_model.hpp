@@ -52,7 +52,8 @@ class RandomModel {
   std::shared_ptr<nn::CallbackModule> make_module(const std::string& kind, int64_t depth) {
     auto module = std::make_shared<nn::CallbackModule>(kind);
     const int64_t children = depth == 0 ? 0 : draw(depth > 1 ? 1 : 0, 4);
-    for (int64_t i = 0; i < draw(children == 0 ? 1 : 0, 2); i++) module->add_parameter("w" + std::to_string(i), tensor());
+    for (int64_t i = 0; i < draw(children == 0 ? 1 : 0, 2); i++)
+      module->add_parameter("w" + std::to_string(i), tensor());
     for (int64_t i = 0; i < children; i++) {
       static const char* const kinds[] = {"Block", "Layer", "Norm", "Dense"};
       module->add_child("m" + std::to_string(i), make_module(kinds[draw(0, 3)], depth - 1));
