@@ -232,6 +232,8 @@ static const char *const accel_function_names[] = {
     "accel_module_from_config",
     "accel_module_shapes_from_weights",
     "accel_calculate_maximum_sizes",
+    "accel_init_empty_weights_begin",
+    "accel_init_on_device_begin",
     "accel_module_linear",
     "accel_module_embedding",
     "accel_module_layer_norm",
@@ -542,6 +544,7 @@ static const char *const accel_function_names[] = {
     "accel_tensor_randn_by_pointer",
     "accel_tensor_from_blob_by_pointer",
     "accel_tensor_to_by_pointer",
+    "accel_init_on_device_begin_by_pointer",
     "accel_module_to_by_pointer",
     "accel_generator_create_by_pointer",
 };
