@@ -47,13 +47,14 @@ class BlockModel {
   std::shared_ptr<nn::CallbackModule> build() const {
     auto model = std::make_shared<nn::CallbackModule>("Model");
     if (shape_.is_tied) {
-      auto embedding = module("Embedding", {{"weight", {kTokens, shape_.width}}}, "embedding", [](nn::Module& self, const at::Tensor& x) {
-        return at::embedding(self.find_tensor("weight"), x);
-      });
+      auto embedding =
+          module("Embedding", {{"weight", {kTokens, shape_.width}}}, "embedding",
+                 [](nn::Module& self, const at::Tensor& x) { return at::embedding(self.find_tensor("weight"), x); });
       model->add_child("embedding", embedding);
     }
     auto list = std::make_shared<nn::CallbackModule>("ModuleList");
-    for (int64_t i = 0; i < shape_.blocks; i++) list->add_child(std::to_string(i), block("layers." + std::to_string(i)));
+    for (int64_t i = 0; i < shape_.blocks; i++)
+      list->add_child(std::to_string(i), block("layers." + std::to_string(i)));
     model->add_child("layers", list);
     if (shape_.is_tied) {
       model->add_child("head", linear("head", shape_.width, kTokens, false));
@@ -75,9 +76,9 @@ class BlockModel {
  private:
   using Forward = std::function<at::Tensor(nn::Module&, const at::Tensor&)>;
 
-  std::shared_ptr<nn::CallbackModule> module(const std::string& kind,
-                                             const std::vector<std::pair<std::string, std::vector<int64_t>>>& parameters,
-                                             const std::string& path, Forward forward) const {
+  std::shared_ptr<nn::CallbackModule> module(
+      const std::string& kind, const std::vector<std::pair<std::string, std::vector<int64_t>>>& parameters,
+      const std::string& path, Forward forward) const {
     auto made = std::make_shared<nn::CallbackModule>(kind);
     for (const auto& [name, sizes] : parameters)
       made->add_parameter(name, weight_values(path + "." + name, sizes, options_));

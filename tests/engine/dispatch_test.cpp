@@ -265,7 +265,9 @@ TEST(Dispatch, AFileThatWasChangedIsAnErrorAndOneThatWasReplacedIsNot) {
   const auto changed = empty_block_model();
   load_checkpoint_and_dispatch(*changed, folder.weights(), &kOnDisk, {});
   forward(*changed, rows());
-  std::fstream(folder.file("model.safetensors"), std::ios::in | std::ios::out | std::ios::binary).seekp(-4, std::ios::end).write("abcd", 4);
+  std::fstream(folder.file("model.safetensors"), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-4, std::ios::end)
+      .write("abcd", 4);
   expect_error(Status::kIo, "was changed while a model used", [&] { forward(*changed, rows()); });
 
   // Removed: the mapping stays.
@@ -494,10 +496,12 @@ TEST(Dispatch, LayersKeepASmallDtype) {
       parameter.detach().copy_(parameter.detach().to(at::kFloat8_e4m3fn).to(at::kFloat));
   for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*model, rows()), forward(*expected, rows())));
   EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
-  expect_error(Status::kInvalidArgument, "no regular expression",
-               [&] { attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {"("}, {}}); });
-  expect_error(Status::kInvalidArgument, "storage_dtype is int32",
-               [&] { attach_layerwise_casting(*model, {at::kInt, at::kFloat, {}, {}}); });
+  expect_error(Status::kInvalidArgument, "no regular expression", [&] {
+    attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {"("}, {}});
+  });
+  expect_error(Status::kInvalidArgument, "storage_dtype is int32", [&] {
+    attach_layerwise_casting(*model, {at::kInt, at::kFloat, {}, {}});
+  });
 }
 
 TEST(Dispatch, SingleTensorsAreSet) {
@@ -505,8 +509,10 @@ TEST(Dispatch, SingleTensorsAreSet) {
   const at::Tensor scale = empty->find_tensor("layers.0.scale"), values = at::ones({16}, at::kDouble);
   expect_error(Status::kInvalidArgument, "is a meta tensor",
                [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, {}, {}); });
-  expect_error(Status::kShapeMismatch, "[3]", [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, at::ones({3}), {}); });
-  expect_error(Status::kNotFound, "layers.0.scales", [&] { set_module_tensor(*empty, "layers.0.scales", c10::kCPU, values, {}); });
+  expect_error(Status::kShapeMismatch, "[3]",
+               [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, at::ones({3}), {}); });
+  expect_error(Status::kNotFound, "layers.0.scales",
+               [&] { set_module_tensor(*empty, "layers.0.scales", c10::kCPU, values, {}); });
   set_module_tensor(*empty, "layers.0.scale", c10::kCPU, values, {});
   EXPECT_EQ(scale.scalar_type(), at::kFloat);
   EXPECT_TRUE(at::equal(scale, values.to(at::kFloat)));
@@ -524,7 +530,9 @@ TEST(Dispatch, AnIndexThatDoesNotFitIsAnError) {
   EXPECT_TRUE(at::equal(opened[0].second, at::ones({2, 3})));
   EXPECT_EQ(opened[1].second.dim(), 0);
   EXPECT_EQ(opened[1].second.scalar_type(), at::kBFloat16);
-  expect_error(Status::kInvalidArgument, "'../b'", [&] { offload_state_dict(folder.path(), {{"../b", at::ones({1})}}); });
+  expect_error(Status::kInvalidArgument, "'../b'", [&] {
+    offload_state_dict(folder.path(), {{"../b", at::ones({1})}});
+  });
   const auto refused = [&](const std::string& index, Status status, const char* part) {
     std::ofstream(folder.file("index.json")) << index;
     expect_error(status, part, [&] { open_offload_folder(folder.path()); });
