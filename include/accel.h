@@ -98,6 +98,8 @@ extern "C" {
 #include "accel/accelerator.h"
 #include "accel/random.h"
 #include "accel/memory.h"
+#include "accel/device_map.h"
+#include "accel/big_model.h"
 #include "accel/checkpoint.h"
 #include "accel/tracking.h"
 #include "accel/option.h"

@@ -203,6 +203,14 @@ static inline void go_unset_accel_parameters_options_t(accel_parameters_options_
   *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_device_map_options_t(accel_device_map_options_t *options) {
+  *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_dispatch_options_t(accel_dispatch_options_t *options) {
+  *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
@@ -1740,6 +1748,146 @@ static inline accel_status_t go_accel_free_memory(accel_state_t *state, go_failu
 
 static inline accel_status_t go_accel_empty_cache(accel_state_t *state, go_failure *failure) {
   return go_checked(accel_empty_cache(state), failure);
+}
+
+static inline accel_status_t go_accel_convert_file_size_to_int(const char *size, int64_t *out, go_failure *failure) {
+  return go_checked(accel_convert_file_size_to_int(size, out), failure);
+}
+
+static inline accel_status_t go_accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_options_t *options, int32_t buffers_only, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_compute_module_sizes(module, options, buffers_only, out), failure);
+}
+
+static inline accel_status_t go_accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_module_leaves(sizes, out), failure);
+}
+
+static inline accel_status_t go_accel_get_max_layer_size(const accel_module_t *module, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_max_layer_size(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_named_module_tensors(const accel_module_t *module, int32_t include_buffers, int32_t recurse, int32_t remove_non_persistent, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_named_module_tensors(module, include_buffers, recurse, remove_non_persistent, out), failure);
+}
+
+static inline accel_status_t go_accel_get_non_persistent_buffers(const accel_module_t *module, int32_t recurse, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_non_persistent_buffers(module, recurse, out), failure);
+}
+
+static inline accel_status_t go_accel_find_tied_parameters(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_find_tied_parameters(module, out), failure);
+}
+
+static inline accel_status_t go_accel_retie_parameters(accel_module_t *module, const accel_value_t *tied_params, go_failure *failure) {
+  return go_checked(accel_retie_parameters(module, tied_params), failure);
+}
+
+static inline accel_status_t go_accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_check_tied_parameters_on_same_device(tied_params, device_map, out), failure);
+}
+
+static inline accel_status_t go_accel_get_max_memory(const accel_value_t *max_memory, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_max_memory(max_memory, out), failure);
+}
+
+static inline accel_status_t go_accel_get_balanced_memory(const accel_module_t *module, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_balanced_memory(module, max_memory, options, out), failure);
+}
+
+static inline accel_status_t go_accel_infer_auto_device_map(const accel_module_t *module, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, accel_value_t *out_explanation, go_failure *failure) {
+  return go_checked(accel_infer_auto_device_map(module, max_memory, options, out, out_explanation), failure);
+}
+
+static inline accel_status_t go_accel_resolve_device_map(const accel_module_t *module, const accel_value_t *device_map, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_resolve_device_map(module, device_map, max_memory, options, out), failure);
+}
+
+static inline accel_status_t go_accel_check_device_map(const accel_module_t *module, const accel_value_t *device_map, accel_value_t *out_unknown, go_failure *failure) {
+  return go_checked(accel_check_device_map(module, device_map, out_unknown), failure);
+}
+
+static inline accel_status_t go_accel_clean_device_map(const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_clean_device_map(device_map, out), failure);
+}
+
+static inline accel_status_t go_accel_verify_device_map(const accel_module_t *module, int32_t *out, go_failure *failure) {
+  return go_checked(accel_verify_device_map(module, out), failure);
+}
+
+static inline accel_status_t go_accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *device_map, const accel_dispatch_options_t *options, accel_value_t *out_report, go_failure *failure) {
+  return go_checked(accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report), failure);
+}
+
+static inline accel_status_t go_accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *device_map, const accel_value_t *max_memory, const accel_dispatch_options_t *options, accel_value_t *out_device_map, go_failure *failure) {
+  return go_checked(accel_load_checkpoint_and_dispatch(state, module, checkpoint, device_map, max_memory, options, out_device_map), failure);
+}
+
+static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map, const accel_value_t *state_dict, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
+}
+
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_cpu_offload(module, execution_device, options), failure);
+}
+
+static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_disk_offload(module, offload_folder, execution_device, options), failure);
+}
+
+static inline accel_status_t go_accel_remove_dispatch(accel_module_t *module, int32_t recurse, go_failure *failure) {
+  return go_checked(accel_remove_dispatch(module, recurse), failure);
+}
+
+static inline accel_status_t go_accel_dispatch_report(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dispatch_report(module, out), failure);
+}
+
+static inline accel_status_t go_accel_has_offloaded_params(const accel_module_t *module, int32_t *out, go_failure *failure) {
+  return go_checked(accel_has_offloaded_params(module, out), failure);
+}
+
+static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_align_module_device_begin(module, execution_device, out), failure);
+}
+
+static inline accel_status_t go_accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, size_t n_batches, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_call_batches(module, inputs, n_batches, out), failure);
+}
+
+static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
+  return go_checked(accel_cpu_offload_with_hook(module, execution_device, previous, out), failure);
+}
+
+static inline accel_status_t go_accel_offload_hook_offload(accel_offload_hook_t *hook, go_failure *failure) {
+  return go_checked(accel_offload_hook_offload(hook), failure);
+}
+
+static inline accel_status_t go_accel_offload_hook_remove(accel_offload_hook_t *hook, go_failure *failure) {
+  return go_checked(accel_offload_hook_remove(hook), failure);
+}
+
+static inline accel_status_t go_accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dtype, accel_dtype_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes, go_failure *failure) {
+  return go_checked(accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes), failure);
+}
+
+static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
+  return go_checked(accel_set_module_tensor_to_device(module, name, device, value, dtype), failure);
+}
+
+static inline accel_status_t go_accel_offload_state_dict(const char *folder, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_offload_state_dict(folder, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_offloaded_weights(const char *folder, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_offloaded_weights(folder, out), failure);
+}
+
+static inline accel_status_t go_accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors, go_failure *failure) {
+  return go_checked(accel_read_ahead(tensors, n_tensors), failure);
+}
+
+static inline accel_status_t go_accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_extract_submodules_state_dict(state_dict, modules, out), failure);
 }
 
 static inline accel_status_t go_accel_save(const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
@@ -3466,6 +3614,27 @@ func (mesh *Mesh) Close() {
 		runtime.SetFinalizer(mesh, nil)
 		objectsClosed.Add(1)
 	}
+}
+
+// OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device..
+type OffloadHook struct {
+	handle *C.accel_offload_hook_t
+	_      *byte
+}
+
+func (offloadhook *OffloadHook) c() *C.accel_offload_hook_t {
+	if offloadhook == nil {
+		return nil
+	}
+	return offloadhook.handle
+}
+
+func newOffloadHook(handle *C.accel_offload_hook_t) *OffloadHook {
+	if handle == nil {
+		return nil
+	}
+	object := &OffloadHook{handle: handle}
+	return object
 }
 
 // StateOptions: What a state is made from. Everything may stay unset.
@@ -5704,6 +5873,165 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 		made.bucket_cap_mb = C.double(*options.BucketCapMb)
 	}
 	made.fsdp = options.Fsdp.c(given)
+	return made
+}
+
+// DeviceMapOptions: How a model is measured and placed.
+type DeviceMapOptions struct {
+	// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2".
+	// Default: their own
+	Dtype string
+
+	// A map from names of tensors to the dtypes in which they will be loaded. Default: none
+	SpecialDtypes any
+
+	// Names of classes with commas between them: their modules are on one device, because what they compute needs
+	// all of them at once. Default: none
+	NoSplitModuleClasses string
+
+	// 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a
+	// warning is logged. Default 0
+	OffloadBuffers *bool
+
+	// 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+	FallbackAllocation *bool
+
+	// 1: entries below one path that have the same place become one. Default 1
+	CleanResult *bool
+
+	// 1: every decision is logged. Default 0
+	Verbose *bool
+
+	// 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the
+	// device between neighbours. Default 0
+	OptimalPacking *bool
+
+	// 0: a model that does not fit without the disk is an error. Default 1
+	AllowDisk *bool
+
+	// 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+	LowZero *bool
+}
+
+func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_device_map_options_t)(given.room(C.sizeof_accel_device_map_options_t))
+	C.go_unset_accel_device_map_options_t(made)
+	made.dtype = given.nullable(options.Dtype)
+	made.special_dtypes = given.optional(options.SpecialDtypes)
+	made.no_split_module_classes = given.nullable(options.NoSplitModuleClasses)
+	if options.OffloadBuffers != nil {
+		made.offload_buffers = C.accel_flag_t(flag(*options.OffloadBuffers))
+	}
+	if options.FallbackAllocation != nil {
+		made.fallback_allocation = C.accel_flag_t(flag(*options.FallbackAllocation))
+	}
+	if options.CleanResult != nil {
+		made.clean_result = C.accel_flag_t(flag(*options.CleanResult))
+	}
+	if options.Verbose != nil {
+		made.verbose = C.accel_flag_t(flag(*options.Verbose))
+	}
+	if options.OptimalPacking != nil {
+		made.optimal_packing = C.accel_flag_t(flag(*options.OptimalPacking))
+	}
+	if options.AllowDisk != nil {
+		made.allow_disk = C.accel_flag_t(flag(*options.AllowDisk))
+	}
+	if options.LowZero != nil {
+		made.low_zero = C.accel_flag_t(flag(*options.LowZero))
+	}
+	return made
+}
+
+// DispatchOptions: How weights are loaded and kept.
+type DispatchOptions struct {
+	// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+	Dtype *Dtype
+
+	// 1: weights that the model does not know are an error. Default 0
+	Strict *bool
+
+	// 1: buffers are offloaded as parameters are. Default 0
+	OffloadBuffers *bool
+
+	// 1: inputs are moved also where all modules are on one device. Default 0
+	ForceHooks *bool
+
+	// 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied
+	// when they are changed; 0: copies in memory. Default 1
+	MapWeights *bool
+
+	// 1: rank 0 reads the weights, and sends them to the others. Default 0
+	BroadcastFromRank0 *bool
+
+	// Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest
+	// module without children, at least 64 MiB
+	BlockBytes *int64
+
+	// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf).
+	// Default: twice block_bytes
+	PrefetchBytes *int64
+
+	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+	MainDevice string
+
+	// Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and
+	// accel_dispatch_model() reads it. Default: none
+	OffloadFolder string
+
+	// Names of classes with commas between them: their modules are on one device. Default: none
+	NoSplitModuleClasses string
+
+	// Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+	PreloadModuleClasses string
+
+	// Names of inputs with commas between them that are not moved. Default: none
+	SkipKeys string
+
+	// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
+	// Default: none
+	KeepInFp32Modules string
+}
+
+func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_dispatch_options_t)(given.room(C.sizeof_accel_dispatch_options_t))
+	C.go_unset_accel_dispatch_options_t(made)
+	if options.Dtype != nil {
+		made.dtype = C.accel_dtype_t(*options.Dtype)
+	}
+	if options.Strict != nil {
+		made.strict = C.accel_flag_t(flag(*options.Strict))
+	}
+	if options.OffloadBuffers != nil {
+		made.offload_buffers = C.accel_flag_t(flag(*options.OffloadBuffers))
+	}
+	if options.ForceHooks != nil {
+		made.force_hooks = C.accel_flag_t(flag(*options.ForceHooks))
+	}
+	if options.MapWeights != nil {
+		made.map_weights = C.accel_flag_t(flag(*options.MapWeights))
+	}
+	if options.BroadcastFromRank0 != nil {
+		made.broadcast_from_rank0 = C.accel_flag_t(flag(*options.BroadcastFromRank0))
+	}
+	if options.BlockBytes != nil {
+		made.block_bytes = C.int64_t(*options.BlockBytes)
+	}
+	if options.PrefetchBytes != nil {
+		made.prefetch_bytes = C.int64_t(*options.PrefetchBytes)
+	}
+	made.main_device = given.nullable(options.MainDevice)
+	made.offload_folder = given.nullable(options.OffloadFolder)
+	made.no_split_module_classes = given.nullable(options.NoSplitModuleClasses)
+	made.preload_module_classes = given.nullable(options.PreloadModuleClasses)
+	made.skip_keys = given.nullable(options.SkipKeys)
+	made.keep_in_fp32_modules = given.nullable(options.KeepInFp32Modules)
 	return made
 }
 
@@ -13460,6 +13788,771 @@ func (state *State) EmptyCache() error {
 	code := C.go_accel_empty_cache(state.c(), &failure)
 	runtime.KeepAlive(state)
 	return status(code, failure)
+}
+
+// ConvertFileSizeToInt is accel_convert_file_size_to_int. The bytes of a size as people write it.
+//
+//   - size: "8GiB", "1.5 MB": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end
+//     they are bits.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func ConvertFileSizeToInt(size string) (out int64, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_convert_file_size_to_int(given.text(size), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int64(cOut)
+	return
+}
+
+// ComputeModuleSizes is accel_compute_module_sizes. The sizes of a model, of every module in it and of every tensor.
+//
+//   - module: A model.
+//   - options: NULL: defaults. dtype and special_dtypes have an effect.
+//   - buffersOnly: 1: of buffers alone; the size of "" is that of all buffers.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
+func ComputeModuleSizes(module *Module, options *DeviceMapOptions, buffersOnly bool) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_compute_module_sizes(module.c(), cOptions, flag(buffersOnly), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetModuleLeaves is accel_get_module_leaves. The names in a map of sizes that have nothing below them.
+//
+//   - sizes: What accel_compute_module_sizes() gave.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH.
+func GetModuleLeaves(sizes any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cSizes := given.value(sizes)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_module_leaves(cSizes, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetMaxLayerSize is accel_get_max_layer_size. The largest layer of a model: a module without children or of a class
+// that is not split, or a parameter or buffer of the model itself.
+//
+//   - module: A model.
+//   - options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+//
+// Returns: As accel_compute_module_sizes().
+func GetMaxLayerSize(module *Module, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_max_layer_size(module.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// NamedModuleTensors is accel_named_module_tensors. The parameters and buffers of a module.
+//
+//   - module: A module.
+//   - includeBuffers: 1 or 0.
+//   - recurse: 1: of the modules below it too.
+//   - removeNonPersistent: 1: without buffers that are not saved.
+//
+// Returns: ACCEL_OK.
+func NamedModuleTensors(module *Module, includeBuffers bool, recurse bool, removeNonPersistent bool) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_named_module_tensors(module.c(), flag(includeBuffers), flag(recurse), flag(removeNonPersistent), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetNonPersistentBuffers is accel_get_non_persistent_buffers. The names of buffers that are not saved.
+//
+//   - module: A module.
+//   - recurse: 1: of the modules below it too.
+//
+// Returns: ACCEL_OK.
+func GetNonPersistentBuffers(module *Module, recurse bool) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_get_non_persistent_buffers(module.c(), flag(recurse), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// FindTiedParameters is accel_find_tied_parameters. The parameters that a model has under several names.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func FindTiedParameters(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_find_tied_parameters(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// RetieParameters is accel_retie_parameters. Ties parameters again that have become different tensors: all names of a
+// group get the first parameter in it that is not on the device meta. A group of meta parameters stays as it is.
+//
+//   - module: A model.
+//   - tiedParams: A list of groups.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.
+func RetieParameters(module *Module, tiedParams any) error {
+	var given arguments
+	defer given.end()
+	cTiedparams := given.value(tiedParams)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_retie_parameters(module.c(), cTiedparams, &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// CheckTiedParametersOnSameDevice is accel_check_tied_parameters_on_same_device. Which groups of tied parameters a
+// device map puts on several devices. A warning is logged for each.
+//
+//   - tiedParams: A list of groups.
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.
+func CheckTiedParametersOnSameDevice(tiedParams any, deviceMap any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cTiedparams := given.value(tiedParams)
+	cDevicemap := given.value(deviceMap)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_check_tied_parameters_on_same_device(cTiedparams, cDevicemap, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetMaxMemory is accel_get_max_memory. Reads a max_memory, or measures one.
+//
+//   - maxMemory: A map, or NONE.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
+func GetMaxMemory(maxMemory any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_max_memory(cMaxmemory, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetBalancedMemory is accel_get_balanced_memory. A max_memory with which a model is divided evenly between the
+// accelerators. Each but the last is limited to an equal part and room for a layer.
+//
+//   - module: A model.
+//   - maxMemory: A map, or NONE, of which a single accelerator then gets 90 %.
+//   - options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+//
+// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+func GetBalancedMemory(module *Module, maxMemory any, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_balanced_memory(module.c(), cMaxmemory, cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// InferAutoDeviceMap is accel_infer_auto_device_map. Fills one device after the other with the modules of a model in
+// their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters
+// stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they
+// compute with those that are offloaded.
+//
+//   - module: A model.
+//   - maxMemory: A map, or NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is
+// not known; INVALID_ARGUMENT; TYPE_MISMATCH.
+func InferAutoDeviceMap(module *Module, maxMemory any, options *DeviceMapOptions) (out any, explanation any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	var cExplanation C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_infer_auto_device_map(module.c(), cMaxmemory, cOptions, &cOut, &cExplanation, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	explanation = made(&cExplanation)
+	return
+}
+
+// ResolveDeviceMap is accel_resolve_device_map. The device map that a program means.
+//
+//   - module: A model.
+//   - deviceMap: A map, which is checked: it covers the model and names only what is in it. Or a text: "balanced" or
+//     "auto", "balanced_low_0" (low_zero), "sequential" (without balanced memory).
+//   - maxMemory: A map, or NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for
+// another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().
+func ResolveDeviceMap(module *Module, deviceMap any, maxMemory any, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_resolve_device_map(module.c(), cDevicemap, cMaxmemory, cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CheckDeviceMap is accel_check_device_map. Checks that a device map covers a model.
+//
+//   - module: A model.
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that
+// is not known; TYPE_MISMATCH.
+func CheckDeviceMap(module *Module, deviceMap any) (unknown any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	var cUnknown C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_check_device_map(module.c(), cDevicemap, &cUnknown, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	unknown = made(&cUnknown)
+	return
+}
+
+// CleanDeviceMap is accel_clean_device_map. Joins entries below one path that have the same place.
+//
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.
+func CleanDeviceMap(deviceMap any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_clean_device_map(cDevicemap, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// VerifyDeviceMap is accel_verify_device_map. Whether the parameters and buffers of a model are on several devices,
+// so that it cannot be prepared for training as a whole.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func VerifyDeviceMap(module *Module) (out bool, err error) {
+	var cOut C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_verify_device_map(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = cOut == 1
+	return
+}
+
+// LoadCheckpointInModel is accel_load_checkpoint_in_model. Loads weights into a model, which may be on the device
+// meta. Tensors keep their identity.
+//
+//   - module: A model.
+//   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
+//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What
+//     is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
+//     checkpoint's own files as long as they have the wanted dtype.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+// INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, options *DispatchOptions) (report any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.optional(deviceMap)
+	cOptions := options.c(&given)
+	var cReport C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_checkpoint_in_model(module.c(), given.text(checkpoint), cDevicemap, cOptions, &cReport, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	report = made(&cReport)
+	return
+}
+
+// LoadCheckpointAndDispatch is accel_load_checkpoint_and_dispatch. Loads weights into a model and dispatches it.
+//
+//   - state: A state; NULL unless broadcast_from_rank0.
+//   - module: A model, usually of accel_init_empty_weights_begin().
+//   - checkpoint: As above.
+//   - deviceMap: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
+//     weights are loaded, and nothing is dispatched.
+//   - maxMemory: A map device -> bytes for these, or NONE: what is free.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (deviceMap any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.optional(deviceMap)
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cDeviceMap C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_checkpoint_and_dispatch(state.c(), module.c(), given.text(checkpoint), cDevicemap, cMaxmemory, cOptions, &cDeviceMap, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	deviceMap = made(&cDeviceMap)
+	return
+}
+
+// DispatchModel is accel_dispatch_model. Dispatches a model whose weights are in memory, or in offload_folder for
+// those on "disk".
+//
+//   - module: A model.
+//   - deviceMap: A map that covers it.
+//   - stateDict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND
+// for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+func DispatchModel(module *Module, deviceMap any, stateDict any, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	cStatedict := given.optional(stateDict)
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_dispatch_model(module.c(), cDevicemap, cStatedict, cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// CPUOffload is accel_cpu_offload. Keeps all weights in the memory of the host; each block computes on a device.
+//
+//   - module: A model.
+//   - executionDevice: An accelerator.
+//   - options: NULL: defaults; main_device has no effect.
+//
+// Returns: As accel_dispatch_model().
+func CPUOffload(module *Module, executionDevice Device, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_cpu_offload(module.c(), executionDevice.c(), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// DiskOffload is accel_disk_offload. Keeps all weights in files; each block computes on a device.
+//
+//   - module: A model.
+//   - offloadFolder: Its weights are written there, unless it has an index already, whose weights are used then.
+//   - executionDevice: The CPU or an accelerator.
+//   - options: NULL: defaults; main_device and offload_folder have no effect.
+//
+// Returns: As accel_dispatch_model(); IO.
+func DiskOffload(module *Module, offloadFolder string, executionDevice Device, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), executionDevice.c(), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// RemoveDispatch is accel_remove_dispatch. Ends the dispatch of a model, or of a part of one: offloaded weights are
+// where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+//
+//   - module: A module.
+//   - recurse: 1: of all below it too.
+//
+// Returns: ACCEL_OK; OUT_OF_MEMORY.
+func RemoveDispatch(module *Module, recurse bool) error {
+	var failure C.go_failure
+	code := C.go_accel_remove_dispatch(module.c(), flag(recurse), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// DispatchReport is accel_dispatch_report. What is known of a dispatched model.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func DispatchReport(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_dispatch_report(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// HasOffloadedParams is accel_has_offloaded_params. Whether a module, itself and not what is below it, has weights
+// that are offloaded.
+//
+//   - module: A module.
+//
+// Returns: ACCEL_OK.
+func HasOffloadedParams(module *Module) (out bool, err error) {
+	var cOut C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_has_offloaded_params(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = cOut == 1
+	return
+}
+
+// AlignModuleDevice is accel_align_module_device_begin. The weights of a module, itself and not what is below it, are
+// on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
+//
+//   - module: A module.
+//   - executionDevice: The goal; with type -1 offloaded weights go to their main device, and others stay.
+//
+// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+func AlignModuleDevice(module *Module, executionDevice Device, body func(*Scope) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_align_module_device_begin(module.c(), executionDevice.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
+}
+
+// CallBatches is accel_module_call_batches. Runs a model for several batches that share one pass over its offloaded
+// weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of
+// the library, one at a time.
+//
+//   - module: A model.
+//   - inputs: A list of inputs by place for each batch.
+//
+// Returns: As accel_module_call(), of the first batch that failed.
+func (module *Module) CallBatches(inputs []any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cInputs := given.all(inputs)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_call_batches(module.c(), cInputs, C.size_t(len(inputs)), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CPUOffloadWithHook is accel_cpu_offload_with_hook. The model moves to a device when it is called, and stays there
+// until accel_offload_hook_offload(), or until the next model of a chain is called.
+//
+//   - module: A model.
+//   - executionDevice: An accelerator.
+//   - previous: The hook of the model that is to leave the device when this one is called; may be NULL.
+//
+// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
+func CPUOffloadWithHook(module *Module, executionDevice Device, previous *OffloadHook) (out *OffloadHook, err error) {
+	var cOut *C.accel_offload_hook_t
+	var failure C.go_failure
+	code := C.go_accel_cpu_offload_with_hook(module.c(), executionDevice.c(), previous.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(previous)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newOffloadHook(cOut)
+	return
+}
+
+// Offload is accel_offload_hook_offload. Moves the model back to the CPU.
+//
+//   - hook: A hook.
+//
+// Returns: ACCEL_OK.
+func (hook *OffloadHook) Offload() error {
+	var failure C.go_failure
+	code := C.go_accel_offload_hook_offload(hook.c(), &failure)
+	runtime.KeepAlive(hook)
+	return status(code, failure)
+}
+
+// Remove is accel_offload_hook_remove. Takes the hook away from the model, which stays where it is.
+//
+//   - hook: A hook.
+//
+// Returns: ACCEL_OK.
+func (hook *OffloadHook) Remove() error {
+	var failure C.go_failure
+	code := C.go_accel_offload_hook_remove(hook.c(), &failure)
+	runtime.KeepAlive(hook)
+	return status(code, failure)
+}
+
+// AttachLayerwiseCasting is accel_attach_layerwise_casting. Layers keep their parameters in a smaller dtype, and have
+// them in another one during their forward: linear layers, convolutions and attention of this library, and modules of
+// the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+//
+//   - module: A model.
+//   - storageDtype: Of parameters between forwards, such as float8_e4m3fn.
+//   - computeDtype: Of parameters in forwards.
+//   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their name are left
+//     out. May be NULL.
+//   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dtype, skipModulesPattern string, skipModulesClasses string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_attach_layerwise_casting(module.c(), C.accel_dtype_t(storageDtype), C.accel_dtype_t(computeDtype), given.nullable(skipModulesPattern), given.nullable(skipModulesClasses), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// SetModuleTensorToDevice is accel_set_module_tensor_to_device. Moves or replaces one parameter or buffer of a model.
+//
+//   - module: A model.
+//   - name: "layers.0.weight".
+//   - device: The goal.
+//   - value: New values of the same shape; may be NULL unless the tensor is on the device meta.
+//   - dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+//
+// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
+func SetModuleTensorToDevice(module *Module, name string, device Device, value *Tensor, dtype Dtype) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), device.c(), value.c(), C.accel_dtype_t(dtype), &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(value)
+	return status(code, failure)
+}
+
+// OffloadStateDict is accel_offload_state_dict. Writes tensors as files of their bytes, with an index.json that has
+// their dtypes and shapes. Tensors that are listed already stay.
+//
+//   - folder: Is made if it is not there.
+//   - stateDict: A map name -> tensor.
+//
+// Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
+func OffloadStateDict(folder string, stateDict any) error {
+	var given arguments
+	defer given.end()
+	cStatedict := given.value(stateDict)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_offload_state_dict(given.text(folder), cStatedict, &failure)
+	return status(code, failure)
+}
+
+// OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
+//
+//   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+//     tensors in safetensors files.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+func OffloadedWeights(folder string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_offloaded_weights(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ReadAhead is accel_read_ahead. Starts to read weights of mapped files into memory, and returns at once. Nothing
+// happens to other tensors.
+//
+//   - tensors: Tensors.
+//
+// Returns: ACCEL_OK.
+func ReadAhead(tensors []*Tensor) error {
+	cTensors := make([]*C.accel_tensor_t, len(tensors))
+	for i, one := range tensors {
+		cTensors[i] = one.c()
+	}
+	var failure C.go_failure
+	code := C.go_accel_read_ahead(first(cTensors), C.size_t(len(tensors)), &failure)
+	runtime.KeepAlive(tensors)
+	return status(code, failure)
+}
+
+// ExtractSubmodulesStateDict is accel_extract_submodules_state_dict. The part of a state dict that belongs to some
+// modules.
+//
+//   - stateDict: A map name -> tensor.
+//   - modules: Paths with commas between them.
+//
+// Returns: ACCEL_OK.
+func ExtractSubmodulesStateDict(stateDict any, modules string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cStatedict := given.value(stateDict)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_extract_submodules_state_dict(cStatedict, given.text(modules), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
 }
 
 // Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the

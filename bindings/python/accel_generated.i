@@ -291,6 +291,7 @@ static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, co
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
+%accel_handle(accel_offload_hook, accel_offload_hook_release)
 
 typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
@@ -765,6 +766,37 @@ typedef struct accel_parameters_options {
   double bucket_cap_mb;
   const accel_fsdp_options_t *fsdp;
 } accel_parameters_options_t;
+typedef struct accel_device_map_options {
+  size_t struct_size;
+  const char *dtype;
+  const accel_value_t *special_dtypes;
+  const char *no_split_module_classes;
+  accel_flag_t offload_buffers;
+  accel_flag_t fallback_allocation;
+  accel_flag_t clean_result;
+  accel_flag_t verbose;
+  accel_flag_t optimal_packing;
+  accel_flag_t allow_disk;
+  accel_flag_t low_zero;
+  int32_t reserved;
+} accel_device_map_options_t;
+typedef struct accel_dispatch_options {
+  size_t struct_size;
+  accel_dtype_t dtype;
+  accel_flag_t strict;
+  accel_flag_t offload_buffers;
+  accel_flag_t force_hooks;
+  accel_flag_t map_weights;
+  accel_flag_t broadcast_from_rank0;
+  int64_t block_bytes;
+  int64_t prefetch_bytes;
+  const char *main_device;
+  const char *offload_folder;
+  const char *no_split_module_classes;
+  const char *preload_module_classes;
+  const char *skip_keys;
+  const char *keep_in_fp32_modules;
+} accel_dispatch_options_t;
 typedef struct accel_save_options {
   size_t struct_size;
   accel_flag_t safe_serialization;
@@ -1109,6 +1141,22 @@ typedef struct accel_merge_weights_options {
   }
   ~accel_parameters_options() {  free($self); }
 }
+%extend accel_device_map_options {
+  accel_device_map_options() {
+    accel_device_map_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_device_map_options() { free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes); free($self); }
+}
+%extend accel_dispatch_options {
+  accel_dispatch_options() {
+    accel_dispatch_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_dispatch_options() { free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules); free($self); }
+}
 %extend accel_save_options {
   accel_save_options() {
     accel_save_options_t *const options = calloc(1, sizeof(*options));
@@ -1362,6 +1410,25 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_synchronize_rng_states)
 %accel_waits(accel_find_executable_batch_size)
 %accel_waits(accel_free_memory)
+%accel_waits(accel_get_max_memory)
+%accel_waits(accel_get_balanced_memory)
+%accel_waits(accel_infer_auto_device_map)
+%accel_waits(accel_resolve_device_map)
+%accel_waits(accel_load_checkpoint_in_model)
+%accel_waits(accel_load_checkpoint_and_dispatch)
+%accel_waits(accel_dispatch_model)
+%accel_waits(accel_cpu_offload)
+%accel_waits(accel_disk_offload)
+%accel_waits(accel_remove_dispatch)
+%accel_waits(accel_align_module_device_begin)
+%accel_waits(accel_module_call_batches)
+%accel_waits(accel_cpu_offload_with_hook)
+%accel_waits(accel_offload_hook_offload)
+%delobject accel_offload_hook_release;
+%accel_waits(accel_attach_layerwise_casting)
+%accel_waits(accel_set_module_tensor_to_device)
+%accel_waits(accel_offload_state_dict)
+%accel_waits(accel_offloaded_weights)
 %accel_waits(accel_save)
 %accel_waits(accel_save_on_main_process)
 %accel_waits(accel_load_metadata)
@@ -4654,6 +4721,296 @@ accel_status_t accel_free_memory(accel_state_t *state);
 state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_empty_cache(accel_state_t *state);
+
+%feature("docstring") accel_convert_file_size_to_int "The bytes of a size as people write it.
+
+size: \"8GiB\", \"1.5 MB\": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end they are bits.
+out: Bytes, rounded down.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_convert_file_size_to_int(const char *size, int64_t *OUTPUT);
+
+%feature("docstring") accel_compute_module_sizes "The sizes of a model, of every module in it and of every tensor.
+
+module: A model.
+options: NULL: defaults. dtype and special_dtypes have an effect.
+buffers_only: 1: of buffers alone; the size of \"\" is that of all buffers.
+out: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.";
+accel_status_t accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_options_t *options, int32_t buffers_only, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_module_leaves "The names in a map of sizes that have nothing below them.
+
+sizes: What accel_compute_module_sizes() gave.
+out: A list of names.
+Returns: ACCEL_OK; TYPE_MISMATCH.";
+accel_status_t accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_max_layer_size "The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the model itself.
+
+module: A model.
+options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+out: A map: \"size\", bytes; \"names\", the layers of that size.
+Returns: As accel_compute_module_sizes().";
+accel_status_t accel_get_max_layer_size(const accel_module_t *module, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_named_module_tensors "The parameters and buffers of a module.
+
+module: A module.
+include_buffers: 1 or 0.
+recurse: 1: of the modules below it too.
+remove_non_persistent: 1: without buffers that are not saved.
+out: A map name -> tensor: parameters, then buffers, each once.
+Returns: ACCEL_OK.";
+accel_status_t accel_named_module_tensors(const accel_module_t *module, int32_t include_buffers, int32_t recurse, int32_t remove_non_persistent, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_non_persistent_buffers "The names of buffers that are not saved.
+
+module: A module.
+recurse: 1: of the modules below it too.
+out: A list of names.
+Returns: ACCEL_OK.";
+accel_status_t accel_get_non_persistent_buffers(const accel_module_t *module, int32_t recurse, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_find_tied_parameters "The parameters that a model has under several names.
+
+module: A model.
+out: A list of groups, which are lists of names; all sorted.
+Returns: ACCEL_OK.";
+accel_status_t accel_find_tied_parameters(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_retie_parameters "Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not on the device meta. A group of meta parameters stays as it is.
+
+module: A model.
+tied_params: A list of groups.
+Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.";
+accel_status_t accel_retie_parameters(accel_module_t *module, const accel_value_t *tied_params);
+
+%feature("docstring") accel_check_tied_parameters_on_same_device "Which groups of tied parameters a device map puts on several devices. A warning is logged for each.
+
+tied_params: A list of groups.
+device_map: A map.
+out: A list of these groups.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.";
+accel_status_t accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_max_memory "Reads a max_memory, or measures one.
+
+max_memory: A map, or NONE.
+out: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.";
+accel_status_t accel_get_max_memory(const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_balanced_memory "A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal part and room for a layer.
+
+module: A model.
+max_memory: A map, or NONE, of which a single accelerator then gets 90 %.
+options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+out: A map place -> bytes.
+Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.";
+accel_status_t accel_get_balanced_memory(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_infer_auto_device_map "Fills one device after the other with the modules of a model in their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with those that are offloaded.
+
+module: A model.
+max_memory: A map, or NONE.
+options: NULL: defaults.
+out: The device map.
+out_explanation: A map: \"decisions\", a list of maps with \"module\", \"decision\" (\"placed\", \"split\", \"next_device\"), \"device\", \"needed\", \"available\" and \"reserved\" (for the largest layer) in bytes, \"tied_with\", \"because\"; \"text\", the same, one line each; \"minimum_memory\", a map from devices that got nothing to the bytes that a first module would need; \"offloaded_buffers\", bytes of buffers of offloaded modules; \"buffers_may_not_fit\", whether no accelerator has as much left.
+Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is not known; INVALID_ARGUMENT; TYPE_MISMATCH.";
+accel_status_t accel_infer_auto_device_map(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_resolve_device_map "The device map that a program means.
+
+module: A model.
+device_map: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
+max_memory: A map, or NONE.
+options: NULL: defaults.
+out: The device map.
+Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().";
+accel_status_t accel_resolve_device_map(const accel_module_t *module, const accel_value_t *device_map, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_check_device_map "Checks that a device map covers a model.
+
+module: A model.
+device_map: A map.
+out_unknown: A list of the paths in it that name no module, about which a warning is logged. Parameters and buffers among them have their place.
+Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that is not known; TYPE_MISMATCH.";
+accel_status_t accel_check_device_map(const accel_module_t *module, const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_clean_device_map "Joins entries below one path that have the same place.
+
+device_map: A map.
+out: A map that means the same for what the given one covers.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.";
+accel_status_t accel_clean_device_map(const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_verify_device_map "Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a whole.
+
+module: A model.
+out: 1 or 0.
+Returns: ACCEL_OK.";
+accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OUTPUT);
+
+%feature("docstring") accel_load_checkpoint_in_model "Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+
+module: A model.
+checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
+device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+options: NULL: defaults.
+out_report: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
+accel_status_t accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_load_checkpoint_and_dispatch "Loads weights into a model and dispatches it.
+
+state: A state; NULL unless broadcast_from_rank0.
+module: A model, usually of accel_init_empty_weights_begin().
+checkpoint: As above.
+device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+max_memory: A map device -> bytes for these, or NONE: what is free.
+options: NULL: defaults.
+out_device_map: The map that was used. May be NULL.
+Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
+accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+
+module: A model.
+device_map: A map that covers it.
+state_dict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.";
+accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
+
+module: A model.
+execution_device: An accelerator.
+options: NULL: defaults; main_device has no effect.
+Returns: As accel_dispatch_model().";
+accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
+
+module: A model.
+offload_folder: Its weights are written there, unless it has an index already, whose weights are used then.
+execution_device: The CPU or an accelerator.
+options: NULL: defaults; main_device and offload_folder have no effect.
+Returns: As accel_dispatch_model(); IO.";
+accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+
+module: A module.
+recurse: 1: of all below it too.
+Returns: ACCEL_OK; OUT_OF_MEMORY.";
+accel_status_t accel_remove_dispatch(accel_module_t *module, int32_t recurse);
+
+%feature("docstring") accel_dispatch_report "What is known of a dispatched model.
+
+module: A model.
+out: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
+Returns: ACCEL_OK.";
+accel_status_t accel_dispatch_report(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_has_offloaded_params "Whether a module, itself and not what is below it, has weights that are offloaded.
+
+module: A module.
+out: 1 or 0.
+Returns: ACCEL_OK.";
+accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t *OUTPUT);
+
+%feature("docstring") accel_align_module_device_begin "The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
+
+module: A module.
+execution_device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+out: The scope.
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
+accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
+
+module: A model.
+inputs: A list of inputs by place for each batch.
+n_batches: Their number.
+out: A list of outputs.
+Returns: As accel_module_call(), of the first batch that failed.";
+accel_status_t accel_module_call_batches(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_cpu_offload_with_hook "The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
+
+module: A model.
+execution_device: An accelerator.
+previous: The hook of the model that is to leave the device when this one is called; may be NULL.
+out: The hook; releasing it leaves the model as it is.
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.";
+accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
+
+%feature("docstring") accel_offload_hook_offload "Moves the model back to the CPU.
+
+hook: A hook.
+Returns: ACCEL_OK.";
+accel_status_t accel_offload_hook_offload(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_offload_hook_remove "Takes the hook away from the model, which stays where it is.
+
+hook: A hook.
+Returns: ACCEL_OK.";
+accel_status_t accel_offload_hook_remove(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_offload_hook_release "Ends a handle.
+
+hook: A hook, or NULL.";
+void accel_offload_hook_release(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_attach_layerwise_casting "Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+
+module: A model.
+storage_dtype: Of parameters between forwards, such as float8_e4m3fn.
+compute_dtype: Of parameters in forwards.
+skip_modules_pattern: Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+skip_modules_classes: Names of classes with commas between them that are left out. May be NULL.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.";
+accel_status_t accel_attach_layerwise_casting(accel_module_t *module, int32_t storage_dtype, int32_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes);
+
+%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model.
+
+module: A model.
+name: \"layers.0.weight\".
+device: The goal.
+value: New values of the same shape; may be NULL unless the tensor is on the device meta.
+dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
+accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, int32_t dtype);
+
+%feature("docstring") accel_offload_state_dict "Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
+
+folder: Is made if it is not there.
+state_dict: A map name -> tensor.
+Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.";
+accel_status_t accel_offload_state_dict(const char *folder, const accel_value_t *state_dict);
+
+%feature("docstring") accel_offloaded_weights "Opens offloaded weights without copying them.
+
+folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
+out: A map name -> tensor, which shares the mapped file.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.";
+accel_status_t accel_offloaded_weights(const char *folder, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_read_ahead "Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
+
+tensors: Tensors.
+n_tensors: Their number.
+Returns: ACCEL_OK.";
+accel_status_t accel_read_ahead(accel_tensor_t *const *ITEMS, size_t COUNT);
+
+%feature("docstring") accel_extract_submodules_state_dict "The part of a state dict that belongs to some modules.
+
+state_dict: A map name -> tensor.
+modules: Paths with commas between them.
+out: What is one of them or below one; the tensors are the same.
+Returns: ACCEL_OK.";
+accel_status_t accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 

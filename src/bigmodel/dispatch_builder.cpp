@@ -8,6 +8,7 @@
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
+#include "bigmodel/device_map.hpp"
 #include "bigmodel/device_place.hpp"
 #include "bigmodel/dispatch.hpp"
 #include "tensor/device.hpp"
@@ -80,7 +81,8 @@ class DispatchBuilder {
       : settings_(settings), places_(map), dispatch_(new Dispatch(map)) {
     dispatch_->main_device_ = main_device(map);
     for (const auto& [name, tensor] : offloaded) values_.emplace(name, tensor);
-    check_entries(model, map);
+    require_paths(model, map);
+    for (const auto& [path, place] : map) device_of_place(place);
     add_node(model, "");
     check_places();
   }
@@ -104,23 +106,6 @@ class DispatchBuilder {
     const std::optional<c10::Device> device = device_of_place(settings_.main_device);
     require(device.has_value(), Status::kInvalidArgument, "main_device is 'disk'; expected the CPU or an accelerator");
     return *device;
-  }
-
-  void check_entries(const nn::Module& model, const DeviceMap& map) const {
-    std::unordered_set<std::string> known;
-    for (const auto& [path, tensor] : model.named_members()) {
-      known.insert(path);
-      for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1))
-        known.insert(path.substr(0, dot));
-    }
-    for (const auto& [path, module] : model.named_modules()) known.insert(path);
-    std::vector<std::string> unknown;
-    for (const auto& [path, place] : map) {
-      if (known.count(path) == 0) unknown.push_back(path);
-      device_of_place(place);
-    }
-    require(unknown.empty(), Status::kNotFound, "the device map names ", listed(unknown),
-            ", which the model lacks; expected paths of modules, parameters and buffers");
   }
 
   // The device that computes what has this place.

@@ -625,6 +625,45 @@ fn layout_of_accel_parameters_options() {
 }
 
 #[test]
+fn layout_of_accel_device_map_options() {
+    assert_eq!(size_of::<accel_device_map_options_t>(), 64);
+    assert_eq!(align_of::<accel_device_map_options_t>(), 8);
+    assert_eq!(offset_of!(accel_device_map_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_device_map_options_t, dtype), 8);
+    assert_eq!(offset_of!(accel_device_map_options_t, special_dtypes), 16);
+    assert_eq!(offset_of!(accel_device_map_options_t, no_split_module_classes), 24);
+    assert_eq!(offset_of!(accel_device_map_options_t, offload_buffers), 32);
+    assert_eq!(offset_of!(accel_device_map_options_t, fallback_allocation), 36);
+    assert_eq!(offset_of!(accel_device_map_options_t, clean_result), 40);
+    assert_eq!(offset_of!(accel_device_map_options_t, verbose), 44);
+    assert_eq!(offset_of!(accel_device_map_options_t, optimal_packing), 48);
+    assert_eq!(offset_of!(accel_device_map_options_t, allow_disk), 52);
+    assert_eq!(offset_of!(accel_device_map_options_t, low_zero), 56);
+    assert_eq!(offset_of!(accel_device_map_options_t, reserved), 60);
+}
+
+#[test]
+fn layout_of_accel_dispatch_options() {
+    assert_eq!(size_of::<accel_dispatch_options_t>(), 96);
+    assert_eq!(align_of::<accel_dispatch_options_t>(), 8);
+    assert_eq!(offset_of!(accel_dispatch_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_dispatch_options_t, dtype), 8);
+    assert_eq!(offset_of!(accel_dispatch_options_t, strict), 12);
+    assert_eq!(offset_of!(accel_dispatch_options_t, offload_buffers), 16);
+    assert_eq!(offset_of!(accel_dispatch_options_t, force_hooks), 20);
+    assert_eq!(offset_of!(accel_dispatch_options_t, map_weights), 24);
+    assert_eq!(offset_of!(accel_dispatch_options_t, broadcast_from_rank0), 28);
+    assert_eq!(offset_of!(accel_dispatch_options_t, block_bytes), 32);
+    assert_eq!(offset_of!(accel_dispatch_options_t, prefetch_bytes), 40);
+    assert_eq!(offset_of!(accel_dispatch_options_t, main_device), 48);
+    assert_eq!(offset_of!(accel_dispatch_options_t, offload_folder), 56);
+    assert_eq!(offset_of!(accel_dispatch_options_t, no_split_module_classes), 64);
+    assert_eq!(offset_of!(accel_dispatch_options_t, preload_module_classes), 72);
+    assert_eq!(offset_of!(accel_dispatch_options_t, skip_keys), 80);
+    assert_eq!(offset_of!(accel_dispatch_options_t, keep_in_fp32_modules), 88);
+}
+
+#[test]
 fn layout_of_accel_save_options() {
     assert_eq!(size_of::<accel_save_options_t>(), 16);
     assert_eq!(align_of::<accel_save_options_t>(), 8);
