@@ -2690,7 +2690,7 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
 };
 
 // A whole model that is on a device only from its forward until another one of a chain needs the device..
-class OffloadHook : public detail::Interned<const accel_offload_hook_t> {
+class OffloadHook : public detail::Interned<accel_offload_hook_t> {
  public:
   using Interned::Interned;
 
@@ -2939,7 +2939,7 @@ inline Scope init_empty_weights(bool include_buffers) {
 
 // Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the
 // device meta.
-inline Scope init_on_device(accel_device_t device, std::int32_t include_buffers) {
+inline Scope init_on_device(accel_device_t device, bool include_buffers) {
   Scope out;
   detail::check(accel_init_on_device_begin(device, include_buffers, out.put()));
   return out;

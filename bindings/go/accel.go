@@ -9926,15 +9926,15 @@ func InitEmptyWeights(includeBuffers bool, body func(*Scope) error) error {
 // adds is moved there, except what is on the device meta. Layers draw their numbers from the generator of the device.
 //
 //   - device: A device.
-//   - includeBuffers: As above.
+//   - includeBuffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
-func InitOnDevice(device Device, includeBuffers int32, body func(*Scope) error) error {
+func InitOnDevice(device Device, includeBuffers bool, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_init_on_device_begin(device.c(), C.int32_t(includeBuffers), &cOut, &failure)
+	code := C.go_accel_init_on_device_begin(device.c(), flag(includeBuffers), &cOut, &failure)
 	if err := status(code, failure); err != nil {
 		return err
 	}
@@ -14205,7 +14205,7 @@ func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, opt
 //   - options: NULL: defaults.
 //
 // Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
-func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (deviceMap any, err error) {
+func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (outDeviceMap any, err error) {
 	var given arguments
 	defer given.end()
 	cDevicemap := given.optional(deviceMap)
@@ -14223,7 +14223,7 @@ func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string,
 	if err = status(code, failure); err != nil {
 		return
 	}
-	deviceMap = made(&cDeviceMap)
+	outDeviceMap = made(&cDeviceMap)
 	return
 }
 

@@ -2999,7 +2999,7 @@ accel_status_t accel_init_empty_weights_begin(int32_t include_buffers, accel_sco
 %feature("docstring") accel_init_on_device_begin "Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the device meta. Layers draw their numbers from the generator of the device.
 
 device: A device.
-include_buffers: As above.
+include_buffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
 out: The scope.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
 accel_status_t accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **OUTPUT);

@@ -98,7 +98,7 @@ accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t *ACCEL_OWN
 /** Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the device meta. Layers
  * draw their numbers from the generator of the device.
  * @param device A device.
- * @param include_buffers As above.
+ * @param include_buffers 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
  * @param out The scope.
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
  * @threads thread

@@ -5393,7 +5393,7 @@ functions! {
     /// Layers draw their numbers from the generator of the device.
     ///
     /// * `device`: A device.
-    /// * `include_buffers`: As above.
+    /// * `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
     /// * `out`: The scope.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.

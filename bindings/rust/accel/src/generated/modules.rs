@@ -335,7 +335,7 @@ pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
 /// of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program
 /// adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is
 /// added to two modules becomes two: tie them with [`Model::tie`](crate::Model::tie). Weights come later, as
-/// [`accel_load_checkpoint_and_dispatch`](accel_sys::accel_load_checkpoint_and_dispatch) loads them.
+/// [`State::load_checkpoint_and_dispatch`](crate::State::load_checkpoint_and_dispatch) loads them.
 ///
 /// * `include_buffers`: Buffers too; false: they are as outside; `None`: what the variable
 ///   ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's
@@ -354,15 +354,16 @@ pub fn init_empty_weights(include_buffers: Option<bool>) -> Result<Scope<'static
 /// on the device meta. Layers draw their numbers from the generator of the device.
 ///
 /// * `device`: A device.
-/// * `include_buffers`: As above.
+/// * `include_buffers`: Buffers too; false: they are as outside; `None`: as for
+///   [`init_empty_weights`](crate::init_empty_weights).
 ///
 /// Gives: The scope.
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
 #[inline]
-pub fn init_on_device(device: Device, include_buffers: i32) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(device.to_raw(), include_buffers, out) })
+pub fn init_on_device(device: Device, include_buffers: Option<bool>) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(device.to_raw(), or_unset(include_buffers), out) })
 }
 
 /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its
