@@ -5622,6 +5622,10 @@ type PrepareModelOptions struct {
 
 	// The same as DeepSpeed describes it. Default: theirs
 	Deepspeed *DeepspeedOptions
+
+	// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable
+	// ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+	BypassDeviceMap *bool
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -5639,6 +5643,9 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	made.ddp = options.DDP.c(given)
 	made.fsdp = options.Fsdp.c(given)
 	made.deepspeed = options.Deepspeed.c(given)
+	if options.BypassDeviceMap != nil {
+		made.bypass_device_map = C.accel_flag_t(flag(*options.BypassDeviceMap))
+	}
 	return made
 }
 
@@ -5972,7 +5979,7 @@ type DispatchOptions struct {
 	BlockBytes *int64
 
 	// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf).
-	// Default: twice block_bytes
+	// Default: block_bytes
 	PrefetchBytes *int64
 
 	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
@@ -12909,7 +12916,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //   - module: The model; shares its parameters with the result.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
+// several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()

@@ -711,6 +711,8 @@ typedef struct accel_prepare_model_options {
   const accel_ddp_options_t *ddp;
   const accel_fsdp_options_t *fsdp;
   const accel_deepspeed_options_t *deepspeed;
+  accel_flag_t bypass_device_map;
+  int32_t reserved;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
@@ -4356,7 +4358,7 @@ state: A state.
 module: The model; shares its parameters with the result.
 options: NULL: defaults.
 out: The model to call.
-Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.";
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.

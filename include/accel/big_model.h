@@ -27,7 +27,7 @@ typedef struct accel_dispatch_options {
   int64_t block_bytes;                      /* Bytes of weights that a module may have to be brought as one. In [1, inf).
                                              * Default: those of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;                   /* Bytes of blocks that may be on the main device beside the one in use. 0: none is brought
-                                             * ahead. In [0, inf). Default: twice block_bytes */
+                                             * ahead. In [0, inf). Default: block_bytes */
   const char *main_device;                  /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator
                                              * of the map, or the CPU */
   const char *offload_folder;               /* Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and

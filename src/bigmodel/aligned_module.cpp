@@ -33,8 +33,7 @@ AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Dev
   if (device) tensor::require_device(*device);
   const at::NoGradGuard no_grad;
   for (const nn::Module::Member& member : module->members()) {
-    const std::shared_ptr<OffloadedTensor> offloaded =
-        dispatch_ == nullptr ? nullptr : dispatch_->find(member.tensor);
+    const std::shared_ptr<OffloadedTensor> offloaded = dispatch_ == nullptr ? nullptr : dispatch_->find(member.tensor);
     if (offloaded != nullptr) {
       offloaded->show(number_, offloaded->source().to(device.value_or(dispatch_->main_device()), offloaded->dtype(),
                                                       /*non_blocking=*/false, /*copy=*/true));

@@ -1,9 +1,9 @@
 // Batch schedule: several forwards of one model share a pass over its offloaded weights.
 //
-// Note: one pass for several batches. Each batch has a thread, and one of them computes at a time. Before its next block
-// a thread waits for the others: when all have reached their next blocks, or ended, the blocks of before are released,
-// and all go on, so each block comes once and runs for all batches. Forwards that use their blocks in different orders
-// compute the same, with more copies.
+// Note: one pass for several batches. Each batch has a thread, and one of them computes at a time. Before its next
+// block a thread waits for the others: when all have reached their next blocks, or ended, the blocks of before are
+// released, and all go on, so each block comes once and runs for all batches. Forwards that use their blocks in
+// different orders compute the same, with more copies.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -42,9 +42,9 @@ class BatchSchedule {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_taken_ = false;     // somebody computes
-  size_t waiting_for_;        // bodies that have not ended
-  size_t arrived_ = 0;        // of them, before their next blocks
+  bool is_taken_ = false;  // somebody computes
+  size_t waiting_for_;     // bodies that have not ended
+  size_t arrived_ = 0;     // of them, before their next blocks
   uint64_t step_ = 0;
   std::vector<std::pair<BlockStream*, size_t>> kept_;
 };

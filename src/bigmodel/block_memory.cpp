@@ -106,10 +106,7 @@ FilledBuffer BlockUploader::upload(const Block& block, std::optional<SpareBuffer
   const auto send_part = [&] {
     if (part == nullptr) return;
     send(*part, filled.buffer, begin, end - begin);
-    if (pinned_) {
-      part->taken.emplace(device_.type());
-      part->taken->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    }
+    if (pinned_) part->taken = mark();
     part = nullptr;
   };
   offset = 0;
@@ -135,9 +132,9 @@ FilledBuffer BlockUploader::upload(const Block& block, std::optional<SpareBuffer
   return filled;
 }
 
-std::optional<c10::Event> BlockUploader::mark() const {
-  if (device_.is_cpu()) return std::nullopt;
-  std::optional<c10::Event> event(std::in_place, device_.type());
+std::shared_ptr<c10::Event> BlockUploader::mark() const {
+  if (device_.is_cpu()) return nullptr;
+  auto event = std::make_shared<c10::Event>(device_.type());
   event->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   return event;
 }

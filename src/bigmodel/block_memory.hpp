@@ -6,6 +6,7 @@
 #include <c10/core/Event.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -16,15 +17,15 @@ namespace accel::bigmodel {
 
 // A buffer with a block in it.
 struct FilledBuffer {
-  at::Tensor buffer;               // bytes
-  std::vector<at::Tensor> tensors;  // in it, in the order of the block's
-  std::optional<c10::Event> ready;  // of a device with streams: when the copies are done
+  at::Tensor buffer;                  // bytes
+  std::vector<at::Tensor> tensors;    // in it, in the order of the block's
+  std::shared_ptr<c10::Event> ready;  // of a device with streams: when the copies are done
 };
 
 // A buffer that is not in use any more.
 struct SpareBuffer {
   at::Tensor buffer;
-  std::optional<c10::Event> released;  // what used it is done then
+  std::shared_ptr<c10::Event> released;  // what used it is done then
 };
 
 // The size of the buffer of a block.
@@ -41,13 +42,13 @@ class BlockUploader {
 
   // Makes what this thread computes next wait for the copies.
   static void wait_for(FilledBuffer& filled);
-  // An event after what this thread computes now; nothing for the CPU.
-  std::optional<c10::Event> mark() const;
+  // An event after what this thread computes now; null for the CPU.
+  std::shared_ptr<c10::Event> mark() const;
 
  private:
   struct HostPart {
     at::Tensor memory;
-    std::optional<c10::Event> taken;
+    std::shared_ptr<c10::Event> taken;
   };
 
   HostPart& next_host_part();

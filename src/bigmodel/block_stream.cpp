@@ -227,9 +227,8 @@ bool BlockStream::contains(size_t block, const at::Tensor& tensor) const {
   if (!entry.in_place)
     return entry.filled != nullptr && entry.filled->buffer.storage().unsafeGetStorageImpl() == storage;
   const auto& tensors = blocks_[block].tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [storage](const auto& one) {
-    return one->source().storage().unsafeGetStorageImpl() == storage;
-  });
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [storage](const auto& one) { return one->source().storage().unsafeGetStorageImpl() == storage; });
 }
 
 std::shared_ptr<const FilledBuffer> BlockStream::bring_again(size_t block) {

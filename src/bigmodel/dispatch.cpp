@@ -84,9 +84,9 @@ int64_t Dispatch::offloaded_bytes() const {
 
 void Dispatch::add_hooks(nn::Module& module, Plan plan) {
   const auto self = shared_from_this();
-  plan.hooks.push_back(module.add_pre_hook(
-      [self](nn::Module& called, const nn::Inputs& inputs) { return self->begin(called, inputs); },
-      nn::HookOrder::kPlacement));
+  plan.hooks.push_back(
+      module.add_pre_hook([self](nn::Module& called, const nn::Inputs& inputs) { return self->begin(called, inputs); },
+                          nn::HookOrder::kPlacement));
   plan.hooks.push_back(module.add_post_hook(
       [self](nn::Module& called, const nn::Inputs&, const c10::IValue& output) { return self->end(called, output); },
       nn::HookOrder::kPlacement, /*after_errors=*/true));
@@ -121,7 +121,8 @@ std::optional<nn::Inputs> Dispatch::begin(nn::Module& module, const nn::Inputs& 
 
 std::optional<c10::IValue> Dispatch::end(nn::Module& module, const c10::IValue& output) {
   // After an error the hooks of modules that never began run too.
-  if (forward_uses().empty() || forward_uses().back().module != &module || forward_uses().back().dispatch != this) return std::nullopt;
+  if (forward_uses().empty() || forward_uses().back().module != &module || forward_uses().back().dispatch != this)
+    return std::nullopt;
   ForwardUse use = std::move(forward_uses().back());
   forward_uses().pop_back();
   use.saved.reset();

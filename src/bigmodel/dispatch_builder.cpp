@@ -39,39 +39,6 @@ bool can_be_hooked(const nn::Module& module) {
   }
 }
 
-// A module of the tree, once, under its first path.
-struct ModuleNode {
-  nn::Module* module;
-  std::string path;
-  bool is_called;         // hooks on it have an effect
-  c10::Device device;     // that computes
-  std::vector<size_t> children;
-};
-
-// A tensor of a module.
-struct TensorUse {
-  size_t node;
-  std::string name, path;
-  bool is_buffer;
-  c10::Device device;
-  bool is_offloaded;
-};
-
-// A tensor and all of its uses, also tied ones.
-struct PlacedTensor {
-  at::Tensor tensor;
-  std::vector<TensorUse> uses;
-};
-
-// What one device needs of a tensor.
-struct DeviceCopy {
-  at::Tensor tensor;  // the member
-  const PlacedTensor* of;
-  at::Tensor value;
-  c10::Device device;
-  bool is_offloaded;
-};
-
 }  // namespace
 
 class DispatchBuilder {
@@ -101,6 +68,39 @@ class DispatchBuilder {
   }
 
  private:
+  // A module of the tree, once, under its first path.
+  struct ModuleNode {
+    nn::Module* module;
+    std::string path;
+    bool is_called;      // hooks on it have an effect
+    c10::Device device;  // that computes
+    std::vector<size_t> children;
+  };
+
+  // A tensor of a module.
+  struct TensorUse {
+    size_t node;
+    std::string name, path;
+    bool is_buffer;
+    c10::Device device;
+    bool is_offloaded;
+  };
+
+  // A tensor and all of its uses, also tied ones.
+  struct PlacedTensor {
+    at::Tensor tensor;
+    std::vector<TensorUse> uses;
+  };
+
+  // What one device needs of a tensor.
+  struct DeviceCopy {
+    at::Tensor tensor;  // the member
+    const PlacedTensor* of;
+    at::Tensor value;
+    c10::Device device;
+    bool is_offloaded;
+  };
+
   c10::Device main_device(const DeviceMap& map) const {
     if (settings_.main_device.value.empty()) return main_device_of(map);
     const std::optional<c10::Device> device = device_of_place(settings_.main_device);
@@ -118,8 +118,8 @@ class DispatchBuilder {
     if (!is_new) return known->second;
     const size_t index = nodes_.size();
     const std::string* const place = places_.find(path);
-    nodes_.push_back({&module, path, can_be_hooked(module),
-                      place == nullptr ? dispatch_->main_device_ : computes(*place), {}});
+    nodes_.push_back(
+        {&module, path, can_be_hooked(module), place == nullptr ? dispatch_->main_device_ : computes(*place), {}});
     for (const nn::Module::Member& member : module.members()) add_use(index, member);
     for (const auto& [name, child] : module.children()) {
       const size_t node = add_node(*child, below(path, name));
@@ -193,8 +193,7 @@ class DispatchBuilder {
     const BusErrorGuard lost_pages;
     // What may fail comes first: devices may be full.
     std::vector<at::Tensor> resident;
-    for (const DeviceCopy& copy : copies)
-      resident.push_back(copy.is_offloaded ? at::Tensor() : on_device(copy));
+    for (const DeviceCopy& copy : copies) resident.push_back(copy.is_offloaded ? at::Tensor() : on_device(copy));
     lost_pages.check();
     for (size_t i = 0; i < copies.size(); i++) {
       DeviceCopy& copy = copies[i];

@@ -17,9 +17,9 @@
 namespace accel::bigmodel {
 namespace {
 
-constexpr std::array<std::string_view, 9> kCastKinds = {
-    "Linear",          "Conv1d",          "Conv1D",          "Conv2d",       "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "SelfAttention"};
+constexpr std::array<std::string_view, 9> kCastKinds = {"Linear",          "Conv1d",          "Conv1D",
+                                                        "Conv2d",          "Conv3d",          "ConvTranspose1d",
+                                                        "ConvTranspose2d", "ConvTranspose3d", "SelfAttention"};
 
 std::vector<std::regex> read_patterns(const std::vector<std::string>& patterns) {
   std::vector<std::regex> expressions;
@@ -89,8 +89,8 @@ void add_casting(nn::Module& layer, const LayerwiseCasting& casting) {
 }  // namespace
 
 void attach_layerwise_casting(nn::Module& model, const LayerwiseCasting& casting) {
-  for (const auto& [name, dtype] : {std::pair("storage_dtype", casting.storage_dtype),
-                                    std::pair("compute_dtype", casting.compute_dtype)})
+  for (const auto& [name, dtype] :
+       {std::pair("storage_dtype", casting.storage_dtype), std::pair("compute_dtype", casting.compute_dtype)})
     require(at::isFloatingType(dtype), Status::kInvalidArgument, name, " is ", tensor::dtype_name(dtype),
             "; expected a floating dtype");
   const std::vector<std::regex> skipped = read_patterns(casting.skipped_patterns);

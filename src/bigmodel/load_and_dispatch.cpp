@@ -34,8 +34,8 @@ void warn_of_unexpected(const nn::LoadReport& report) {
 
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings) {
-  const bool has_disk = map != nullptr && std::any_of(map->begin(), map->end(),
-                                                      [](const auto& entry) { return entry.second == "disk"; });
+  const bool has_disk =
+      map != nullptr && std::any_of(map->begin(), map->end(), [](const auto& entry) { return entry.second == "disk"; });
   require(!has_disk || !settings.offload_folder.value.empty(), Status::kInvalidArgument,
           "the device map has weights on disk and offload_folder is not set; expected a folder for their index");
   LoadedCheckpoint loaded = load_checkpoint(model, weights, map, c10::Device(c10::kCPU), settings);
@@ -61,8 +61,7 @@ nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTe
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings) {
   nn::NamedTensors values = offloaded;
-  const bool has_disk =
-      std::any_of(map.begin(), map.end(), [](const auto& entry) { return entry.second == "disk"; });
+  const bool has_disk = std::any_of(map.begin(), map.end(), [](const auto& entry) { return entry.second == "disk"; });
   if (has_disk && !settings.offload_folder.value.empty() && has_offload_index(settings.offload_folder))
     for (auto& entry : open_offload_folder(settings.offload_folder)) values.push_back(std::move(entry));
   Dispatch::create(model, map, values, {}, settings);
@@ -82,10 +81,10 @@ void disk_offload(nn::Module& model, const std::string& folder, c10::Device devi
 nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights) {
   auto described = tree::new_list();
   for (const auto& [name, tensor] : weights)
-    described.push_back(tree::new_tuple({name, static_cast<int64_t>(tensor::dtype_number(tensor.scalar_type())),
-                                         tree::new_list(std::vector<c10::IValue>(tensor.sizes().begin(), tensor.sizes().end()))}));
-  const c10::IValue agreed =
-      comm::broadcast_object_list(communicator, tree::new_list({c10::IValue(described)}), 0);
+    described.push_back(
+        tree::new_tuple({name, static_cast<int64_t>(tensor::dtype_number(tensor.scalar_type())),
+                         tree::new_list(std::vector<c10::IValue>(tensor.sizes().begin(), tensor.sizes().end()))}));
+  const c10::IValue agreed = comm::broadcast_object_list(communicator, tree::new_list({c10::IValue(described)}), 0);
   nn::NamedTensors received;
   size_t next = 0;
   for (const c10::IValue& entry : tree::sequence_items(tree::sequence_items(agreed)[0])) {

@@ -33,7 +33,8 @@ void set_module_tensor(nn::Module& model, const std::string& name, c10::Device d
 
 bool is_below_any(const std::string& name, const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [&name](const std::string& path) {
-    return name == path || (name.size() > path.size() && name[path.size()] == '.' && name.compare(0, path.size(), path) == 0);
+    return name == path ||
+           (name.size() > path.size() && name[path.size()] == '.' && name.compare(0, path.size(), path) == 0);
   });
 }
 

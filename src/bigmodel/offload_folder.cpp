@@ -26,7 +26,8 @@ std::string index_path(const std::string& folder) { return folder + "/" + kIndex
 
 std::string data_path(const std::string& folder, const std::string& name) {
   require(!name.empty() && name.find('/') == std::string::npos && name.front() != '.', Status::kInvalidArgument,
-          "the name '", name, "' cannot be that of an offloaded weight; expected one without '/' and without a dot first");
+          "the name '", name,
+          "' cannot be that of an offloaded weight; expected one without '/' and without a dot first");
   return folder + "/" + name + ".dat";
 }
 
@@ -76,8 +77,8 @@ std::vector<int64_t> read_shape(const Json& entry, const std::string& name, uint
   uint64_t elements = 1;
   for (const int64_t size : sizes)
     if (!is_empty && left > 0) elements *= static_cast<uint64_t>(size);
-  require(is_empty || (left > 0 && elements * element_size == bytes), Status::kCorrupt, "the file of '", name,
-          "' has ", bytes, " bytes; expected those of its shape and dtype in the index");
+  require(is_empty || (left > 0 && elements * element_size == bytes), Status::kCorrupt, "the file of '", name, "' has ",
+          bytes, " bytes; expected those of its shape and dtype in the index");
   return sizes;
 }
 

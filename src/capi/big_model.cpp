@@ -60,9 +60,7 @@ std::optional<bigmodel::DeviceMap> choose_map(const nn::Module& model, const acc
   return bigmodel::resolve_device_map(to_ivalue(*map, "device_map"), model, memory, wanted);
 }
 
-const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) {
-  return map ? &*map : nullptr;
-}
+const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) { return map ? &*map : nullptr; }
 
 nn::NamedTensors read_weights(accel_state_t* state, const char* checkpoint, bool from_rank0) {
   const std::string path = check_pointer(checkpoint, "checkpoint");
@@ -145,12 +143,9 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* mod
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t* state, accel_module_t* module,
-                                                                 const char* checkpoint,
-                                                                 const accel_value_t* device_map,
-                                                                 const accel_value_t* max_memory,
-                                                                 const accel_dispatch_options_t* options,
-                                                                 accel_value_t* out_device_map) {
+ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(
+    accel_state_t* state, accel_module_t* module, const char* checkpoint, const accel_value_t* device_map,
+    const accel_value_t* max_memory, const accel_dispatch_options_t* options, accel_value_t* out_device_map) {
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
     const DispatchSettings settings = read_settings(options, "options");
@@ -180,8 +175,7 @@ ACCEL_FUNCTION accel_status_t accel_dispatch_model(accel_module_t* module, const
 ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, accel_device_t device,
                                                 const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
-    bigmodel::cpu_offload(*check(module, "module").module, execution_device(device),
-                          read_settings(options, "options"));
+    bigmodel::cpu_offload(*check(module, "module").module, execution_device(device), read_settings(options, "options"));
   });
 }
 
@@ -292,9 +286,8 @@ ACCEL_FUNCTION accel_status_t accel_offload_state_dict(const char* folder, const
 }
 
 ACCEL_FUNCTION accel_status_t accel_offloaded_weights(const char* folder, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    return from_ivalue(map_of(bigmodel::open_offload_folder(check_pointer(folder, "folder"))));
-  });
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(map_of(bigmodel::open_offload_folder(check_pointer(folder, "folder")))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_read_ahead(accel_tensor_t* const* tensors, size_t n_tensors) {

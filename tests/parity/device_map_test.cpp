@@ -75,7 +75,8 @@ TEST(DeviceMap, AsTheReferencePlacesModels) {
     EXPECT_EQ(DeviceMap(inferred.map.begin(), end), expected);
     for (auto entry = end; entry != inferred.map.end(); ++entry) {
       const auto buffers = model->named_buffers();
-      EXPECT_TRUE(std::any_of(buffers.begin(), buffers.end(), [&](const auto& one) { return one.first == entry->first; }));
+      EXPECT_TRUE(
+          std::any_of(buffers.begin(), buffers.end(), [&](const auto& one) { return one.first == entry->first; }));
       completed++;
     }
     DeviceMap cleaned;
@@ -89,7 +90,8 @@ TEST(DeviceMap, AsTheReferencePlacesModels) {
     std::map<std::string, double> minimums;
     for (const auto& entry : member(one.expected, "minimum_for_empty_devices").toGenericDict())
       minimums[entry.key().toStringRef()] = entry.value().toScalar().toDouble();
-    EXPECT_EQ((std::map<std::string, double>(inferred.minimum_memory.begin(), inferred.minimum_memory.end())), minimums);
+    EXPECT_EQ((std::map<std::string, double>(inferred.minimum_memory.begin(), inferred.minimum_memory.end())),
+              minimums);
   }
   EXPECT_GT(compared, 100U);
   EXPECT_GT(completed, 0U);

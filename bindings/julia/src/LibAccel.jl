@@ -1311,6 +1311,8 @@ struct accel_prepare_model_options_t
     ddp::Ptr{accel_ddp_options_t}
     fsdp::Ptr{accel_fsdp_options_t}
     deepspeed::Ptr{accel_deepspeed_options_t}
+    bypass_device_map::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -1320,8 +1322,10 @@ function accel_prepare_model_options_t(;
     ddp = C_NULL,
     fsdp = C_NULL,
     deepspeed = C_NULL,
+    bypass_device_map = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, reserved)
 end
 
 """The training whose memory is estimated."""
@@ -7733,7 +7737,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
 
 Threads: collective, waits.
 """

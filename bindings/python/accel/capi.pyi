@@ -413,6 +413,8 @@ class accel_prepare_model_options_t:
     ddp: accel_ddp_options_t
     fsdp: accel_fsdp_options_t
     deepspeed: accel_deepspeed_options_t
+    bypass_device_map: int
+    reserved: int
 
 class accel_estimate_memory_options_t:
     struct_size: int

@@ -528,6 +528,8 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
     {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
+    {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -598,7 +600,7 @@ constexpr OptionField kDispatchOptions[] = {
     {"map_weights", "1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1", OptionKind::kFlag, 4, 24, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"broadcast_from_rank0", "1: rank 0 reads the weights, and sends them to the others. Default 0", OptionKind::kFlag, 4, 28, 58, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "those of the largest module without children, at least 64 MiB", nullptr, 0, false},
-    {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "twice block_bytes", nullptr, 0, false},
+    {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "block_bytes", nullptr, 0, false},
     {"main_device", "Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 49, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
     {"offload_folder", "Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none", OptionKind::kText, 8, 56, 119, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device. Default: none", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -682,7 +684,7 @@ const OptionTable fsdp_options{"accel_fsdp_options_t", 144, kFsdpOptions, std::s
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 40, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 48, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 56, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};

@@ -517,6 +517,7 @@ struct PrepareModelSettings {
   DdpSettings ddp;
   FsdpSettings fsdp;
   DeepspeedSettings deepspeed;
+  Setting<bool> bypass_device_map{false};
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -524,6 +525,7 @@ struct PrepareModelSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.device_placement...);
     visit(table().fields[1], settings.evaluation_mode...);
+    visit(table().fields[5], settings.bypass_device_map...);
   }
 };
 

@@ -3249,7 +3249,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
@@ -3276,7 +3276,7 @@ Loads weights into a model and dispatches it.
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
@@ -3303,7 +3303,7 @@ Dispatches a model whose weights are in memory, or in offload_folder for those o
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
@@ -3327,7 +3327,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
@@ -3352,7 +3352,7 @@ Keeps all weights in files; each block computes on a device.
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: twice block_bytes
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none

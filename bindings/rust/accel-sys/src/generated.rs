@@ -2549,6 +2549,10 @@ pub struct accel_prepare_model_options_t {
     pub fsdp: *const accel_fsdp_options_t,
     /// The same as DeepSpeed describes it. Default: theirs
     pub deepspeed: *const accel_deepspeed_options_t,
+    /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+    pub bypass_device_map: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2559,6 +2563,8 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     ddp: core::ptr::null(),
     fsdp: core::ptr::null(),
     deepspeed: core::ptr::null(),
+    bypass_device_map: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -2813,7 +2819,7 @@ pub struct accel_dispatch_options_t {
     pub broadcast_from_rank0: accel_flag_t,
     /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: those of the largest module without children, at least 64 MiB
     pub block_bytes: i64,
-    /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: twice block_bytes
+    /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: block_bytes
     pub prefetch_bytes: i64,
     /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     pub main_device: *const c_char,
@@ -7360,7 +7366,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;

@@ -548,7 +548,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 40);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 48);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -556,6 +556,8 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, ddp), 16);
     assert_eq!(offset_of!(accel_prepare_model_options_t, fsdp), 24);
     assert_eq!(offset_of!(accel_prepare_model_options_t, deepspeed), 32);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, bypass_device_map), 40);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, reserved), 44);
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl DispatchOptions {
     }
 
     /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf).
-    /// Default: twice block_bytes.
+    /// Default: block_bytes.
     pub fn prefetch_bytes(mut self, prefetch_bytes: i64) -> Self {
         self.0.prefetch_bytes = prefetch_bytes;
         self
