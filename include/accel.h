@@ -65,7 +65,8 @@
  * disagree, and with ACCEL_ERROR_CANCELLED after accel_interrupt().
  *
  * The library never prints (except accel_print), never exits, installs no signal handler (except for SIGBUS during calls
- * that read mapped files, for the pages of its own mappings), changes neither locale nor working directory. It cannot be unloaded. After fork() only exec() is allowed.
+ * that read mapped files, for the pages of its own mappings), changes neither locale nor working directory. It cannot be
+ * unloaded. After fork() only exec() is allowed.
  */
 #ifndef ACCEL_H
 #define ACCEL_H
