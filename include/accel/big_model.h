@@ -200,7 +200,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_offload_hook_offload(acce
  * @accelerate UserCpuOffloadHook.remove */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_offload_hook_remove(accel_offload_hook_t *hook);
 
-/** Ends a handle.
+/** Adds an owner.
+ * @param hook A hook.
+ * @return The same hook, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_offload_hook_t *accel_offload_hook_retain(accel_offload_hook_t *hook);
+
+/** Removes an owner. The model keeps the hook.
  * @param hook A hook, or NULL.
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_offload_hook_release(accel_offload_hook_t *ACCEL_NULLABLE hook);

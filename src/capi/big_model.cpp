@@ -267,6 +267,10 @@ ACCEL_FUNCTION accel_status_t accel_offload_hook_remove(accel_offload_hook_t* ho
   return guarded(__func__, [&] { check(hook, "hook").hook->remove(); });
 }
 
+ACCEL_FUNCTION accel_offload_hook_t* accel_offload_hook_retain(accel_offload_hook_t* hook) {
+  return retain_handle(__func__, hook, "hook");
+}
+
 ACCEL_FUNCTION void accel_offload_hook_release(accel_offload_hook_t* hook) { release_handle(hook); }
 
 ACCEL_FUNCTION accel_status_t accel_attach_layerwise_casting(accel_module_t* module, accel_dtype_t storage_dtype,

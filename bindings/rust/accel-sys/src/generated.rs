@@ -8271,7 +8271,18 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_offload_hook_remove(hook: *mut accel_offload_hook_t) -> accel_status_t;
 
-    /// Ends a handle.
+    /// Adds an owner.
+    ///
+    /// * `hook`: A hook.
+    ///
+    /// Returns: The same hook, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_offload_hook_retain(hook: *mut accel_offload_hook_t) -> *mut accel_offload_hook_t;
+
+    /// Removes an owner.
+    ///
+    /// The model keeps the hook.
     ///
     /// * `hook`: NULL is allowed. A hook, or NULL.
     ///
