@@ -1,6 +1,7 @@
 // The memory that models may have: what is given, and what the host has.
 #include "bigmodel/max_memory.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -9,8 +10,13 @@
 
 #include "base/byte_size.hpp"
 #include "base/host_memory.hpp"
+#include "base/log.hpp"
 #include "bigmodel/device_map_value.hpp"
 #include "expect_error.hpp"
+#include "own_process.hpp"
+#include "tensor/device_availability.hpp"
+#include "tensor/device_plugins.hpp"
+#include "tensor/memory.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::bigmodel {
@@ -67,6 +73,40 @@ TEST(MaxMemory, OfThisMachine) {
   ASSERT_FALSE(memory.empty());
   EXPECT_EQ(memory.back().first, "cpu");
   EXPECT_GT(memory.back().second, 0);
+}
+
+double bytes_of(const MaxMemory& memory, const std::string& place) {
+  for (const auto& [name, bytes] : memory)
+    if (name == place) return bytes;
+  return -1;
+}
+
+TEST(MaxMemory, OfAcceleratorsIsWhatIsFreeOnEach) {
+  tests::in_own_process([] {
+    const char* const plugin = std::getenv("SIMULATED_DEVICE_LIBRARY");
+    ASSERT_NE(plugin, nullptr) << "SIMULATED_DEVICE_LIBRARY is not set; run the registered test";
+    tensor::load_device_plugins(plugin, "a test");
+    const auto accelerator = tensor::default_accelerator();
+    ASSERT_TRUE(accelerator.has_value());
+    const int64_t count = tensor::device_count(tensor::device_kind(*accelerator));
+    const MaxMemory before = available_memory();
+    ASSERT_EQ(static_cast<int64_t>(before.size()), count + 1);
+    EXPECT_EQ(before.front().first, "0");
+    EXPECT_EQ(before.back().first, "cpu");
+    const at::Tensor tensor = tensor::empty({64 << 20}, at::kByte, c10::Device(accelerator->type(), 0));
+    const MaxMemory after = available_memory();
+    EXPECT_LE(bytes_of(after, "0"), bytes_of(before, "0") - (64 << 20));
+    EXPECT_EQ(bytes_of(after, "1"), bytes_of(before, "1"));
+
+    // An accelerator that is there and one that is not.
+    static int warnings = 0;
+    set_log_callback([](int32_t level, const char*, void*) { warnings += level == 30 ? 1 : 0; }, nullptr, nullptr);
+    ordered_memory({{"0", 1}, {std::to_string(count - 1), 1}});
+    EXPECT_EQ(warnings, 0);
+    ordered_memory({{std::to_string(count), 1}});
+    EXPECT_EQ(warnings, 1);
+    set_log_callback(nullptr, nullptr, nullptr);
+  });
 }
 
 MaxMemory read(const std::string& json) { return read_max_memory(tree::from_json(json, "test"), "max_memory"); }
