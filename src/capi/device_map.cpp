@@ -111,8 +111,7 @@ c10::IValue value_of_sizes(const nn::ModuleSizes& sizes) {
 
 c10::IValue value_of_explanation(const bigmodel::InferredDeviceMap& inferred) {
   auto minimums = tree::new_map();
-  for (const auto& [place, bytes] : inferred.minimum_memory)
-    minimums.insert(bigmodel::value_of_place(place), bigmodel::value_of_bytes(bytes));
+  for (const auto& [place, bytes] : inferred.minimum_memory) minimums.insert(place, bigmodel::value_of_bytes(bytes));
   auto map = tree::new_map();
   map.insert("decisions", inferred.explanation.decisions);
   map.insert("text", inferred.explanation.text);
@@ -202,6 +201,7 @@ ACCEL_FUNCTION accel_status_t accel_check_tied_parameters_on_same_device(const a
                                                                          const accel_value_t* device_map,
                                                                          accel_value_t* out) {
   return guarded(__func__, out, [&] {
+    check_pointer(device_map, "device_map");
     const nn::TiedGroups groups = read_groups(tied_params);
     return from_ivalue(list_of_groups(bigmodel::tied_in_several_places(groups, read_map(device_map))));
   });

@@ -39,13 +39,14 @@ include("data/loader.jl")
 include("training.jl")
 include("parameters.jl")
 include("checkpoint.jl")
+include("device_map.jl")
 include("library.jl")
 include("generated/methods.jl")
 
 export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_count, library_version, build_info, current_device
 export Tensor, full, item, backward, to, view_array, dlpack
 export Op, aten, schema, cross_entropy
-export Model, add_hook!, to!
+export Model, add_hook!, to!, infer_auto_device_map
 export map_tensors, equal
 export on_main_process, on_process, on_local_process, split_range
 export Mesh, Work, broadcast_async!, interruptible!, wait_for, then

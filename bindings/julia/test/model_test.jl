@@ -48,3 +48,16 @@ end
         @test_throws AccelError load(joinpath(folder, "missing"))
     end
 end
+
+@testset "device maps" begin
+    model = Sequential(Linear(4, 4; bias = false), Linear(4, 8; bias = false))
+    @test compute_module_sizes(model; dtype = "float16")[""] == 96 && get_max_layer_size(model)["names"] == ["1"]
+    memory = get_max_memory((cpu = "1KiB", var"0" = 150))
+    @test memory[0] == 150 && memory["cpu"] == 1024
+    map, why = infer_auto_device_map(model, memory; optimal_packing = true, dtype = "float16")
+    @test map[""] == 0 && occursin("fits on 0", why["text"])
+    @test resolve_device_map(model, "auto", memory)[""] == "cpu"
+    @test check_device_map(model, Dict("" => "disk", "0.wieght" => 1)) == ["0.wieght"]
+    @test_throws AccelError resolve_device_map(model, Dict("0.wieght" => 1))
+    @test find_tied_parameters(model) == [] && !verify_device_map(model)
+end

@@ -343,6 +343,21 @@ def test_hooks_of_the_backward():
     assert seen == [1.0, 1, 1.0]
 
 
+def test_device_maps_of_the_engine():
+    net = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 8, bias=False))
+    options = capi.accel_device_map_options_t()
+    assert capi.accel_compute_module_sizes(net.handle, options, 0)["0.weight"] == 64
+    memory = capi.accel_get_max_memory({"cpu": "1KiB", 0: 150})
+    assert list(memory.items()) == [(0, 150), ("cpu", 1024)]
+    device_map, explanation = capi.accel_infer_auto_device_map(net.handle, memory, options)
+    assert device_map == {"": "cpu"} and explanation["decisions"][0]["decision"] == "next_device"
+    options.dtype, options.optimal_packing = "float16", 1
+    assert capi.accel_infer_auto_device_map(net.handle, memory, options)[0] == {"": 0}
+    assert capi.accel_resolve_device_map(net.handle, {"0": 0, "1": "disk"}, None, None) == {"0": 0, "1": "disk"}
+    with pytest.raises(errors.NotFoundError, match="the most similar path is '1'"):
+        capi.accel_resolve_device_map(net.handle, {"2": 0, "1": "disk"}, None, None)
+
+
 def test_sizes_and_memory_of_training():
     net = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 32, bias=False))
     layer = 64 * 64 * 4

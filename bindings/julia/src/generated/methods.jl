@@ -997,6 +997,172 @@ load_torchscript(path::AbstractString) =
     made(Model, out -> LibAccel.accel_module_load_torchscript(string(path), out))
 
 """
+    convert_file_size_to_int(size)
+
+The bytes of a size as people write it.
+
+- `size`: \"8GiB\", \"1.5 MB\": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end they are bits.
+
+Gives: Bytes, rounded down.
+"""
+convert_file_size_to_int(size) =
+    output(out -> LibAccel.accel_convert_file_size_to_int(string(size), out), Int64)
+
+"""
+    compute_module_sizes(model; buffers_only = false, options...)
+
+The sizes of a model, of every module in it and of every tensor.
+
+- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+"""
+compute_module_sizes(model::Model; buffers_only = false, options...) =
+    result(out -> with_options(given -> LibAccel.accel_compute_module_sizes(model, given, buffers_only, out), LibAccel.accel_device_map_options_t; options...))::Map
+
+"""
+    named_module_tensors(model; include_buffers = true, recurse = false, remove_non_persistent = false)
+
+The parameters and buffers of a module.
+
+- `include_buffers`: 1 or 0.
+- `recurse`: 1: of the modules below it too.
+- `remove_non_persistent`: 1: without buffers that are not saved.
+
+Gives: A map name -> tensor: parameters, then buffers, each once.
+"""
+named_module_tensors(model::Model; include_buffers = true, recurse = false, remove_non_persistent = false) =
+    result(out -> LibAccel.accel_named_module_tensors(model, include_buffers, recurse, remove_non_persistent, out))::Map
+
+"""
+    get_non_persistent_buffers(model; recurse = false)
+
+The names of buffers that are not saved.
+
+- `recurse`: 1: of the modules below it too.
+
+Gives: A list of names.
+"""
+get_non_persistent_buffers(model::Model; recurse = false) =
+    result(out -> LibAccel.accel_get_non_persistent_buffers(model, recurse, out))
+
+"""
+    retie_parameters!(model, tied_params)
+
+Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not
+on the device meta. A group of meta parameters stays as it is.
+
+- `tied_params`: A list of groups.
+"""
+retie_parameters!(model::Model, tied_params) =
+    (lend(tied_params -> LibAccel.accel_retie_parameters(model, tied_params), tied_params); model)
+
+"""
+    get_module_leaves(sizes)
+
+The names in a map of sizes that have nothing below them.
+
+- `sizes`: What accel_compute_module_sizes() gave.
+
+Gives: A list of names.
+"""
+get_module_leaves(sizes) =
+    result(out -> lend(sizes -> LibAccel.accel_get_module_leaves(sizes, out), sizes))
+
+"""
+    check_tied_parameters_on_same_device(tied_params, device_map)
+
+Which groups of tied parameters a device map puts on several devices. A warning is logged for each.
+
+- `tied_params`: A list of groups.
+- `device_map`: A map.
+
+Gives: A list of these groups.
+"""
+check_tied_parameters_on_same_device(tied_params, device_map) =
+    result(out -> lend(device_map -> lend(tied_params -> LibAccel.accel_check_tied_parameters_on_same_device(tied_params, device_map, out), tied_params), device_map))
+
+"""
+    get_max_memory(max_memory = nothing)
+
+Reads a max_memory, or measures one.
+
+- `max_memory`: A map, or NONE.
+
+Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+"""
+get_max_memory(max_memory = nothing) =
+    result(out -> lend(max_memory -> LibAccel.accel_get_max_memory(something(max_memory, C_NULL), out), max_memory))::Map
+
+"""
+    get_balanced_memory(model, max_memory = nothing; options...)
+
+A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal
+part and room for a layer.
+
+- `max_memory`: A map, or NONE, of which a single accelerator then gets 90 %.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: A map place -> bytes.
+"""
+get_balanced_memory(model::Model, max_memory = nothing; options...) =
+    result(out -> with_options(given -> lend(max_memory -> LibAccel.accel_get_balanced_memory(model, something(max_memory, C_NULL), given, out), max_memory), LibAccel.accel_device_map_options_t; options...))::Map
+
+"""
+    resolve_device_map(model, device_map, max_memory = nothing; options...)
+
+The device map that a program means.
+
+- `device_map`: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
+- `max_memory`: A map, or NONE.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: The device map.
+"""
+resolve_device_map(model::Model, device_map, max_memory = nothing; options...) =
+    result(out -> with_options(given -> lend(max_memory -> lend(device_map -> LibAccel.accel_resolve_device_map(model, device_map, something(max_memory, C_NULL), given, out), device_map), max_memory), LibAccel.accel_device_map_options_t; options...))
+
+"""
+    clean_device_map(device_map)
+
+Joins entries below one path that have the same place.
+
+- `device_map`: A map.
+
+Gives: A map that means the same for what the given one covers.
+"""
+clean_device_map(device_map) =
+    result(out -> lend(device_map -> LibAccel.accel_clean_device_map(device_map, out), device_map))::Map
+
+"""
     set_forward!(forward, model)
 
 Sets the forward of a module that accel_module_create() made.
@@ -3076,28 +3242,6 @@ gathered_parameters(body::Function, state::State, parameters, modifier_rank) =
     scoped(body, out -> with_handles((parameters, count) -> LibAccel.accel_gathered_parameters_begin(state, parameters, count, modifier_rank, out), parameters))
 
 """
-    compute_module_sizes(model, buffers_only; options...)
-
-The sizes of a model, of every module in it and of every tensor.
-
-- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
-- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
-- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
-- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
-- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
-- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
-- `clean_result`: 1: entries below one path that have the same place become one. Default 1
-- `verbose`: 1: every decision is logged. Default 0
-- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
-- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
-- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
-
-Gives: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
-"""
-compute_module_sizes(model::Model, buffers_only; options...) =
-    result(out -> with_options(given -> LibAccel.accel_compute_module_sizes(model, given, buffers_only, out), LibAccel.accel_device_map_options_t; options...))::Map
-
-"""
     get_max_layer_size(model; options...)
 
 The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the
@@ -3120,32 +3264,6 @@ get_max_layer_size(model::Model; options...) =
     result(out -> with_options(given -> LibAccel.accel_get_max_layer_size(model, given, out), LibAccel.accel_device_map_options_t; options...))::Map
 
 """
-    named_module_tensors(model, include_buffers, recurse, remove_non_persistent)
-
-The parameters and buffers of a module.
-
-- `include_buffers`: 1 or 0.
-- `recurse`: 1: of the modules below it too.
-- `remove_non_persistent`: 1: without buffers that are not saved.
-
-Gives: A map name -> tensor: parameters, then buffers, each once.
-"""
-named_module_tensors(model::Model, include_buffers, recurse, remove_non_persistent) =
-    result(out -> LibAccel.accel_named_module_tensors(model, include_buffers, recurse, remove_non_persistent, out))::Map
-
-"""
-    get_non_persistent_buffers(model, recurse)
-
-The names of buffers that are not saved.
-
-- `recurse`: 1: of the modules below it too.
-
-Gives: A list of names.
-"""
-get_non_persistent_buffers(model::Model, recurse) =
-    result(out -> LibAccel.accel_get_non_persistent_buffers(model, recurse, out))
-
-"""
     find_tied_parameters(model)
 
 The parameters that a model has under several names.
@@ -3154,63 +3272,6 @@ Gives: A list of groups, which are lists of names; all sorted.
 """
 find_tied_parameters(model::Model) =
     result(out -> LibAccel.accel_find_tied_parameters(model, out))
-
-"""
-    retie_parameters(model, tied_params)
-
-Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not
-on the device meta. A group of meta parameters stays as it is.
-
-- `tied_params`: A list of groups.
-"""
-retie_parameters(model::Model, tied_params) =
-    (lend(tied_params -> LibAccel.accel_retie_parameters(model, tied_params), tied_params); nothing)
-
-"""
-    get_balanced_memory(model, max_memory; options...)
-
-A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal
-part and room for a layer.
-
-- `max_memory`: A map, or NONE, of which a single accelerator then gets 90 %.
-- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
-- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
-- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
-- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
-- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
-- `clean_result`: 1: entries below one path that have the same place become one. Default 1
-- `verbose`: 1: every decision is logged. Default 0
-- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
-- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
-- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
-
-Gives: A map place -> bytes.
-"""
-get_balanced_memory(model::Model, max_memory; options...) =
-    result(out -> with_options(given -> lend(max_memory -> LibAccel.accel_get_balanced_memory(model, something(max_memory, C_NULL), given, out), max_memory), LibAccel.accel_device_map_options_t; options...))::Map
-
-"""
-    resolve_device_map(model, device_map, max_memory; options...)
-
-The device map that a program means.
-
-- `device_map`: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
-- `max_memory`: A map, or NONE.
-- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
-- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
-- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
-- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
-- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
-- `clean_result`: 1: entries below one path that have the same place become one. Default 1
-- `verbose`: 1: every decision is logged. Default 0
-- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
-- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
-- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
-
-Gives: The device map.
-"""
-resolve_device_map(model::Model, device_map, max_memory; options...) =
-    result(out -> with_options(given -> lend(max_memory -> lend(device_map -> LibAccel.accel_resolve_device_map(model, device_map, something(max_memory, C_NULL), given, out), device_map), max_memory), LibAccel.accel_device_map_options_t; options...))
 
 """
     check_device_map(model, device_map)

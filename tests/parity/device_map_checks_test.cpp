@@ -11,7 +11,7 @@
 #include "module_tree_input.hpp"
 
 namespace accel::parity {
-namespace device_map_helpers_test {
+namespace device_map_checks_test {
 
 using bigmodel::DeviceMap;
 
@@ -106,7 +106,7 @@ void check_size_with_ties(const Case& one) {
   EXPECT_EQ(names, texts(member(one.expected, "tied_module_names")));
 }
 
-TEST(DeviceMapHelpers, AsTheReference) {
+TEST(DeviceMapChecks, AsTheReference) {
   std::set<std::string> operations;
   for (const Case& one : read_cases("device_map_helpers")) {
     SCOPED_TRACE(one.name);
@@ -125,5 +125,5 @@ TEST(DeviceMapHelpers, AsTheReference) {
   EXPECT_EQ(operations.size(), 4U);
 }
 
-}  // namespace device_map_helpers_test
+}  // namespace device_map_checks_test
 }  // namespace accel::parity
