@@ -2690,7 +2690,7 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
 };
 
 // A whole model that is on a device only from its forward until another one of a chain needs the device..
-class OffloadHook : public detail::Interned<accel_offload_hook_t> {
+class OffloadHook : public detail::Interned<const accel_offload_hook_t> {
  public:
   using Interned::Interned;
 
