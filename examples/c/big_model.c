@@ -1,5 +1,5 @@
-/* Generates tokens with a Llama from a folder with its config.json and safetensors, also when it is larger than the accelerator
- * or the memory:
+/* Generates tokens with a Llama from a folder with its config.json and safetensors, also when it is larger than the
+ * accelerator or the memory:
  *
  *     ./big_model FOLDER --tokens 1,15043,29892 --new-tokens 20 --max-memory '{"0": "8GiB", "cpu": "16GiB"}'
  *     ./big_model FOLDER --device-map '{"model.layers": "disk", "": "cpu"}'
@@ -62,7 +62,8 @@ static accel_module_t *empty_model(const char *folder) {
   return model;
 }
 
-/* Places the model as the map says that was given, or such that it keeps to the memory of each device. Returns the map. */
+/* Places the model as the map says that was given, or such that it keeps to the memory of each device. Returns the map.
+ */
 static accel_value_t load(const struct request *request, accel_state_t *state, accel_module_t *model) {
   accel_value_t wanted = accel_arg_string("auto"), given = ACCEL_VALUE_INIT, memory = ACCEL_VALUE_INIT,
                 used = ACCEL_VALUE_INIT;

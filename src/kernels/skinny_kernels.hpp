@@ -1,5 +1,5 @@
-// Products of a few rows with all rows of a matrix, as a linear layer multiplies a few tokens with its weight. The source
-// is compiled once for each instruction set, see kernels.hpp.
+// Products of a few rows with all rows of a matrix, as a linear layer multiplies a few tokens with its weight. The
+// source is compiled once for each instruction set, see kernels.hpp.
 #pragma once
 
 #include <cstdint>

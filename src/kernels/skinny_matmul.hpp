@@ -1,6 +1,6 @@
-// Skinny matmul: float32 products of a few rows with a transposed matrix on the CPU, as linear layers compute them for a
-// few tokens. LibTorch's library copies the matrix into its own layout, which takes longer than the product; this reads
-// it once, in place.
+// Skinny matmul: float32 products of a few rows with a transposed matrix on the CPU, as linear layers compute them for
+// a few tokens. LibTorch's library copies the matrix into its own layout, which takes longer than the product; this
+// reads it once, in place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
