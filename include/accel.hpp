@@ -2690,9 +2690,9 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
 };
 
 // A whole model that is on a device only from its forward until another one of a chain needs the device..
-class OffloadHook : public detail::Interned<const accel_offload_hook_t> {
+class OffloadHook : public detail::Handle<accel_offload_hook_t, accel_offload_hook_retain, accel_offload_hook_release> {
  public:
-  using Interned::Interned;
+  using Handle::Handle;
 
   // Moves the model back to the CPU.
   void offload() { detail::check(accel_offload_hook_offload(get())); }

@@ -3626,6 +3626,9 @@ func (offloadhook *OffloadHook) c() *C.accel_offload_hook_t {
 	if offloadhook == nil {
 		return nil
 	}
+	if offloadhook.handle == nil {
+		return (*C.accel_offload_hook_t)(C.go_closed())
+	}
 	return offloadhook.handle
 }
 
@@ -3634,7 +3637,19 @@ func newOffloadHook(handle *C.accel_offload_hook_t) *OffloadHook {
 		return nil
 	}
 	object := &OffloadHook{handle: handle}
+	runtime.SetFinalizer(object, (*OffloadHook).Close)
+	countMade()
 	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (offloadhook *OffloadHook) Close() {
+	if offloadhook != nil && offloadhook.handle != nil {
+		C.accel_offload_hook_release(offloadhook.handle)
+		offloadhook.handle = nil
+		runtime.SetFinalizer(offloadhook, nil)
+		objectsClosed.Add(1)
+	}
 }
 
 // StateOptions: What a state is made from. Everything may stay unset.

@@ -1426,6 +1426,7 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_module_call_batches)
 %accel_waits(accel_cpu_offload_with_hook)
 %accel_waits(accel_offload_hook_offload)
+%newobject accel_offload_hook_retain;
 %delobject accel_offload_hook_release;
 %accel_waits(accel_attach_layerwise_casting)
 %accel_waits(accel_set_module_tensor_to_device)
@@ -4959,6 +4960,12 @@ accel_status_t accel_offload_hook_offload(accel_offload_hook_t *hook);
 hook: A hook.
 Returns: ACCEL_OK.";
 accel_status_t accel_offload_hook_remove(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_offload_hook_retain "Adds an owner.
+
+hook: A hook.
+Returns: The same hook, with one owner more.";
+accel_offload_hook_t *accel_offload_hook_retain(accel_offload_hook_t *hook);
 
 %feature("docstring") accel_offload_hook_release "Ends a handle.
 

@@ -8959,6 +8959,20 @@ accel_offload_hook_remove(hook) =
     check(ccall((:accel_offload_hook_remove, libaccel), accel_status_t, (Ptr{accel_offload_hook_t},), hook), "accel_offload_hook_remove")
 
 """
+    accel_offload_hook_retain(hook)
+
+Adds an owner.
+
+- `hook`: A hook.
+
+Returns: The same hook, with one owner more.
+
+Threads: any.
+"""
+accel_offload_hook_retain(hook) =
+    ccall((:accel_offload_hook_retain, libaccel), Ptr{accel_offload_hook_t}, (Ptr{accel_offload_hook_t},), hook)
+
+"""
     accel_offload_hook_release(hook)
 
 Ends a handle.
@@ -10482,6 +10496,7 @@ const FUNCTIONS = (
     :accel_cpu_offload_with_hook,
     :accel_offload_hook_offload,
     :accel_offload_hook_remove,
+    :accel_offload_hook_retain,
     :accel_offload_hook_release,
     :accel_attach_layerwise_casting,
     :accel_set_module_tensor_to_device,

@@ -478,6 +478,7 @@ static const char *const accel_function_names[] = {
     "accel_cpu_offload_with_hook",
     "accel_offload_hook_offload",
     "accel_offload_hook_remove",
+    "accel_offload_hook_retain",
     "accel_offload_hook_release",
     "accel_attach_layerwise_casting",
     "accel_set_module_tensor_to_device",

@@ -2816,6 +2816,13 @@ static void accel_offload_hook_remove_null_pointers(void **state) {
   refused_with_status("accel_offload_hook_remove", "hook", accel_offload_hook_remove(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_offload_hook_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_offload_hook_retain", "hook", (int64_t)(intptr_t)accel_offload_hook_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_offload_hook_release_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -3674,6 +3681,7 @@ int main(void) {
       sweep_test(accel_cpu_offload_with_hook_null_pointers),
       sweep_test(accel_offload_hook_offload_null_pointers),
       sweep_test(accel_offload_hook_remove_null_pointers),
+      sweep_test(accel_offload_hook_retain_null_pointers),
       sweep_test(accel_offload_hook_release_null_pointers),
       sweep_test(accel_attach_layerwise_casting_null_pointers),
       sweep_test(accel_set_module_tensor_to_device_null_pointers),

@@ -2511,6 +2511,14 @@ static void accel_offload_hook_remove_wrong_handles(void **state) {
   refused_with_status("accel_offload_hook_remove", "hook", accel_offload_hook_remove(samples->released.offload_hook), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_offload_hook_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_offload_hook_retain", "hook", (int64_t)(intptr_t)accel_offload_hook_retain(samples->foreign.offload_hook), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_offload_hook_retain", "hook", (int64_t)(intptr_t)accel_offload_hook_retain(samples->released.offload_hook), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_offload_hook_release_wrong_handles(void **state) {
   struct samples *samples = *state;
   accel_offload_hook_release(samples->foreign.offload_hook);
@@ -3083,6 +3091,7 @@ int main(void) {
       sweep_test(accel_cpu_offload_with_hook_wrong_handles),
       sweep_test(accel_offload_hook_offload_wrong_handles),
       sweep_test(accel_offload_hook_remove_wrong_handles),
+      sweep_test(accel_offload_hook_retain_wrong_handles),
       sweep_test(accel_offload_hook_release_wrong_handles),
       sweep_test(accel_attach_layerwise_casting_wrong_handles),
       sweep_test(accel_set_module_tensor_to_device_wrong_handles),

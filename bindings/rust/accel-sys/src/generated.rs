@@ -8271,6 +8271,15 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_offload_hook_remove(hook: *mut accel_offload_hook_t) -> accel_status_t;
 
+    /// Adds an owner.
+    ///
+    /// * `hook`: A hook.
+    ///
+    /// Returns: The same hook, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_offload_hook_retain(hook: *mut accel_offload_hook_t) -> *mut accel_offload_hook_t;
+
     /// Ends a handle.
     ///
     /// * `hook`: NULL is allowed. A hook, or NULL.
