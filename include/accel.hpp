@@ -2689,7 +2689,7 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
   }
 };
 
-// A whole model that is on a device only from its forward until another one of a chain needs the device..
+// A whole model that is on a device only from its forward until another one of a chain needs the device.
 class OffloadHook : public detail::Handle<accel_offload_hook_t, accel_offload_hook_retain, accel_offload_hook_release> {
  public:
   using Handle::Handle;

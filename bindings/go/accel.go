@@ -3616,7 +3616,7 @@ func (mesh *Mesh) Close() {
 	}
 }
 
-// OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device..
+// OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device.
 type OffloadHook struct {
 	handle *C.accel_offload_hook_t
 	_      *byte

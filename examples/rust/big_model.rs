@@ -88,7 +88,7 @@ fn main() -> Anything<()> {
     println!("parameters: {}", model.num_parameters()?);
     println!("device map: {}", map.expect("the model was dispatched").to_json()?);
 
-    no_grad()?.run(|| {
+    no_grad()?.run(|| -> Result<()> {
         let mut generator = Generator::new(model)?;
         let mut token = generator.next(&request.tokens)?;
         let begin = Instant::now();

@@ -170,7 +170,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, size_t n_batches,
                           accel_value_t *ACCEL_OWNED out);
 
-/* A whole model that is on a device only from its forward until another one of a chain needs the device. */
+/* A whole model that is on a device only from its forward until another one of a chain needs the device */
 typedef struct accel_offload_hook accel_offload_hook_t;
 
 /** The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next

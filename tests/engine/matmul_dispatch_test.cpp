@@ -33,6 +33,7 @@
 #include "kernels/autotune_cache.hpp"
 #include "kernels/autotune_table.hpp"
 #include "kernels/compute_policy.hpp"
+#include "kernels/skinny_matmul.hpp"
 
 namespace accel::kernels {
 namespace matmul_dispatch_test {
@@ -112,6 +113,50 @@ TEST_F(MatmulDispatch, ManyTilesAgree) {
       }
     }
   }
+}
+
+bool has_skinny_kernels(int64_t rows) { return is_skinny(at::randn({rows, 256}), at::randn({512, 256}).t()); }
+
+TEST_F(MatmulDispatch, FewRowsAgree) {
+  at::manual_seed(9);
+  const int64_t sizes[][2] = {{256, 1024}, {1000, 131}, {2049, 64}};  // columns, inner
+  for (int64_t rows = 1; rows <= 33; rows++) {
+    for (const auto& [columns, inner] : sizes) {
+      const at::Tensor first = at::randn({rows, inner + 5}).narrow(1, 2, inner), bias = at::randn({columns});
+      const at::Tensor second = at::randn({columns, inner + 3}).narrow(1, 1, inner).t();
+      const at::Tensor normal = at::mm(first, second), normal_added = at::addmm(bias, first, second);
+      const at::Tensor exact = at::mm(first.to(at::kDouble), second.to(at::kDouble));
+      EXPECT_EQ(is_skinny(first, second), has_skinny_kernels(rows)) << rows;
+      const ComputeScope scope(kTuned);
+      expect_as_exact(at::mm(first, second), normal, exact);
+      expect_as_exact(at::addmm(bias, first, second), normal_added, exact + bias);
+      expect_as_exact(at::addmm(bias, first, second, 0.5, 2), at::addmm(bias, first, second, 0.5, 2),
+                      2 * exact + 0.5 * bias);
+    }
+  }
+}
+
+TEST_F(MatmulDispatch, FewRowsAreOnlyTakenAsLinearLayersHaveThem) {
+  const at::Tensor first = at::randn({1, 256}), second = at::randn({512, 256}).t();
+  EXPECT_FALSE(is_skinny(first, at::randn({256, 512}))) << "not transposed";
+  EXPECT_FALSE(is_skinny(at::randn({256, 4}).t(), second)) << "strided rows";
+  EXPECT_FALSE(is_skinny(first, at::randn({100, 256}).t())) << "small";
+  EXPECT_FALSE(is_skinny(at::randn({33, 256}), second)) << "many rows";
+  EXPECT_FALSE(is_skinny(at::randn({0, 256}), second));
+  EXPECT_FALSE(is_skinny(first, at::randn({1, 256}).expand({512, 256}).t())) << "rows that overlap";
+}
+
+TEST_F(MatmulDispatch, FewRowsHaveEqualBitsForAnyNumberOfThreads) {
+  at::manual_seed(10);
+  const at::Tensor first = at::randn({13, 300}), second = at::randn({701, 300}).t();
+  const ComputeScope scope(kTuned);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor one = at::mm(first, second);
+  at::set_num_threads(3);
+  const at::Tensor three = at::mm(first, second);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.equal(three));
 }
 
 // Tiles are the same whatever thread computes them.

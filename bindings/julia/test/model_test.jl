@@ -34,6 +34,17 @@ end
     @test_throws AccelError model(Tensor([1.0]))
 end
 
+@testset "models without memory" begin
+    is_meta(tensor) = Accel.device_name(Accel.device(tensor)) == "meta"
+    empty = init_empty_weights() do
+        BatchNorm(4)
+    end
+    @test is_meta(empty["weight"]) && !is_meta(empty["running_mean"])
+    @test is_meta(init_empty_weights(() -> BatchNorm(4); include_buffers = true)["running_mean"])
+    @test !is_meta(init_empty_weights(() -> init_on_device(() -> Linear(2, 2), "cpu"))["weight"])
+    @test !is_meta(Linear(2, 2)["weight"])
+end
+
 @testset "a model from a configuration" begin
     model = from_config("""{"model_type": "gpt2", "vocab_size": 8, "n_positions": 8, "n_embd": 4, "n_layer": 1, "n_head": 1}""")
     @test size(model(rand(Tensor, 0:7, 1, 5))) == (1, 5, 8)

@@ -682,7 +682,7 @@ pub struct accel_mesh_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// A whole model that is on a device only from its forward until another one of a chain needs the device.
+/// A whole model that is on a device only from its forward until another one of a chain needs the device
 #[repr(C)]
 pub struct accel_offload_hook_t {
     _opaque: [u8; 0],

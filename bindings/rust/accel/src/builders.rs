@@ -1,4 +1,5 @@
 //! Builders for options and the enumerations of choices, which tools/apigen writes from the header.
+use crate::dtype::DType;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use std::time::Duration;

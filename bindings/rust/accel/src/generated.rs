@@ -1,4 +1,5 @@
 //! The regular functions, which tools/apigen writes from the header.
+use crate::big_model::OffloadHook;
 use crate::builders::*;
 use crate::call::*;
 use crate::comm::Mesh;

@@ -67,6 +67,7 @@ mod accelerator;
 mod arithmetic;
 #[cfg(feature = "ndarray")]
 mod array;
+mod big_model;
 mod builders;
 mod call;
 mod callback;
@@ -101,6 +102,7 @@ mod value;
 mod work;
 
 pub use accelerator::*;
+pub use big_model::OffloadHook;
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;

@@ -417,6 +417,16 @@ impl Made for Value {
     }
 }
 
+/// What may be left out.
+impl Made for Option<Value> {
+    type Raw = sys::accel_value_t;
+    const EMPTY: Self::Raw = sys::accel_value_t::none();
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok(Some(Value(raw)).filter(|value| !value.is_none()))
+    }
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {

@@ -463,3 +463,13 @@ fn values_keep_their_kinds() {
     assert_eq!(format!("{map:?}"), r#"{"1": 2, 1: (1, 3 bytes)}"#);
     assert!(map.put(&empty, &tuple).is_err() && map.find(&empty).is_none());
 }
+
+#[test]
+fn models_without_memory() {
+    let device = |model: &Model| model.tensor("weight").unwrap().device().unwrap();
+    let empty = init_empty_weights(None).unwrap().run(|| nn::linear(2, 2, true)).unwrap();
+    assert_eq!(device(&empty), Device::Meta);
+    let made = init_on_device(Device::Cpu, Some(true)).unwrap().run(|| nn::linear(2, 2, true)).unwrap();
+    assert_eq!(device(&made), Device::Cpu);
+    assert!(init_on_device(Device::Cuda(200), None).is_err());
+}
