@@ -7,7 +7,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/error.hpp"
+
 namespace accel::bigmodel {
+
+constexpr int32_t kMostNodes = 1 << 20;  // modules that are shared again and again would have endless places
 
 class ModuleTree::Builder {
  public:
@@ -49,6 +53,8 @@ class ModuleTree::Builder {
 
   int32_t add(NodeKind kind, std::string_view name, int32_t parent) {
     const int32_t number = tree_.size();
+    require(number < kMostNodes, Status::kUnsupported, "the model has more than ", kMostNodes,
+            " modules and tensors, those that are shared counted at each of their places; expected fewer");
     Node added = {};
     added.kind = kind;
     added.parent = parent;

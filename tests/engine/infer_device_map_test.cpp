@@ -246,6 +246,31 @@ TEST(InferDeviceMap, TiesThatWereCutAreTiedAgain) {
   tests::expect_error(Status::kNotFound, "z", [&] { nn::retie_parameters(*model, {{"z.weight", "a.weight"}}); });
 }
 
+TEST(InferDeviceMap, SharedModulesHaveAPlaceUnderEachName) {
+  auto model = std::make_shared<nn::CallbackModule>("Model");
+  const nn::ModulePtr shared = layer("Layer", 10);
+  model->add_child("a", shared);
+  model->add_child("b", layer("Layer", 100));
+  model->add_child("c", shared);
+  model->add_child("d", layer("Layer", 100));
+  const DeviceMap map = infer_device_map(*model, MaxMemory{{"0", 115}, {"1", 115}}, {}).map;
+  EXPECT_EQ(map, (DeviceMap{{"a", "0"}, {"c", "0"}, {"b", "1"}, {"d", "disk"}}));
+  check_device_map(*model, map);
+}
+
+TEST(InferDeviceMap, EndlesslySharedModulesAreRefused) {
+  nn::ModulePtr model = layer("Layer", 1);
+  for (int depth = 0; depth < 40; depth++) {
+    auto parent = std::make_shared<nn::CallbackModule>("Pair");
+    parent->add_child("one", model);
+    parent->add_child("two", model);
+    model = parent;
+  }
+  tests::expect_error(Status::kUnsupported, "modules and tensors", [&] {
+    infer_device_map(*model, MaxMemory{{"0", 1}}, {});
+  });
+}
+
 TEST(InferDeviceMap, AModelOnSeveralDevices) {
   auto model = std::make_shared<nn::CallbackModule>("Model");
   model->add_parameter("one", at::empty({3}));
