@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Runs clang-tidy with the settings of .clang-tidy over everything of src/ that a build folder compiles.
 
-usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--each] [PART_OF_A_PATH]
+usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--paths] [PART_OF_A_PATH]
 
 Most of its time goes into LibTorch's headers, so all sources that are compiled alike become one compilation for each core:
-minutes instead of most of an hour. --each checks every compilation alone, and adds the path-sensitive analysis
-(clang-analyzer-*), which looks only at the main file of a compilation; that needs a folder that compiles file by file, as
-build/develop does. Skipped (77) when clang-tidy is not installed.
+minutes instead of most of an hour. --paths runs the path-sensitive analysis instead, half an hour on two cores. What has passed
+is remembered in the build folder, so that a run that was interrupted goes on there. Skipped (77) when clang-tidy is not
+installed.
 """
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -20,7 +21,11 @@ import subprocess
 import sys
 
 # What makes no sense in a compilation that includes sources.
-NOT_TOGETHER = "-bugprone-suspicious-include,-clang-analyzer-*"
+TOGETHER = ["--checks=-bugprone-suspicious-include"]
+# Functions as large as require() are always looked into: else each `require(pointer != nullptr, ...)` is forgotten far inside.
+PATHS = ["--checks=-*,clang-analyzer-core.*,clang-analyzer-cplusplus.*,clang-analyzer-unix.*",
+         *(f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "ipa-always-inline-size=12"))]
+PATHS_BYTES = 80_000  # of sources in a compilation whose paths are analysed
 
 
 def commands(root, folder, part):
@@ -28,10 +33,18 @@ def commands(root, folder, part):
     found = {}
     for entry in json.loads((folder / "compile_commands.json").read_text()):
         file = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
-        is_ours = file.startswith((f"{root}/src/", f"{folder}/src/"))
-        if file.endswith(".cpp") and is_ours and part in file:
-            found.setdefault(file, (entry["directory"], tuple(arguments_for_clang(entry["command"]))))
+        if not file.endswith(".cpp") or not file.startswith((f"{root}/src/", f"{folder}/src/")):
+            continue
+        for source in included_sources(file) or [file]:
+            if part in source:
+                found.setdefault(source, (entry["directory"], tuple(arguments_for_clang(entry["command"]))))
     return found
+
+
+def included_sources(file):
+    """Those of a unit that Meson made."""
+    names = re.findall(r'^#include\s*["<]([^">]+\.cpp)[">]', pathlib.Path(file).read_text(), re.MULTILINE)
+    return [os.path.normpath(os.path.join(os.path.dirname(file), name)) for name in names]
 
 
 def arguments_for_clang(command):
@@ -46,43 +59,71 @@ def arguments_for_clang(command):
     return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
 
 
-def together(sources, folder, parts):
-    """Sources that are compiled alike, joined to `parts` compilations of about the same size."""
+class Unit:
+    """A compilation of some sources, which are included, or copied: the analysis of paths looks at the main file only."""
+
+    def __init__(self, file, sources, how, copies):
+        self.file, self.how, self.size = file, how, 0
+        self._begins = []  # (line, source)
+        text = ""
+        for source in sources:
+            content = pathlib.Path(source).read_text()
+            self.size += len(content)
+            if copies:
+                self._begins.append((text.count("\n") + 1, source))
+                text += content
+            else:
+                text += f'#include "{source}"\n'
+        file.write_text(text)
+
+    def with_places(self, messages):
+        """Messages about copies are about the sources."""
+        def source(match):
+            begin, name = max(entry for entry in self._begins if entry[0] <= int(match[1]))
+            return f"{name}:{int(match[1]) - begin + 1}:"
+        return re.sub(rf"{re.escape(str(self.file))}:(\d+):", source, messages) if self._begins else messages
+
+
+def together(sources, folder, copies, parts):
+    """Sources that are compiled alike, joined to `parts` units of about the same size, or of PATHS_BYTES."""
     alike = {}
     for file, how in sources.items():
         # The public C++ names and the engine's are alike, and no source has both.
         is_outside = "<accel.hpp>" in pathlib.Path(file).read_text()
         alike.setdefault((how, is_outside), []).append(file)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    joined = {}
+    units = []
     for (how, _), files in alike.items():
-        sizes = [0] * parts
-        members = [[] for _ in sizes]
-        for file in files:  # neighbours stay together while there is room
-            smallest = next((i for i, size in enumerate(sizes) if size <= sum(map(source_size, files)) / parts - source_size(file)),
-                            sizes.index(min(sizes)))
-            members[smallest].append(file)
-            sizes[smallest] += source_size(file)
-        for file_list in filter(None, members):
-            unit = folder / f"{len(joined)}.cpp"
-            unit.write_text("".join(f'#include "{file}"\n' for file in file_list))
-            joined[str(unit)] = how
-    return joined
+        total = sum(map(os.path.getsize, files))
+        most = total / (parts or -(-total // PATHS_BYTES))
+        members = [[]]
+        size = 0
+        for file in files:  # neighbours stay together
+            if members[-1] and size + os.path.getsize(file) / 2 > most * len(members):
+                members.append([])
+            members[-1].append(file)
+            size += os.path.getsize(file)
+        units += [Unit(folder / f"{len(units) + i}.cpp", names, how, copies) for i, names in enumerate(members)]
+    return units
 
 
-def source_size(file):
-    """Its bytes, or those of the sources that it includes."""
-    text = pathlib.Path(file).read_text()
-    included = re.findall(r'^#include\s*["<]([^">]+\.cpp)[">]', text, re.MULTILINE)
-    return len(text) + sum(os.path.getsize(name) for name in included)
+def own_headers(text, root):
+    """The headers of the project that a source includes, directly or by others."""
+    found = {}
+    left = [text]
+    while left:
+        for name in re.findall(r'^#include\s*["<]([^">]+)[">]', left.pop(), re.MULTILINE):
+            for file in (root / "src" / name, root / "include" / name):
+                if file not in found and file.exists():
+                    found[file] = file.read_text()
+                    left.append(found[file])
+    return "".join(found[file] for file in sorted(found))
 
 
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--each"]
-    each = len(arguments) < len(sys.argv) - 1
+    arguments = [argument for argument in sys.argv[1:] if argument != "--paths"]
+    paths = len(arguments) < len(sys.argv) - 1
     if len(arguments) not in (2, 3):
-        print("usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--each] [PART_OF_A_PATH]", file=sys.stderr)
+        print("usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--paths] [PART_OF_A_PATH]", file=sys.stderr)
         return 2
     root, folder = (pathlib.Path(argument).resolve() for argument in arguments[:2])
     program = shutil.which("clang-tidy")
@@ -94,26 +135,37 @@ def main():
     if settings.returncode != 0 or settings.stderr:
         print(settings.stderr)
         return 1
-
-    def check(source):
-        file, (directory, flags) = source
-        fewer = [] if each else [f"--checks={NOT_TOGETHER}"]
-        call = [program, "--quiet", f"--config-file={root}/.clang-tidy", *fewer, file, "--", *flags]
-        return subprocess.run(call, cwd=directory, capture_output=True, text=True, check=False)
-
-    cores = os.cpu_count() or 1
     sources = commands(str(root), folder, arguments[2] if len(arguments) == 3 else "")
     if not sources:
         print(f"{folder}/compile_commands.json has no source of src/")
         return 1
-    compilations = sources if each else together(sources, folder / "tidy", cores)
+    cores = os.cpu_count() or 1
+    own = folder / ("tidy_paths" if paths else "tidy")
+    own.mkdir(exist_ok=True)
+
+    def check(unit):
+        """What is wrong with it."""
+        directory, flags = unit.how
+        text = unit.file.read_text()
+        key = hashlib.sha256("\n".join((text, own_headers(text, root), *flags, *PATHS)).encode()).hexdigest()
+        passed = own / f"{key}.passed"
+        if paths and passed.exists():
+            return ""
+        call = [program, "--quiet", f"--config-file={root}/.clang-tidy", *(PATHS if paths else TOGETHER), str(unit.file), "--", *flags]
+        result = subprocess.run(call, cwd=directory, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            if paths:
+                passed.touch()
+            return ""
+        # The way to a place matters only to the analysis of paths.
+        errors = [line for line in result.stdout.splitlines() if ": error: " in line]
+        return unit.with_places(result.stdout if paths or not errors else "\n".join(errors)) + ("" if errors else result.stderr)
+
     # The largest first, so that no core waits for the last one alone.
-    order = sorted(compilations.items(), key=lambda source: -source_size(source[0]))
+    units = sorted(together(sources, own, paths, None if paths else cores), key=lambda unit: -unit.size)
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        failed = [result for result in pool.map(check, order) if result.returncode != 0]
-    said = {line for result in failed for line in result.stdout.splitlines() if ": error: " in line}
-    said |= {result.stdout + result.stderr for result in failed if ": error: " not in result.stdout}
-    print("\n".join(sorted(said)) if said else f"{len(sources)} compilations keep the rules of .clang-tidy")
+        said = {line for text in pool.map(check, units) for line in ([text] if paths else text.splitlines()) if line}
+    print("\n".join(sorted(said)) if said else f"{len(sources)} sources keep the rules of .clang-tidy")
     return 1 if said else 0
 
 

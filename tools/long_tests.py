@@ -79,8 +79,9 @@ def checks(options):
                       "PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1 "
                       "build/deps/python/bin/python bindings/python/tests/programs/programs_agree.py "
                       "build/release/src/launch/accel 1000"]),
-        "path_analysis": ("clang-tidy with its path-sensitive analysis, each source alone",
-                          ["tools/build.sh -C build/develop", "python3 tools/check_tidy.py . build/develop --each"]),
+        "path_analysis": ("clang-tidy's path-sensitive analysis of each source",
+                          ["tools/build.sh src/libaccel.a src/launch/accel src/comm/ucx/libaccel_ucx.so",
+                           "python3 tools/check_tidy.py . build/release --paths"]),
     }
 
 

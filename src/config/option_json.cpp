@@ -30,13 +30,13 @@ class Writer {
 
  private:
   const OptionField& field_named(const std::string& key) const {
-    const OptionField* nearest = nullptr;
+    std::string_view nearest;
     for (const OptionField& field : table_) {
       if (field.kind == OptionKind::kReserved) continue;
       if (key == field.name) return field;
-      if (nearest == nullptr || edit_distance(key, field.name) < edit_distance(key, nearest->name)) nearest = &field;
+      if (nearest.empty() || edit_distance(key, field.name) < edit_distance(key, nearest)) nearest = field.name;
     }
-    fail(Status::kNotFound, "there is no field '", key, "' in ", table_.name, "; the nearest name is ", nearest->name);
+    fail(Status::kNotFound, "there is no field '", key, "' in ", table_.name, "; the nearest name is ", nearest);
   }
 
   void write(const OptionField& field, const Json& value) {

@@ -82,18 +82,25 @@ def run(program, ranks, injections):
     return [outcomes[i:i + ranks] for i in range(0, len(outcomes), ranks)]
 
 
+FUNCTIONS = {}  # of each frame that was learnt
+
+
+def learn_functions(frames):
+    """Those of frames; for many at once, because the symbols of LibTorch take seconds to read."""
+    places = collections.defaultdict(list)
+    for frame in set(frames) - FUNCTIONS.keys():
+        places[frame.rsplit("+", 1)[0]].append(frame)
+    for file, own in places.items():
+        before = [hex(max(int(frame.rsplit("+", 1)[1], 16) - 1, 0)) for frame in own]  # a frame says where its call returns to
+        lines = subprocess.run(["addr2line", "-Cfe", file], input="\n".join(before), capture_output=True, text=True,
+                               check=False).stdout.splitlines()
+        functions = lines[::2] if len(lines) == 2 * len(own) else [""] * len(own)
+        FUNCTIONS.update((frame, f"{function} [{os.path.basename(file)}]") for frame, function in zip(own, functions))
+
+
 def symbols(frames):
     """The functions of some frames, innermost first."""
-    places = [frame.rsplit("+", 1) for frame in frames]
-    before = [hex(max(int(offset, 16) - 1, 0)) for _, offset in places]  # a frame says where its call returns to
-    names = [""] * len(frames)
-    for file in {file for file, _ in places}:
-        own = [i for i, place in enumerate(places) if place[0] == file]
-        lines = subprocess.run(["addr2line", "-Cfe", file, *(before[i] for i in own)], capture_output=True, text=True,
-                               check=False).stdout.splitlines()
-        for i, function in zip(own, lines[::2]):
-            names[i] = f"{function} [{os.path.basename(file)}]"
-    return names
+    return [FUNCTIONS[frame] for frame in frames]
 
 
 def is_foreign(outcome):
@@ -151,12 +158,13 @@ def main():
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     options = parser.parse_args()
     ends, complaints = collections.Counter(), collections.OrderedDict()
-    for ranks in options.ranks:
+    for ranks, works in itertools.product(options.ranks, [[work] for work in options.works] if options.every else [options.works]):
         injections = [(work, kind, (0 if ranks == 1 else MOST_OF_TWO_RANKS.get(kind, 10)) if options.every else SAMPLES.get(kind, 1))
-                      for work in options.works for kind in options.kinds
+                      for work in works for kind in options.kinds
                       if ranks == 1 or options.every or kind in OF_TWO_RANKS[work]]
-        for outcome, all_ranks in ((outcome, all_ranks) for all_ranks in run(options.program, ranks, injections)
-                                   for outcome in all_ranks):
+        outcomes = run(options.program, ranks, injections)
+        learn_functions(frame for all_ranks in outcomes for outcome in all_ranks for frame in outcome.frames)
+        for outcome, all_ranks in ((outcome, all_ranks) for all_ranks in outcomes for outcome in all_ranks):
             wrong = complaint(outcome, all_ranks)
             # Which call of two ranks the n-th is differs from run to run: a sample of them cannot judge words.
             if wrong and wrong.startswith("ACCEL_ERROR") and ranks > 1 and not options.every:
@@ -166,6 +174,8 @@ def main():
             if wrong:
                 where = f"{outcome.work}, {outcome.kind} in rank {outcome.failing} of {ranks}, rank {outcome.rank}"
                 complaints.setdefault((where, wrong), []).append(outcome.number)
+        if options.every:
+            print(f"{', '.join(works)}, {ranks} ranks: {sum(map(len, outcomes)):,} outcomes; {sum(map(len, complaints.values()))} wrong until now", flush=True)
     for (where, wrong), numbers in complaints.items():
         print(f"{where}: call {', '.join(numbers[:5])} ({len(numbers)} times): {wrong}")
     print(", ".join(f"{count:,} {end}" for end, count in ends.items()))

@@ -14,7 +14,7 @@ import pytest
 import accel
 from accel import capi
 from accel.launchers import _free_port
-from warm_start import WarmProcess
+from warm_start import OF_TORCH, WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -54,7 +54,7 @@ class Ranks:
         environments = [{**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}}
                         for rank in range(num_processes)]
         if "torch" in sys.modules:
-            return [WarmProcess([script], own, self.folder) for own in environments]
+            return [WarmProcess(rank, OF_TORCH, [script], own, self.folder) for rank, own in enumerate(environments)]
         return [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
                                  env=own) for own in environments]
 

@@ -1,10 +1,13 @@
 """The end of the interpreter while threads of the library are in callbacks, or on their way to them."""
 
+import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from warm_start import OF_ACCEL, WarmProcess
 
 ROWS = """
     import threading, time
@@ -87,12 +90,15 @@ PROGRAMS = {
 TIMES, AT_ONCE = 20, 5
 
 
-def run(program):
-    """How a program ends: its status, output and errors, several times."""
-    text, ends = textwrap.dedent(ROWS) + textwrap.dedent(program), []
+def run(program, folder):
+    """How a program ends: its status, output and errors, several times; forked from a process with the library but for the first of them."""
+    ends = []
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(ROWS) + textwrap.dedent(program))
     while len(ends) < TIMES:
-        started = [subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                   for _ in range(AT_ONCE)]
+        started = [WarmProcess(place, OF_ACCEL, [script], dict(os.environ), folder) if ends else
+                   subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for place in range(AT_ONCE)]
         try:
             for process in started:
                 out, err = process.communicate(timeout=100)
@@ -105,17 +111,17 @@ def run(program):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_end_well(name):
-    assert run(PROGRAMS[name]) == [(0, "done\n", "")] * TIMES
+def test_programs_end_well(name, tmp_path):
+    assert run(PROGRAMS[name], tmp_path) == [(0, "done\n", "")] * TIMES
 
 
-def test_an_error_keeps_its_exit_status():
+def test_an_error_keeps_its_exit_status(tmp_path):
     for status, _, errors in run("""
             loader = DataLoader(Rows(), batch_size=2, num_workers=2)
             for step, batch in enumerate(loader):
                 if step == 3:
                     raise ValueError("mine")
-            """):
+            """, tmp_path):
         assert status == 1 and errors.rstrip().endswith("ValueError: mine")
 
 

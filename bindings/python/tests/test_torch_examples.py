@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from accel.launchers import _free_port  # noqa: E402
-from warm_start import WarmProcess  # noqa: E402
+from warm_start import OF_TORCH, WarmProcess  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python" / "torch"
 NO_PROGRAMS = {"command_line", "tasks", "training"}
@@ -21,8 +21,8 @@ def run(example, ranks, folder, *arguments):
     """What rank 0 prints."""
     job = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()),
            "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
-    started = [WarmProcess([FOLDER / f"{example}.py", *arguments], {**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)}, folder)
-               for rank in range(ranks)]
+    started = [WarmProcess(rank, OF_TORCH, [FOLDER / f"{example}.py", *arguments],
+                           {**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)}, folder) for rank in range(ranks)]
     try:
         printed = [rank.communicate(timeout=120) for rank in started]
     finally:

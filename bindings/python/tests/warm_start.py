@@ -1,7 +1,7 @@
-"""Ranks that run scripts of torch, forked from a process that has imported it: the import takes longer than most scripts.
+"""Processes that run scripts, forked from one that has done their imports already: torch's take longer than most scripts.
 
-As a program it is such a process. It takes a line of JSON for each rank, and answers with its number; or for the end of one, and
-answers with the exit status, null while it runs. Each rank of a job comes from a process of its own, so that their hashes differ.
+As a program it is such a process. It takes a line of JSON for each script, and answers with the number of its process; or for the end
+of one, and answers with the exit status, null while it runs.
 """
 
 import json
@@ -13,19 +13,24 @@ import time
 import types
 
 
+OF_TORCH = "import torch._dynamo"  # which its optimizers import
+OF_ACCEL = "from accel import libtorch; libtorch.load()"  # the engine; behind a call of it no fork may come
+
+
 class WarmProcess:
     """What the tests use of subprocess.Popen."""
 
-    _servers = {}  # of each rank
+    _servers = {}
 
-    def __init__(self, arguments, environment, folder):
-        rank = environment["RANK"]
-        if rank not in self._servers:
+    def __init__(self, place, imports, arguments, environment, folder):
+        """`place` is its number among those that run together: each has a server of its own, so that their hashes differ."""
+        key = (place, imports)
+        if key not in self._servers:
             # A process that is forked must have one thread.
-            self._servers[rank] = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self._server = self._servers[rank]
-        self._files = [folder / f"{stream}{rank}.txt" for stream in ("out", "err")]
+            self._servers[key] = subprocess.Popen([sys.executable, __file__, imports], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                  text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self._server = self._servers[key]
+        self._files = [folder / f"{stream}{place}.txt" for stream in ("out", "err")]
         self.returncode = None
         self.pid = self._ask(arguments=[str(argument) for argument in arguments], environment=environment, folder=str(folder),
                              out=str(self._files[0]), err=str(self._files[1]))
@@ -79,10 +84,9 @@ def end_of(pid, timeout):
         time.sleep(0.005)
 
 
-def serve():
+def serve(imports):
     """The job of a new process, in that process; None at the end."""
-    import torch._dynamo  # noqa: F401  (torch's optimizers import it)
-
+    exec(imports, {})
     for line in sys.stdin:
         request = json.loads(line)
         if "pid" in request:
@@ -96,5 +100,5 @@ def serve():
 
 
 if __name__ == "__main__":
-    if given := serve():
+    if given := serve(sys.argv[1]):
         become(given)

@@ -12,7 +12,6 @@
 namespace accel::comm::ucx {
 namespace {
 
-constexpr auto kGrace = std::chrono::milliseconds(300);
 constexpr int kPolls = 500;
 
 }  // namespace
@@ -33,12 +32,7 @@ char* Scratch::reserve(size_t bytes) {
 
 Session::Session(GroupProgress& group, Buffers& buffers, const Header& header, const char* call,
                  std::chrono::milliseconds timeout)
-    : group_(group),
-      buffers_(buffers),
-      header_(header),
-      call_(call),
-      deadline_(timeout),
-      grace_(deadline_.later(kGrace)) {
+    : group_(group), buffers_(buffers), header_(header), call_(call), timeout_(timeout) {
   buffers_.messages.clear();
 }
 

@@ -2,6 +2,7 @@
 // deadline and the failure checks of the group; ranks of one host can use their host segment instead.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -90,9 +91,13 @@ class Session {
   RemoteAddress remote_address(const void* data, size_t bytes);
   char* map(int peer, const RemoteAddress& address);
 
-  const Deadline& deadline() const { return deadline_; }
+  // Counted from the first look at it, in a wait that is not over at once: to look at the clock takes 25 ns.
+  const Deadline& deadline() const {
+    if (!deadline_) deadline_.emplace(timeout_);
+    return *deadline_;
+  }
   // A little later, so that a rank of this host that waits for another host can report that first.
-  const Deadline& grace() const { return grace_; }
+  Deadline grace() const { return deadline().later(std::chrono::milliseconds(300)); }
   // The ranks whose messages are missing, or that are behind in the host segment.
   std::vector<int> unanswered();
   std::string title() const { return ucx::title(header_, call_); }
@@ -104,7 +109,8 @@ class Session {
   Buffers& buffers_;
   const Header& header_;
   const char* const call_;
-  Deadline deadline_, grace_;
+  const std::chrono::milliseconds timeout_;
+  mutable std::optional<Deadline> deadline_;
   struct Awaited {
     HostSegment::Stage stage;
     uint32_t step;
