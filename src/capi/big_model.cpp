@@ -75,8 +75,7 @@ ChosenMap choose_map(const nn::Module& model, const accel_value_t* map, const ac
 
 const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) { return map ? &*map : nullptr; }
 
-nn::NamedTensors read_weights(accel_state_t* state, const char* checkpoint, bool from_rank0) {
-  const std::string path = check_pointer(checkpoint, "checkpoint");
+nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, bool from_rank0) {
   if (!from_rank0) return checkpoint::load_state_dict(path);
   require(state != nullptr, Status::kInvalidArgument,
           "broadcast_from_rank0 is set and state is NULL; expected the state whose ranks get the weights");
@@ -148,9 +147,10 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* mod
                                                              accel_value_t* out_report) {
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
+    const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
     const std::optional<bigmodel::DeviceMap> map = read_hand_made_map(device_map);
-    const nn::NamedTensors weights = read_weights(nullptr, checkpoint, settings.broadcast_from_rank0);
+    const nn::NamedTensors weights = read_weights(nullptr, path, settings.broadcast_from_rank0);
     const nn::LoadReport report = bigmodel::load_checkpoint_in_model(model, weights, pointer_to(map), settings);
     if (out_report != nullptr) write_output(out_report, from_ivalue(report_of(report)));
   });
@@ -160,10 +160,12 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(
     accel_state_t* state, accel_module_t* module, const char* checkpoint, const accel_value_t* device_map,
     const accel_value_t* max_memory, const accel_dispatch_options_t* options, accel_value_t* out_device_map) {
   return guarded(__func__, [&] {
+    if (state != nullptr) check(state, "state");
     nn::Module& model = *check(module, "module").module;
+    const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
     const auto [map, main_bytes] = choose_map(model, device_map, max_memory, settings);
-    const nn::NamedTensors weights = read_weights(state, checkpoint, settings.broadcast_from_rank0);
+    const nn::NamedTensors weights = read_weights(state, path, settings.broadcast_from_rank0);
     bigmodel::load_checkpoint_and_dispatch(model, weights, pointer_to(map), settings, main_bytes);
     if (out_device_map != nullptr)
       write_output(out_device_map, from_ivalue(map ? bigmodel::value_of(*map) : c10::IValue()));
@@ -175,8 +177,8 @@ ACCEL_FUNCTION accel_status_t accel_dispatch_model(accel_module_t* module, const
                                                    const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
-    const DispatchSettings settings = read_settings(options, "options");
     check_pointer(device_map, "device_map");
+    const DispatchSettings settings = read_settings(options, "options");
     const std::optional<bigmodel::DeviceMap> map = read_hand_made_map(device_map);
     require(map.has_value(), Status::kInvalidArgument, "device_map is NONE; expected a map path -> place");
     const nn::NamedTensors offloaded =
@@ -195,8 +197,9 @@ ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, accel_de
 ACCEL_FUNCTION accel_status_t accel_disk_offload(accel_module_t* module, const char* offload_folder,
                                                  accel_device_t device, const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
-    bigmodel::disk_offload(*check(module, "module").module, check_pointer(offload_folder, "offload_folder"),
-                           execution_device(device), read_settings(options, "options"));
+    nn::Module& model = *check(module, "module").module;
+    const std::string folder = check_pointer(offload_folder, "offload_folder");
+    bigmodel::disk_offload(model, folder, execution_device(device), read_settings(options, "options"));
   });
 }
 
@@ -228,7 +231,8 @@ ACCEL_FUNCTION accel_status_t accel_has_offloaded_params(const accel_module_t* m
 ACCEL_FUNCTION accel_status_t accel_align_module_device_begin(accel_module_t* module, accel_device_t device,
                                                               accel_scope_t** out) {
   return guarded(__func__, out, [&] {
-    return open_scope<bigmodel::AlignedModule>(check(module, "module").module, optional_device(device));
+    const nn::ModulePtr& aligned = check(module, "module").module;
+    return open_scope<bigmodel::AlignedModule>(aligned, optional_device(device));
   });
 }
 
@@ -253,9 +257,10 @@ ACCEL_FUNCTION accel_status_t accel_module_call_batches(accel_module_t* module, 
 ACCEL_FUNCTION accel_status_t accel_cpu_offload_with_hook(accel_module_t* module, accel_device_t device,
                                                           accel_offload_hook_t* previous, accel_offload_hook_t** out) {
   return guarded(__func__, out, [&] {
+    const nn::ModulePtr& model = check(module, "module").module;
     const std::shared_ptr<bigmodel::OffloadHook> former =
         previous == nullptr ? nullptr : check(previous, "previous").hook;
-    return bigmodel::OffloadHook::add(check(module, "module").module, execution_device(device), former);
+    return bigmodel::OffloadHook::add(model, execution_device(device), former);
   });
 }
 
@@ -277,10 +282,10 @@ ACCEL_FUNCTION accel_status_t accel_attach_layerwise_casting(accel_module_t* mod
                                                              accel_dtype_t compute_dtype, const char* patterns,
                                                              const char* classes) {
   return guarded(__func__, [&] {
+    nn::Module& model = *check(module, "module").module;
     bigmodel::attach_layerwise_casting(
-        *check(module, "module").module,
-        {tensor::dtype_from_number(storage_dtype), tensor::dtype_from_number(compute_dtype),
-         split_text(optional_text(patterns).value_or("")), split_text(optional_text(classes).value_or(""))});
+        model, {tensor::dtype_from_number(storage_dtype), tensor::dtype_from_number(compute_dtype),
+                split_text(optional_text(patterns).value_or("")), split_text(optional_text(classes).value_or(""))});
   });
 }
 
@@ -288,17 +293,19 @@ ACCEL_FUNCTION accel_status_t accel_set_module_tensor_to_device(accel_module_t* 
                                                                 accel_device_t device, accel_tensor_t* value,
                                                                 accel_dtype_t dtype) {
   return guarded(__func__, [&] {
+    nn::Module& model = *check(module, "module").module;
+    const std::string path = check_pointer(name, "name");
+    const at::Tensor values = value == nullptr ? at::Tensor() : check(value, "value").tensor;
     std::optional<at::ScalarType> wanted;
     if (is_given(dtype)) wanted = tensor::dtype_from_number(dtype);
-    bigmodel::set_module_tensor(*check(module, "module").module, check_pointer(name, "name"), to_device(device),
-                                value == nullptr ? at::Tensor() : check(value, "value").tensor, wanted);
+    bigmodel::set_module_tensor(model, path, to_device(device), values, wanted);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_offload_state_dict(const char* folder, const accel_value_t* state_dict) {
   return guarded(__func__, [&] {
-    bigmodel::offload_state_dict(check_pointer(folder, "folder"),
-                                 read_named_tensors(*check_pointer(state_dict, "state_dict"), "state_dict"));
+    const std::string path = check_pointer(folder, "folder");
+    bigmodel::offload_state_dict(path, read_named_tensors(*check_pointer(state_dict, "state_dict"), "state_dict"));
   });
 }
 
@@ -316,9 +323,10 @@ ACCEL_FUNCTION accel_status_t accel_read_ahead(accel_tensor_t* const* tensors, s
 ACCEL_FUNCTION accel_status_t accel_extract_submodules_state_dict(const accel_value_t* state_dict, const char* modules,
                                                                   accel_value_t* out) {
   return guarded(__func__, out, [&] {
+    check_pointer(state_dict, "state_dict");
     const std::vector<std::string> paths = split_text(check_pointer(modules, "modules"));
     auto part = tree::new_map();
-    for (const auto& [name, tensor] : read_named_tensors(*check_pointer(state_dict, "state_dict"), "state_dict"))
+    for (const auto& [name, tensor] : read_named_tensors(*state_dict, "state_dict"))
       if (bigmodel::is_below_any(name, paths)) part.insert(name, tensor);
     return from_ivalue(part);
   });

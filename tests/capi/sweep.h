@@ -24,6 +24,7 @@ struct handles {
   accel_generator_t *generator;
   accel_mesh_t *mesh;
   accel_loop_t *loop;
+  accel_offload_hook_t *offload_hook;
 };
 
 struct samples {
@@ -65,6 +66,7 @@ struct samples {
   accel_prepare_model_options_t prepare_model_options;
   accel_estimate_memory_options_t estimate_memory_options;
   accel_device_map_options_t device_map_options;
+  accel_dispatch_options_t dispatch_options;
   accel_dataloader_config_t dataloader_config;
   accel_parameters_options_t parameters_options;
   accel_grad_scaler_options_t grad_scaler_options;
@@ -105,6 +107,8 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_generator_create(1, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->generator));
   assert_ok(accel_state_mesh(handles->state, &handles->mesh));
   assert_ok(accel_loop_begin(handles->state, &handles->loop));
+  assert_ok(accel_cpu_offload_with_hook(handles->module, (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL,
+                                        &handles->offload_hook));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
@@ -115,6 +119,7 @@ static inline void release_handles(const struct handles *handles) {
   accel_generator_release(handles->generator);
   accel_mesh_release(handles->mesh);
   accel_loop_release(handles->loop);
+  accel_offload_hook_release(handles->offload_hook);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -136,7 +141,8 @@ static inline int make_samples(void **state) {
   samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
-                                      tensor, tensor, tensor, tensor};
+                                      tensor, tensor, tensor, tensor,
+                                      tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);
@@ -173,6 +179,7 @@ static inline int make_samples(void **state) {
   accel_prepare_model_options_init(&samples->prepare_model_options);
   accel_estimate_memory_options_init(&samples->estimate_memory_options);
   accel_device_map_options_init(&samples->device_map_options);
+  accel_dispatch_options_init(&samples->dispatch_options);
   accel_dataloader_config_init(&samples->dataloader_config);
   accel_parameters_options_init(&samples->parameters_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);
