@@ -98,6 +98,7 @@ extern "C" {
 #include "accel/accelerator.h"
 #include "accel/random.h"
 #include "accel/memory.h"
+#include "accel/device_map.h"
 #include "accel/checkpoint.h"
 #include "accel/tracking.h"
 #include "accel/option.h"

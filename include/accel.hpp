@@ -568,6 +568,11 @@ struct ParametersOptions : accel_parameters_options_t {
   ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
 
+// How a model is measured and placed.
+struct DeviceMapOptions : accel_device_map_options_t {
+  DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
+};
+
 // How values are written.
 struct SaveOptions : accel_save_options_t {
   SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
@@ -2934,6 +2939,125 @@ inline Value sharded_modules(const Module& module) {
   Value out;
   detail::check(accel_sharded_modules(module.get(), out.put()));
   return out;
+}
+
+// The bytes of a size as people write it.
+inline std::int64_t convert_file_size_to_int(const std::string& size) {
+  std::int64_t out = 0;
+  detail::check(accel_convert_file_size_to_int(size.c_str(), &out));
+  return out;
+}
+
+// The sizes of a model, of every module in it and of every tensor.
+inline Value compute_module_sizes(const Module& module, const DeviceMapOptions& options, bool buffers_only) {
+  Value out;
+  detail::check(accel_compute_module_sizes(module.get(), &options, buffers_only, out.put()));
+  return out;
+}
+
+// The names in a map of sizes that have nothing below them.
+inline Value get_module_leaves(const Value& sizes) {
+  Value out;
+  detail::check(accel_get_module_leaves(sizes.get(), out.put()));
+  return out;
+}
+
+// The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of
+// the model itself.
+inline Value get_max_layer_size(const Module& module, const DeviceMapOptions& options = {}) {
+  Value out;
+  detail::check(accel_get_max_layer_size(module.get(), &options, out.put()));
+  return out;
+}
+
+// The parameters and buffers of a module.
+inline Value named_module_tensors(const Module& module, bool include_buffers, bool recurse,
+                                  bool remove_non_persistent) {
+  Value out;
+  detail::check(accel_named_module_tensors(module.get(), include_buffers, recurse, remove_non_persistent, out.put()));
+  return out;
+}
+
+// The names of buffers that are not saved.
+inline Value get_non_persistent_buffers(const Module& module, bool recurse) {
+  Value out;
+  detail::check(accel_get_non_persistent_buffers(module.get(), recurse, out.put()));
+  return out;
+}
+
+// The parameters that a model has under several names.
+inline Value find_tied_parameters(const Module& module) {
+  Value out;
+  detail::check(accel_find_tied_parameters(module.get(), out.put()));
+  return out;
+}
+
+// Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is
+// not on the device meta.
+inline void retie_parameters(const Module& module, const Value& tied_params) {
+  detail::check(accel_retie_parameters(module.get(), tied_params.get()));
+}
+
+// Which groups of tied parameters a device map puts on several devices.
+inline Value check_tied_parameters_on_same_device(const Value& tied_params, const Value& device_map) {
+  Value out;
+  detail::check(accel_check_tied_parameters_on_same_device(tied_params.get(), device_map.get(), out.put()));
+  return out;
+}
+
+// Reads a max_memory, or measures one.
+inline Value get_max_memory(const Value& max_memory = {}) {
+  Value out;
+  detail::check(accel_get_max_memory(detail::unless_none(max_memory), out.put()));
+  return out;
+}
+
+// A max_memory with which a model is divided evenly between the accelerators.
+inline Value get_balanced_memory(const Module& module, const Value& max_memory, const DeviceMapOptions& options = {}) {
+  Value out;
+  detail::check(accel_get_balanced_memory(module.get(), detail::unless_none(max_memory), &options, out.put()));
+  return out;
+}
+
+// Fills one device after the other with the modules of a model in their order.
+inline std::tuple<Value, Value> infer_auto_device_map(const Module& module, const Value& max_memory,
+                                                      const DeviceMapOptions& options = {}) {
+  Value out;
+  Value out_explanation;
+  detail::check(accel_infer_auto_device_map(module.get(), detail::unless_none(max_memory), &options, out.put(),
+                                            out_explanation.put()));
+  return {out, out_explanation};
+}
+
+// The device map that a program means.
+inline Value resolve_device_map(const Module& module, const Value& device_map, const Value& max_memory,
+                                const DeviceMapOptions& options = {}) {
+  Value out;
+  detail::check(accel_resolve_device_map(module.get(), device_map.get(), detail::unless_none(max_memory), &options,
+                                         out.put()));
+  return out;
+}
+
+// Checks that a device map covers a model.
+inline Value check_device_map(const Module& module, const Value& device_map) {
+  Value out_unknown;
+  detail::check(accel_check_device_map(module.get(), device_map.get(), out_unknown.put()));
+  return out_unknown;
+}
+
+// Joins entries below one path that have the same place.
+inline Value clean_device_map(const Value& device_map) {
+  Value out;
+  detail::check(accel_clean_device_map(device_map.get(), out.put()));
+  return out;
+}
+
+// Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a
+// whole.
+inline bool verify_device_map(const Module& module) {
+  std::int32_t out = 0;
+  detail::check(accel_verify_device_map(module.get(), &out));
+  return out != 0;
 }
 
 // Writes a value to a file: complete under its name, or not at all.

@@ -203,6 +203,10 @@ static inline void go_unset_accel_parameters_options_t(accel_parameters_options_
   *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_device_map_options_t(accel_device_map_options_t *options) {
+  *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
@@ -1732,6 +1736,70 @@ static inline accel_status_t go_accel_free_memory(accel_state_t *state, go_failu
 
 static inline accel_status_t go_accel_empty_cache(accel_state_t *state, go_failure *failure) {
   return go_checked(accel_empty_cache(state), failure);
+}
+
+static inline accel_status_t go_accel_convert_file_size_to_int(const char *size, int64_t *out, go_failure *failure) {
+  return go_checked(accel_convert_file_size_to_int(size, out), failure);
+}
+
+static inline accel_status_t go_accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_options_t *options, int32_t buffers_only, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_compute_module_sizes(module, options, buffers_only, out), failure);
+}
+
+static inline accel_status_t go_accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_module_leaves(sizes, out), failure);
+}
+
+static inline accel_status_t go_accel_get_max_layer_size(const accel_module_t *module, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_max_layer_size(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_named_module_tensors(const accel_module_t *module, int32_t include_buffers, int32_t recurse, int32_t remove_non_persistent, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_named_module_tensors(module, include_buffers, recurse, remove_non_persistent, out), failure);
+}
+
+static inline accel_status_t go_accel_get_non_persistent_buffers(const accel_module_t *module, int32_t recurse, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_non_persistent_buffers(module, recurse, out), failure);
+}
+
+static inline accel_status_t go_accel_find_tied_parameters(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_find_tied_parameters(module, out), failure);
+}
+
+static inline accel_status_t go_accel_retie_parameters(accel_module_t *module, const accel_value_t *tied_params, go_failure *failure) {
+  return go_checked(accel_retie_parameters(module, tied_params), failure);
+}
+
+static inline accel_status_t go_accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_check_tied_parameters_on_same_device(tied_params, device_map, out), failure);
+}
+
+static inline accel_status_t go_accel_get_max_memory(const accel_value_t *max_memory, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_max_memory(max_memory, out), failure);
+}
+
+static inline accel_status_t go_accel_get_balanced_memory(const accel_module_t *module, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_balanced_memory(module, max_memory, options, out), failure);
+}
+
+static inline accel_status_t go_accel_infer_auto_device_map(const accel_module_t *module, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, accel_value_t *out_explanation, go_failure *failure) {
+  return go_checked(accel_infer_auto_device_map(module, max_memory, options, out, out_explanation), failure);
+}
+
+static inline accel_status_t go_accel_resolve_device_map(const accel_module_t *module, const accel_value_t *device_map, const accel_value_t *max_memory, const accel_device_map_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_resolve_device_map(module, device_map, max_memory, options, out), failure);
+}
+
+static inline accel_status_t go_accel_check_device_map(const accel_module_t *module, const accel_value_t *device_map, accel_value_t *out_unknown, go_failure *failure) {
+  return go_checked(accel_check_device_map(module, device_map, out_unknown), failure);
+}
+
+static inline accel_status_t go_accel_clean_device_map(const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_clean_device_map(device_map, out), failure);
+}
+
+static inline accel_status_t go_accel_verify_device_map(const accel_module_t *module, int32_t *out, go_failure *failure) {
+  return go_checked(accel_verify_device_map(module, out), failure);
 }
 
 static inline accel_status_t go_accel_save(const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
@@ -5696,6 +5764,76 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 		made.bucket_cap_mb = C.double(*options.BucketCapMb)
 	}
 	made.fsdp = options.Fsdp.c(given)
+	return made
+}
+
+// DeviceMapOptions: How a model is measured and placed.
+type DeviceMapOptions struct {
+	// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2".
+	// Default: their own
+	Dtype string
+
+	// A map from names of tensors to the dtypes in which they will be loaded. Default: none
+	SpecialDtypes any
+
+	// Names of classes with commas between them: their modules are on one device, because what they compute needs
+	// all of them at once. Default: none
+	NoSplitModuleClasses string
+
+	// 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a
+	// warning is logged. Default 0
+	OffloadBuffers *bool
+
+	// 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+	FallbackAllocation *bool
+
+	// 1: entries below one path that have the same place become one. Default 1
+	CleanResult *bool
+
+	// 1: every decision is logged. Default 0
+	Verbose *bool
+
+	// 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the
+	// device between neighbours. Default 0
+	OptimalPacking *bool
+
+	// 0: a model that does not fit without the disk is an error. Default 1
+	AllowDisk *bool
+
+	// 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+	LowZero *bool
+}
+
+func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_device_map_options_t)(given.room(C.sizeof_accel_device_map_options_t))
+	C.go_unset_accel_device_map_options_t(made)
+	made.dtype = given.nullable(options.Dtype)
+	made.special_dtypes = given.optional(options.SpecialDtypes)
+	made.no_split_module_classes = given.nullable(options.NoSplitModuleClasses)
+	if options.OffloadBuffers != nil {
+		made.offload_buffers = C.accel_flag_t(flag(*options.OffloadBuffers))
+	}
+	if options.FallbackAllocation != nil {
+		made.fallback_allocation = C.accel_flag_t(flag(*options.FallbackAllocation))
+	}
+	if options.CleanResult != nil {
+		made.clean_result = C.accel_flag_t(flag(*options.CleanResult))
+	}
+	if options.Verbose != nil {
+		made.verbose = C.accel_flag_t(flag(*options.Verbose))
+	}
+	if options.OptimalPacking != nil {
+		made.optimal_packing = C.accel_flag_t(flag(*options.OptimalPacking))
+	}
+	if options.AllowDisk != nil {
+		made.allow_disk = C.accel_flag_t(flag(*options.AllowDisk))
+	}
+	if options.LowZero != nil {
+		made.low_zero = C.accel_flag_t(flag(*options.LowZero))
+	}
 	return made
 }
 
@@ -13407,6 +13545,378 @@ func (state *State) EmptyCache() error {
 	code := C.go_accel_empty_cache(state.c(), &failure)
 	runtime.KeepAlive(state)
 	return status(code, failure)
+}
+
+// ConvertFileSizeToInt is accel_convert_file_size_to_int. The bytes of a size as people write it.
+//
+//   - size: "8GiB", "1.5 MB": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end
+//     they are bits.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func ConvertFileSizeToInt(size string) (out int64, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_convert_file_size_to_int(given.text(size), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int64(cOut)
+	return
+}
+
+// ComputeModuleSizes is accel_compute_module_sizes. The sizes of a model, of every module in it and of every tensor.
+//
+//   - module: A model.
+//   - options: NULL: defaults. dtype and special_dtypes have an effect.
+//   - buffersOnly: 1: of buffers alone; the size of "" is that of all buffers.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
+func ComputeModuleSizes(module *Module, options *DeviceMapOptions, buffersOnly bool) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_compute_module_sizes(module.c(), cOptions, flag(buffersOnly), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetModuleLeaves is accel_get_module_leaves. The names in a map of sizes that have nothing below them.
+//
+//   - sizes: What accel_compute_module_sizes() gave.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH.
+func GetModuleLeaves(sizes any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cSizes := given.value(sizes)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_module_leaves(cSizes, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetMaxLayerSize is accel_get_max_layer_size. The largest layer of a model: a module without children or of a class
+// that is not split, or a parameter or buffer of the model itself.
+//
+//   - module: A model.
+//   - options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+//
+// Returns: As accel_compute_module_sizes().
+func GetMaxLayerSize(module *Module, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_max_layer_size(module.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// NamedModuleTensors is accel_named_module_tensors. The parameters and buffers of a module.
+//
+//   - module: A module.
+//   - includeBuffers: 1 or 0.
+//   - recurse: 1: of the modules below it too.
+//   - removeNonPersistent: 1: without buffers that are not saved.
+//
+// Returns: ACCEL_OK.
+func NamedModuleTensors(module *Module, includeBuffers bool, recurse bool, removeNonPersistent bool) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_named_module_tensors(module.c(), flag(includeBuffers), flag(recurse), flag(removeNonPersistent), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetNonPersistentBuffers is accel_get_non_persistent_buffers. The names of buffers that are not saved.
+//
+//   - module: A module.
+//   - recurse: 1: of the modules below it too.
+//
+// Returns: ACCEL_OK.
+func GetNonPersistentBuffers(module *Module, recurse bool) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_get_non_persistent_buffers(module.c(), flag(recurse), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// FindTiedParameters is accel_find_tied_parameters. The parameters that a model has under several names.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func FindTiedParameters(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_find_tied_parameters(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// RetieParameters is accel_retie_parameters. Ties parameters again that have become different tensors: all names of a
+// group get the first parameter in it that is not on the device meta. A group of meta parameters stays as it is.
+//
+//   - module: A model.
+//   - tiedParams: A list of groups.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.
+func RetieParameters(module *Module, tiedParams any) error {
+	var given arguments
+	defer given.end()
+	cTiedparams := given.value(tiedParams)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_retie_parameters(module.c(), cTiedparams, &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// CheckTiedParametersOnSameDevice is accel_check_tied_parameters_on_same_device. Which groups of tied parameters a
+// device map puts on several devices. A warning is logged for each.
+//
+//   - tiedParams: A list of groups.
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.
+func CheckTiedParametersOnSameDevice(tiedParams any, deviceMap any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cTiedparams := given.value(tiedParams)
+	cDevicemap := given.value(deviceMap)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_check_tied_parameters_on_same_device(cTiedparams, cDevicemap, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetMaxMemory is accel_get_max_memory. Reads a max_memory, or measures one.
+//
+//   - maxMemory: A map, or NONE.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
+func GetMaxMemory(maxMemory any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_max_memory(cMaxmemory, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetBalancedMemory is accel_get_balanced_memory. A max_memory with which a model is divided evenly between the
+// accelerators. Each but the last is limited to an equal part and room for a layer.
+//
+//   - module: A model.
+//   - maxMemory: A map, or NONE, of which a single accelerator then gets 90 %.
+//   - options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+//
+// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+func GetBalancedMemory(module *Module, maxMemory any, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_balanced_memory(module.c(), cMaxmemory, cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// InferAutoDeviceMap is accel_infer_auto_device_map. Fills one device after the other with the modules of a model in
+// their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters
+// stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they
+// compute with those that are offloaded.
+//
+//   - module: A model.
+//   - maxMemory: A map, or NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is
+// not known; INVALID_ARGUMENT; TYPE_MISMATCH.
+func InferAutoDeviceMap(module *Module, maxMemory any, options *DeviceMapOptions) (out any, explanation any, err error) {
+	var given arguments
+	defer given.end()
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	var cExplanation C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_infer_auto_device_map(module.c(), cMaxmemory, cOptions, &cOut, &cExplanation, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	explanation = made(&cExplanation)
+	return
+}
+
+// ResolveDeviceMap is accel_resolve_device_map. The device map that a program means.
+//
+//   - module: A model.
+//   - deviceMap: A map, which is checked: it covers the model and names only what is in it. Or a text: "balanced" or
+//     "auto", "balanced_low_0" (low_zero), "sequential" (without balanced memory).
+//   - maxMemory: A map, or NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for
+// another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().
+func ResolveDeviceMap(module *Module, deviceMap any, maxMemory any, options *DeviceMapOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_resolve_device_map(module.c(), cDevicemap, cMaxmemory, cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CheckDeviceMap is accel_check_device_map. Checks that a device map covers a model.
+//
+//   - module: A model.
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that
+// is not known; TYPE_MISMATCH.
+func CheckDeviceMap(module *Module, deviceMap any) (unknown any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	var cUnknown C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_check_device_map(module.c(), cDevicemap, &cUnknown, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	unknown = made(&cUnknown)
+	return
+}
+
+// CleanDeviceMap is accel_clean_device_map. Joins entries below one path that have the same place.
+//
+//   - deviceMap: A map.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.
+func CleanDeviceMap(deviceMap any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_clean_device_map(cDevicemap, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// VerifyDeviceMap is accel_verify_device_map. Whether the parameters and buffers of a model are on several devices,
+// so that it cannot be prepared for training as a whole.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func VerifyDeviceMap(module *Module) (out bool, err error) {
+	var cOut C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_verify_device_map(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = cOut == 1
+	return
 }
 
 // Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the

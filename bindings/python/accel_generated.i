@@ -765,6 +765,20 @@ typedef struct accel_parameters_options {
   double bucket_cap_mb;
   const accel_fsdp_options_t *fsdp;
 } accel_parameters_options_t;
+typedef struct accel_device_map_options {
+  size_t struct_size;
+  const char *dtype;
+  const accel_value_t *special_dtypes;
+  const char *no_split_module_classes;
+  accel_flag_t offload_buffers;
+  accel_flag_t fallback_allocation;
+  accel_flag_t clean_result;
+  accel_flag_t verbose;
+  accel_flag_t optimal_packing;
+  accel_flag_t allow_disk;
+  accel_flag_t low_zero;
+  int32_t reserved;
+} accel_device_map_options_t;
 typedef struct accel_save_options {
   size_t struct_size;
   accel_flag_t safe_serialization;
@@ -1109,6 +1123,14 @@ typedef struct accel_merge_weights_options {
   }
   ~accel_parameters_options() {  free($self); }
 }
+%extend accel_device_map_options {
+  accel_device_map_options() {
+    accel_device_map_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_device_map_options() { free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes); free($self); }
+}
 %extend accel_save_options {
   accel_save_options() {
     accel_save_options_t *const options = calloc(1, sizeof(*options));
@@ -1362,6 +1384,10 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_synchronize_rng_states)
 %accel_waits(accel_find_executable_batch_size)
 %accel_waits(accel_free_memory)
+%accel_waits(accel_get_max_memory)
+%accel_waits(accel_get_balanced_memory)
+%accel_waits(accel_infer_auto_device_map)
+%accel_waits(accel_resolve_device_map)
 %accel_waits(accel_save)
 %accel_waits(accel_save_on_main_process)
 %accel_waits(accel_load_metadata)
@@ -4639,6 +4665,135 @@ accel_status_t accel_free_memory(accel_state_t *state);
 state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_empty_cache(accel_state_t *state);
+
+%feature("docstring") accel_convert_file_size_to_int "The bytes of a size as people write it.
+
+size: \"8GiB\", \"1.5 MB\": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end they are bits.
+out: Bytes, rounded down.
+Returns: ACCEL_OK or INVALID_ARGUMENT.";
+accel_status_t accel_convert_file_size_to_int(const char *size, int64_t *OUTPUT);
+
+%feature("docstring") accel_compute_module_sizes "The sizes of a model, of every module in it and of every tensor.
+
+module: A model.
+options: NULL: defaults. dtype and special_dtypes have an effect.
+buffers_only: 1: of buffers alone; the size of \"\" is that of all buffers.
+out: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.";
+accel_status_t accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_options_t *options, int32_t buffers_only, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_module_leaves "The names in a map of sizes that have nothing below them.
+
+sizes: What accel_compute_module_sizes() gave.
+out: A list of names.
+Returns: ACCEL_OK; TYPE_MISMATCH.";
+accel_status_t accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_max_layer_size "The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the model itself.
+
+module: A model.
+options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+out: A map: \"size\", bytes; \"names\", the layers of that size.
+Returns: As accel_compute_module_sizes().";
+accel_status_t accel_get_max_layer_size(const accel_module_t *module, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_named_module_tensors "The parameters and buffers of a module.
+
+module: A module.
+include_buffers: 1 or 0.
+recurse: 1: of the modules below it too.
+remove_non_persistent: 1: without buffers that are not saved.
+out: A map name -> tensor: parameters, then buffers, each once.
+Returns: ACCEL_OK.";
+accel_status_t accel_named_module_tensors(const accel_module_t *module, int32_t include_buffers, int32_t recurse, int32_t remove_non_persistent, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_non_persistent_buffers "The names of buffers that are not saved.
+
+module: A module.
+recurse: 1: of the modules below it too.
+out: A list of names.
+Returns: ACCEL_OK.";
+accel_status_t accel_get_non_persistent_buffers(const accel_module_t *module, int32_t recurse, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_find_tied_parameters "The parameters that a model has under several names.
+
+module: A model.
+out: A list of groups, which are lists of names; all sorted.
+Returns: ACCEL_OK.";
+accel_status_t accel_find_tied_parameters(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_retie_parameters "Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not on the device meta. A group of meta parameters stays as it is.
+
+module: A model.
+tied_params: A list of groups.
+Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.";
+accel_status_t accel_retie_parameters(accel_module_t *module, const accel_value_t *tied_params);
+
+%feature("docstring") accel_check_tied_parameters_on_same_device "Which groups of tied parameters a device map puts on several devices. A warning is logged for each.
+
+tied_params: A list of groups.
+device_map: A map.
+out: A list of these groups.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.";
+accel_status_t accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_max_memory "Reads a max_memory, or measures one.
+
+max_memory: A map, or NONE.
+out: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.";
+accel_status_t accel_get_max_memory(const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_balanced_memory "A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal part and room for a layer.
+
+module: A model.
+max_memory: A map, or NONE, of which a single accelerator then gets 90 %.
+options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+out: A map place -> bytes.
+Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.";
+accel_status_t accel_get_balanced_memory(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_infer_auto_device_map "Fills one device after the other with the modules of a model in their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with those that are offloaded.
+
+module: A model.
+max_memory: A map, or NONE.
+options: NULL: defaults.
+out: The device map.
+out_explanation: A map: \"decisions\", a list of maps with \"module\", \"decision\" (\"placed\", \"split\", \"next_device\"), \"device\", \"needed\", \"available\" and \"reserved\" (for the largest layer) in bytes, \"tied_with\", \"because\"; \"text\", the same, one line each; \"minimum_memory\", a map from devices that got nothing to the bytes that a first module would need; \"offloaded_buffers\", bytes of buffers of offloaded modules; \"buffers_may_not_fit\", whether no accelerator has as much left.
+Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is not known; INVALID_ARGUMENT; TYPE_MISMATCH.";
+accel_status_t accel_infer_auto_device_map(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_resolve_device_map "The device map that a program means.
+
+module: A model.
+device_map: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
+max_memory: A map, or NONE.
+options: NULL: defaults.
+out: The device map.
+Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().";
+accel_status_t accel_resolve_device_map(const accel_module_t *module, const accel_value_t *device_map, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_check_device_map "Checks that a device map covers a model.
+
+module: A model.
+device_map: A map.
+out_unknown: A list of the paths in it that name no module, about which a warning is logged. Parameters and buffers among them have their place.
+Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that is not known; TYPE_MISMATCH.";
+accel_status_t accel_check_device_map(const accel_module_t *module, const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_clean_device_map "Joins entries below one path that have the same place.
+
+device_map: A map.
+out: A map that means the same for what the given one covers.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.";
+accel_status_t accel_clean_device_map(const accel_value_t *device_map, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_verify_device_map "Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a whole.
+
+module: A model.
+out: 1 or 0.
+Returns: ACCEL_OK.";
+accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OUTPUT);
 
 %feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 

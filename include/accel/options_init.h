@@ -421,6 +421,17 @@ ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_DEVICE_MAP_OPTIONS_INIT \
+  {sizeof(accel_device_map_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_device_map_options_init(accel_device_map_options_t *options) {
+  const accel_device_map_options_t unset = ACCEL_DEVICE_MAP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_SAVE_OPTIONS_INIT \
   {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}
 /** Marks every field as unset.

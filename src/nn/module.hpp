@@ -52,6 +52,12 @@ struct LoadReport {
 
 class Module : public std::enable_shared_from_this<Module> {
  public:
+  struct Buffer {
+    std::string name;
+    at::Tensor tensor;
+    bool persistent;
+  };
+
   explicit Module(std::string kind) : kind_(std::move(kind)) {}
   virtual ~Module() = default;
   Module(const Module&) = delete;
@@ -105,6 +111,8 @@ class Module : public std::enable_shared_from_this<Module> {
   // Direct members.
   const at::Tensor& parameter(size_t index) const { return parameters_[index].second; }
   const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
+  const NamedTensors& direct_parameters() const { return parameters_; }
+  const std::vector<Buffer>& direct_buffers() const { return buffers_; }
   const std::vector<std::pair<std::string, ModulePtr>>& children() const { return children_; }
 
   // The whole tree, parents before children; each tensor and each module once, under its first name.
@@ -149,11 +157,6 @@ class Module : public std::enable_shared_from_this<Module> {
   const at::Tensor& only_tensor(const Inputs& inputs) const;
 
  private:
-  struct Buffer {
-    std::string name;
-    at::Tensor tensor;
-    bool persistent;
-  };
   template <typename Hook>
   struct Registered {
     int64_t id;

@@ -2,65 +2,104 @@
 #include "nn/module_sizes.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "fixture.hpp"
-#include "nn/callback_module.hpp"
+#include "module_tree_input.hpp"
 #include "nn/module_shapes.hpp"
+#include "nn/tied_parameters.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::parity {
 namespace module_sizes_test {
 
-at::Tensor tensor_of(const c10::IValue& description) {
-  const auto dtype = tensor::dtype_from_name(member(description, "dtype").toStringRef());
-  return at::empty(integers(member(description, "shape")), at::TensorOptions().dtype(dtype).device(at::kMeta));
+std::map<std::string, double> numbers(const c10::IValue& map) {
+  std::map<std::string, double> found;
+  for (const auto& entry : map.toGenericDict())
+    if (const double bytes = entry.value().toScalar().toDouble(); bytes > 0) found[entry.key().toStringRef()] = bytes;
+  return found;
 }
 
-nn::ModulePtr build(const c10::IValue& description) {
-  auto module = std::make_shared<nn::CallbackModule>(member(description, "class").toStringRef());
-  const c10::IValue parameters = member(description, "params"), buffers = member(description, "buffers"),
-                    children = member(description, "children");
-  for (const c10::IValue& one : parameters.toListRef()) {
-    const at::Tensor tensor = tensor_of(one);
-    module->add_parameter(member(one, "name").toStringRef(), tensor, tensor.is_floating_point());
-  }
-  for (const c10::IValue& one : buffers.toListRef())
-    module->add_buffer(member(one, "name").toStringRef(), tensor_of(one), member(one, "persistent").toBool());
-  for (const c10::IValue& child : children.toListRef())
-    module->add_child(member(child, "name").toStringRef(), build(child));
-  return module;
+// Without names of 0 bytes: the reference's map gets those of modules without tensors when it is only read.
+std::map<std::string, double> numbers(const nn::ModuleSizes& sizes) {
+  std::map<std::string, double> found;
+  for (const auto& [name, bytes] : sizes)
+    if (bytes > 0) found[name] = bytes;
+  return found;
 }
 
-nn::ModulePtr build_tied(const c10::IValue& input) {
-  const nn::ModulePtr model = build(member(input, "model"));
-  const c10::IValue ties = member(input, "ties");
-  for (const c10::IValue& group : ties.toListRef()) {
-    const auto names = group.toListRef();
-    for (size_t i = 1; i < names.size(); i++) model->tie(names[i].toStringRef(), names[0].toStringRef());
-  }
-  return model;
-}
-
-void check(const nn::Module& model, const c10::IValue& expected) {
+void check_maximum(const nn::Module& model, const c10::IValue& expected) {
   const nn::MaximumSizes sizes = nn::calculate_maximum_sizes(model);
   EXPECT_DOUBLE_EQ(sizes.total, member(expected, "total").toScalar().toDouble());
   EXPECT_DOUBLE_EQ(sizes.largest, member(expected, "largest").toScalar().toDouble());
-  std::vector<std::string> names;
-  const c10::IValue list = member(expected, "names");
-  for (const c10::IValue& name : list.toListRef()) names.push_back(name.toStringRef());
-  EXPECT_EQ(sizes.largest_names, names);
+  EXPECT_EQ(sizes.largest_names, texts(member(expected, "names")));
 }
 
 TEST(ModuleSizes, TotalAndLargestLayer) {
   for (const Case& one : read_cases("module_sizes")) {
     SCOPED_TRACE(one.name);
-    const nn::ModulePtr model = build_tied(one.input);
+    const nn::ModulePtr model = build_module_tree(one.input);
     const c10::IValue expected = member(one.expected, "calculate_maximum_sizes");
-    check(*model, expected);
+    check_maximum(*model, expected);
     // A copy of the shapes has the same names and ties.
-    check(*nn::shapes_of(*model, [](const at::Tensor& tensor) { return tensor.sizes().vec(); }), expected);
+    check_maximum(*nn::shapes_of(*model, [](const at::Tensor& tensor) { return tensor.sizes().vec(); }), expected);
+  }
+}
+
+TEST(ModuleSizes, OfEachModuleAndTensorUnderTheRules) {
+  for (const Case& one : read_cases("module_sizes")) {
+    SCOPED_TRACE(one.name);
+    const nn::ModulePtr model = build_module_tree(one.input);
+    const bigmodel::DeviceMapSettings settings = read_size_settings(one.input);
+    const nn::SizeRules rules(settings.dtype, settings.special_dtypes);
+    const nn::ModuleSizes sizes = nn::compute_module_sizes(*model, rules);
+    const nn::ModuleSizes of_buffers = nn::compute_module_sizes(*model, rules, /*buffers_only=*/true);
+    EXPECT_EQ(numbers(sizes), numbers(member(one.expected, "sizes")));
+    EXPECT_EQ(numbers(of_buffers), numbers(member(one.expected, "buffer_sizes")));
+    EXPECT_DOUBLE_EQ(of_buffers.empty() ? 0 : of_buffers.front().second,
+                     member(one.expected, "total_buffer_size").toScalar().toDouble());
+    std::vector<std::string> leaves;
+    for (const std::string& leaf : texts(member(one.expected, "leaves")))
+      if (numbers(sizes).count(leaf) > 0) leaves.push_back(leaf);
+    EXPECT_EQ(nn::module_leaves(sizes), leaves);
+    const nn::LargestLayer layer = nn::largest_layer(*model, sizes, settings.no_split_module_classes);
+    EXPECT_DOUBLE_EQ(layer.bytes, member(member(one.expected, "max_layer"), "size").toScalar().toDouble());
+    EXPECT_EQ(layer.names, texts(member(member(one.expected, "max_layer"), "names")));
+  }
+}
+
+TEST(ModuleSizes, TensorsAndTies) {
+  for (const Case& one : read_cases("module_sizes")) {
+    SCOPED_TRACE(one.name);
+    const nn::ModulePtr model = build_module_tree(one.input);
+    nn::TiedGroups groups;
+    for (const c10::IValue& group : member(one.expected, "tied_groups").toListRef()) groups.push_back(texts(group));
+    EXPECT_EQ(nn::find_tied_parameters(*model), groups);
+
+    nn::TensorSelection selection;
+    selection.recurse = true;
+    const nn::NamedTensors tensors = nn::named_module_tensors(*model, selection);
+    const auto expected = member(one.expected, "tensors").toListRef().vec();
+    ASSERT_EQ(tensors.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); i++) {
+      const auto described = expected[i].toListRef();
+      EXPECT_EQ(tensors[i].first, described[0].toStringRef());
+      EXPECT_EQ(tensor::dtype_name(tensors[i].second.scalar_type()), described[1].toStringRef());
+      EXPECT_EQ(tensors[i].second.sizes().vec(), integers(described[2]));
+    }
+
+    std::vector<std::string> transient = nn::non_persistent_buffers(*model, /*recurse=*/true);
+    std::sort(transient.begin(), transient.end());
+    std::vector<std::string> recorded = texts(member(one.expected, "non_persistent_buffers"));
+    // The reference names those of the model itself a second time, with a dot in front.
+    recorded.erase(std::remove_if(recorded.begin(), recorded.end(), [](const auto& name) { return name[0] == '.'; }),
+                   recorded.end());
+    EXPECT_EQ(transient, recorded);
+    selection.remove_non_persistent = true;
+    EXPECT_EQ(nn::named_module_tensors(*model, selection).size(), tensors.size() - transient.size());
   }
 }
 

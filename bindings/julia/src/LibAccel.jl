@@ -1440,6 +1440,39 @@ function accel_parameters_options_t(;
     return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb, fsdp)
 end
 
+"""How a model is measured and placed."""
+struct accel_device_map_options_t
+    struct_size::Csize_t
+    dtype::Ptr{Cchar}
+    special_dtypes::Ptr{accel_value_t}
+    no_split_module_classes::Ptr{Cchar}
+    offload_buffers::accel_flag_t
+    fallback_allocation::accel_flag_t
+    clean_result::accel_flag_t
+    verbose::accel_flag_t
+    optimal_packing::accel_flag_t
+    allow_disk::accel_flag_t
+    low_zero::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_device_map_options_t(;
+    dtype = C_NULL,
+    special_dtypes = C_NULL,
+    no_split_module_classes = C_NULL,
+    offload_buffers = ACCEL_UNSET,
+    fallback_allocation = ACCEL_UNSET,
+    clean_result = ACCEL_UNSET,
+    verbose = ACCEL_UNSET,
+    optimal_packing = ACCEL_UNSET,
+    allow_disk = ACCEL_UNSET,
+    low_zero = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_device_map_options_t(sizeof(accel_device_map_options_t), dtype, special_dtypes, no_split_module_classes, offload_buffers, fallback_allocation, clean_result, verbose, optimal_packing, allow_disk, low_zero, reserved)
+end
+
 """How values are written."""
 struct accel_save_options_t
     struct_size::Csize_t
@@ -8383,6 +8416,263 @@ accel_empty_cache(state) =
     check(ccall((:accel_empty_cache, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_empty_cache")
 
 """
+    accel_convert_file_size_to_int(size, out)
+
+The bytes of a size as people write it.
+
+- `size`: \"8GiB\", \"1.5 MB\": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end they are bits.
+- `out`: Bytes, rounded down.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_convert_file_size_to_int(size, out) =
+    check(ccall((:accel_convert_file_size_to_int, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Int64}), size, out), "accel_convert_file_size_to_int")
+
+"""
+    accel_compute_module_sizes(module, options, buffers_only, out)
+
+The sizes of a model, of every module in it and of every tensor.
+
+- `module`: A model.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype and special_dtypes have an effect.
+- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
+- `out`: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+
+Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
+
+Threads: any.
+"""
+accel_compute_module_sizes(var"module", options, buffers_only, out) =
+    check(ccall((:accel_compute_module_sizes, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Int32, Ptr{accel_value_t}), var"module", options, buffers_only, out), "accel_compute_module_sizes")
+
+"""
+    accel_get_module_leaves(sizes, out)
+
+The names in a map of sizes that have nothing below them.
+
+- `sizes`: What accel_compute_module_sizes() gave.
+- `out`: A list of names.
+
+Returns: ACCEL_OK; TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_get_module_leaves(sizes, out) =
+    check(ccall((:accel_get_module_leaves, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), sizes, out), "accel_get_module_leaves")
+
+"""
+    accel_get_max_layer_size(module, options, out)
+
+The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the model itself.
+
+- `module`: A model.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+- `out`: A map: \"size\", bytes; \"names\", the layers of that size.
+
+Returns: As accel_compute_module_sizes().
+
+Threads: any.
+"""
+accel_get_max_layer_size(var"module", options, out) =
+    check(ccall((:accel_get_max_layer_size, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", options, out), "accel_get_max_layer_size")
+
+"""
+    accel_named_module_tensors(module, include_buffers, recurse, remove_non_persistent, out)
+
+The parameters and buffers of a module.
+
+- `module`: A module.
+- `include_buffers`: 1 or 0.
+- `recurse`: 1: of the modules below it too.
+- `remove_non_persistent`: 1: without buffers that are not saved.
+- `out`: A map name -> tensor: parameters, then buffers, each once.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_named_module_tensors(var"module", include_buffers, recurse, remove_non_persistent, out) =
+    check(ccall((:accel_named_module_tensors, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Int32, Int32, Ptr{accel_value_t}), var"module", include_buffers, recurse, remove_non_persistent, out), "accel_named_module_tensors")
+
+"""
+    accel_get_non_persistent_buffers(module, recurse, out)
+
+The names of buffers that are not saved.
+
+- `module`: A module.
+- `recurse`: 1: of the modules below it too.
+- `out`: A list of names.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_get_non_persistent_buffers(var"module", recurse, out) =
+    check(ccall((:accel_get_non_persistent_buffers, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{accel_value_t}), var"module", recurse, out), "accel_get_non_persistent_buffers")
+
+"""
+    accel_find_tied_parameters(module, out)
+
+The parameters that a model has under several names.
+
+- `module`: A model.
+- `out`: A list of groups, which are lists of names; all sorted.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_find_tied_parameters(var"module", out) =
+    check(ccall((:accel_find_tied_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_find_tied_parameters")
+
+"""
+    accel_retie_parameters(module, tied_params)
+
+Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not on the device meta. A group of meta parameters stays as it is.
+
+- `module`: A model.
+- `tied_params`: A list of groups.
+
+Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.
+
+Threads: object.
+"""
+accel_retie_parameters(var"module", tied_params) =
+    check(ccall((:accel_retie_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", tied_params), "accel_retie_parameters")
+
+"""
+    accel_check_tied_parameters_on_same_device(tied_params, device_map, out)
+
+Which groups of tied parameters a device map puts on several devices. A warning is logged for each.
+
+- `tied_params`: A list of groups.
+- `device_map`: A map.
+- `out`: A list of these groups.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_check_tied_parameters_on_same_device(tied_params, device_map, out) =
+    check(ccall((:accel_check_tied_parameters_on_same_device, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), tied_params, device_map, out), "accel_check_tied_parameters_on_same_device")
+
+"""
+    accel_get_max_memory(max_memory, out)
+
+Reads a max_memory, or measures one.
+
+- `max_memory`: `nothing`/`C_NULL` is allowed. A map, or NONE.
+- `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_get_max_memory(max_memory, out) =
+    check(@waiting(ccall((:accel_get_max_memory, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), max_memory, out)), "accel_get_max_memory")
+
+"""
+    accel_get_balanced_memory(module, max_memory, options, out)
+
+A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal part and room for a layer.
+
+- `module`: A model.
+- `max_memory`: `nothing`/`C_NULL` is allowed. A map, or NONE, of which a single accelerator then gets 90 %.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+- `out`: A map place -> bytes.
+
+Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+
+Threads: any, waits.
+"""
+accel_get_balanced_memory(var"module", max_memory, options, out) =
+    check(@waiting(ccall((:accel_get_balanced_memory, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", max_memory, options, out)), "accel_get_balanced_memory")
+
+"""
+    accel_infer_auto_device_map(module, max_memory, options, out, out_explanation)
+
+Fills one device after the other with the modules of a model in their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with those that are offloaded.
+
+- `module`: A model.
+- `max_memory`: `nothing`/`C_NULL` is allowed. A map, or NONE.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The device map.
+- `out_explanation`: `nothing`/`C_NULL` is allowed. A map: \"decisions\", a list of maps with \"module\", \"decision\" (\"placed\", \"split\", \"next_device\"), \"device\", \"needed\", \"available\" and \"reserved\" (for the largest layer) in bytes, \"tied_with\", \"because\"; \"text\", the same, one line each; \"minimum_memory\", a map from devices that got nothing to the bytes that a first module would need; \"offloaded_buffers\", bytes of buffers of offloaded modules; \"buffers_may_not_fit\", whether no accelerator has as much left.
+
+Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is not known; INVALID_ARGUMENT; TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_infer_auto_device_map(var"module", max_memory, options, out, out_explanation) =
+    check(@waiting(ccall((:accel_infer_auto_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", max_memory, options, out, out_explanation)), "accel_infer_auto_device_map")
+
+"""
+    accel_resolve_device_map(module, device_map, max_memory, options, out)
+
+The device map that a program means.
+
+- `module`: A model.
+- `device_map`: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
+- `max_memory`: `nothing`/`C_NULL` is allowed. A map, or NONE.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The device map.
+
+Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().
+
+Threads: any, waits.
+"""
+accel_resolve_device_map(var"module", device_map, max_memory, options, out) =
+    check(@waiting(ccall((:accel_resolve_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", device_map, max_memory, options, out)), "accel_resolve_device_map")
+
+"""
+    accel_check_device_map(module, device_map, out_unknown)
+
+Checks that a device map covers a model.
+
+- `module`: A model.
+- `device_map`: A map.
+- `out_unknown`: `nothing`/`C_NULL` is allowed. A list of the paths in it that name no module, about which a warning is logged. Parameters and buffers among them have their place.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that is not known; TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_check_device_map(var"module", device_map, out_unknown) =
+    check(ccall((:accel_check_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", device_map, out_unknown), "accel_check_device_map")
+
+"""
+    accel_clean_device_map(device_map, out)
+
+Joins entries below one path that have the same place.
+
+- `device_map`: A map.
+- `out`: A map that means the same for what the given one covers.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_clean_device_map(device_map, out) =
+    check(ccall((:accel_clean_device_map, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), device_map, out), "accel_clean_device_map")
+
+"""
+    accel_verify_device_map(module, out)
+
+Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a whole.
+
+- `module`: A model.
+- `out`: 1 or 0.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_verify_device_map(var"module", out) =
+    check(ccall((:accel_verify_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_verify_device_map")
+
+"""
     accel_save(value, metadata, path, options)
 
 Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
@@ -9666,6 +9956,22 @@ const FUNCTIONS = (
     :accel_find_executable_batch_size,
     :accel_free_memory,
     :accel_empty_cache,
+    :accel_convert_file_size_to_int,
+    :accel_compute_module_sizes,
+    :accel_get_module_leaves,
+    :accel_get_max_layer_size,
+    :accel_named_module_tensors,
+    :accel_get_non_persistent_buffers,
+    :accel_find_tied_parameters,
+    :accel_retie_parameters,
+    :accel_check_tied_parameters_on_same_device,
+    :accel_get_max_memory,
+    :accel_get_balanced_memory,
+    :accel_infer_auto_device_map,
+    :accel_resolve_device_map,
+    :accel_check_device_map,
+    :accel_clean_device_map,
+    :accel_verify_device_map,
     :accel_save,
     :accel_save_on_main_process,
     :accel_load_metadata,

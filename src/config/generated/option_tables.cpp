@@ -552,6 +552,20 @@ constexpr OptionField kParametersOptions[] = {
     {"fsdp", "Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 74, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
 };
 
+constexpr OptionField kDeviceMapOptions[] = {
+    {"dtype", "In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own", OptionKind::kText, 8, 8, 102, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
+    {"special_dtypes", "A map from names of tensors to the dtypes in which they will be loaded. Default: none", OptionKind::kObject, 8, 16, 71, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none", OptionKind::kText, 8, 24, 128, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"offload_buffers", "1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0", OptionKind::kFlag, 4, 32, 126, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"fallback_allocation", "1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0", OptionKind::kFlag, 4, 36, 95, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"clean_result", "1: entries below one path that have the same place become one. Default 1", OptionKind::kFlag, 4, 40, 62, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"verbose", "1: every decision is logged. Default 0", OptionKind::kFlag, 4, 44, 28, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"optimal_packing", "1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0", OptionKind::kFlag, 4, 48, 132, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"allow_disk", "0: a model that does not fit without the disk is an error. Default 1", OptionKind::kFlag, 4, 52, 58, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"low_zero", "1: balanced memory leaves accelerator 0 what the others have no room for. Default 0", OptionKind::kFlag, 4, 56, 73, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kSaveOptions[] = {
     {"safe_serialization", "1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1", OptionKind::kFlag, 4, 8, 81, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"save_on_each_node", "1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's", OptionKind::kFlag, 4, 12, 72, kNone, nullptr, nullptr, "as the project's", nullptr, 0, false},
@@ -633,6 +647,7 @@ const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloader
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
+const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
@@ -682,6 +697,7 @@ OptionTables all_option_tables() {
       &option_tables::prepare_item,
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
+      &option_tables::device_map_options,
       &option_tables::save_options,
       &option_tables::save_model_options,
       &option_tables::project_options,

@@ -621,6 +621,34 @@ struct ParametersSettings {
   }
 };
 
+// accel_device_map_options_t
+struct DeviceMapSettings {
+  Setting<std::string> dtype{};
+  Setting<std::string> no_split_module_classes{};
+  Setting<bool> offload_buffers{false};
+  Setting<bool> fallback_allocation{false};
+  Setting<bool> clean_result{true};
+  Setting<bool> verbose{false};
+  Setting<bool> optimal_packing{false};
+  Setting<bool> allow_disk{true};
+  Setting<bool> low_zero{false};
+
+  static const OptionTable& table() { return option_tables::device_map_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.dtype...);
+    visit(table().fields[2], settings.no_split_module_classes...);
+    visit(table().fields[3], settings.offload_buffers...);
+    visit(table().fields[4], settings.fallback_allocation...);
+    visit(table().fields[5], settings.clean_result...);
+    visit(table().fields[6], settings.verbose...);
+    visit(table().fields[7], settings.optimal_packing...);
+    visit(table().fields[8], settings.allow_disk...);
+    visit(table().fields[9], settings.low_zero...);
+  }
+};
+
 // accel_save_options_t
 struct SaveSettings {
   Setting<bool> safe_serialization{true};

@@ -407,6 +407,19 @@ SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 2
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
 SAME(place_of_accel_parameters_options_t_fsdp, offsetof(accel_parameters_options_t, fsdp) == 16 && sizeof(((accel_parameters_options_t *)0)->fsdp) == 8);
+SAME(size_of_accel_device_map_options_t, sizeof(accel_device_map_options_t) == 64);
+SAME(place_of_accel_device_map_options_t_struct_size, offsetof(accel_device_map_options_t, struct_size) == 0 && sizeof(((accel_device_map_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_device_map_options_t_dtype, offsetof(accel_device_map_options_t, dtype) == 8 && sizeof(((accel_device_map_options_t *)0)->dtype) == 8);
+SAME(place_of_accel_device_map_options_t_special_dtypes, offsetof(accel_device_map_options_t, special_dtypes) == 16 && sizeof(((accel_device_map_options_t *)0)->special_dtypes) == 8);
+SAME(place_of_accel_device_map_options_t_no_split_module_classes, offsetof(accel_device_map_options_t, no_split_module_classes) == 24 && sizeof(((accel_device_map_options_t *)0)->no_split_module_classes) == 8);
+SAME(place_of_accel_device_map_options_t_offload_buffers, offsetof(accel_device_map_options_t, offload_buffers) == 32 && sizeof(((accel_device_map_options_t *)0)->offload_buffers) == 4);
+SAME(place_of_accel_device_map_options_t_fallback_allocation, offsetof(accel_device_map_options_t, fallback_allocation) == 36 && sizeof(((accel_device_map_options_t *)0)->fallback_allocation) == 4);
+SAME(place_of_accel_device_map_options_t_clean_result, offsetof(accel_device_map_options_t, clean_result) == 40 && sizeof(((accel_device_map_options_t *)0)->clean_result) == 4);
+SAME(place_of_accel_device_map_options_t_verbose, offsetof(accel_device_map_options_t, verbose) == 44 && sizeof(((accel_device_map_options_t *)0)->verbose) == 4);
+SAME(place_of_accel_device_map_options_t_optimal_packing, offsetof(accel_device_map_options_t, optimal_packing) == 48 && sizeof(((accel_device_map_options_t *)0)->optimal_packing) == 4);
+SAME(place_of_accel_device_map_options_t_allow_disk, offsetof(accel_device_map_options_t, allow_disk) == 52 && sizeof(((accel_device_map_options_t *)0)->allow_disk) == 4);
+SAME(place_of_accel_device_map_options_t_low_zero, offsetof(accel_device_map_options_t, low_zero) == 56 && sizeof(((accel_device_map_options_t *)0)->low_zero) == 4);
+SAME(place_of_accel_device_map_options_t_reserved, offsetof(accel_device_map_options_t, reserved) == 60 && sizeof(((accel_device_map_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
@@ -952,6 +965,15 @@ static void test_accel_parameters_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_device_map_options_t(void **state) {
+  static const accel_device_map_options_t expected = ACCEL_DEVICE_MAP_OPTIONS_INIT;
+  accel_device_map_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_device_map_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_save_options_t(void **state) {
   static const accel_save_options_t expected = ACCEL_SAVE_OPTIONS_INIT;
   accel_save_options_t given;
@@ -1046,6 +1068,7 @@ int main(void) {
       cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
+      cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_save_options_t),
       cmocka_unit_test(test_accel_save_model_options_t),
       cmocka_unit_test(test_accel_project_options_t),

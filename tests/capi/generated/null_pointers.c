@@ -2630,6 +2630,103 @@ static void accel_empty_cache_null_pointers(void **state) {
   refused_with_status("accel_empty_cache", "state", accel_empty_cache(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_convert_file_size_to_int_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_convert_file_size_to_int", "size", accel_convert_file_size_to_int(NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_convert_file_size_to_int", "out", accel_convert_file_size_to_int("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_compute_module_sizes_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_compute_module_sizes", "module", accel_compute_module_sizes(NULL, &samples->device_map_options, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_compute_module_sizes", "out", accel_compute_module_sizes(samples->valid.module, &samples->device_map_options, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_module_leaves_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_module_leaves", "sizes", accel_get_module_leaves(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_module_leaves", "out", accel_get_module_leaves(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_max_layer_size_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_max_layer_size", "module", accel_get_max_layer_size(NULL, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_max_layer_size", "out", accel_get_max_layer_size(samples->valid.module, &samples->device_map_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_named_module_tensors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_named_module_tensors", "module", accel_named_module_tensors(NULL, 1, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_named_module_tensors", "out", accel_named_module_tensors(samples->valid.module, 1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_non_persistent_buffers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_non_persistent_buffers", "module", accel_get_non_persistent_buffers(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_non_persistent_buffers", "out", accel_get_non_persistent_buffers(samples->valid.module, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_find_tied_parameters_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_find_tied_parameters", "module", accel_find_tied_parameters(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_find_tied_parameters", "out", accel_find_tied_parameters(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_retie_parameters_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_retie_parameters", "module", accel_retie_parameters(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_retie_parameters", "tied_params", accel_retie_parameters(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_check_tied_parameters_on_same_device_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_check_tied_parameters_on_same_device", "tied_params", accel_check_tied_parameters_on_same_device(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_check_tied_parameters_on_same_device", "device_map", accel_check_tied_parameters_on_same_device(&samples->value, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_check_tied_parameters_on_same_device", "out", accel_check_tied_parameters_on_same_device(&samples->value, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_max_memory_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_max_memory", "out", accel_get_max_memory(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_balanced_memory_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_balanced_memory", "module", accel_get_balanced_memory(NULL, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_balanced_memory", "out", accel_get_balanced_memory(samples->valid.module, &samples->value, &samples->device_map_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_infer_auto_device_map_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_infer_auto_device_map", "module", accel_infer_auto_device_map(NULL, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_infer_auto_device_map", "out", accel_infer_auto_device_map(samples->valid.module, &samples->value, &samples->device_map_options, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_resolve_device_map_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_resolve_device_map", "module", accel_resolve_device_map(NULL, &samples->value, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_resolve_device_map", "device_map", accel_resolve_device_map(samples->valid.module, NULL, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_resolve_device_map", "out", accel_resolve_device_map(samples->valid.module, &samples->value, &samples->value, &samples->device_map_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_check_device_map_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_check_device_map", "module", accel_check_device_map(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_check_device_map", "device_map", accel_check_device_map(samples->valid.module, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_clean_device_map_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_clean_device_map", "device_map", accel_clean_device_map(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_clean_device_map", "out", accel_clean_device_map(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_verify_device_map_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_verify_device_map", "module", accel_verify_device_map(NULL, (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_verify_device_map", "out", accel_verify_device_map(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_save_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save", "value", accel_save(NULL, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3374,6 +3471,22 @@ int main(void) {
       sweep_test(accel_find_executable_batch_size_null_pointers),
       sweep_test(accel_free_memory_null_pointers),
       sweep_test(accel_empty_cache_null_pointers),
+      sweep_test(accel_convert_file_size_to_int_null_pointers),
+      sweep_test(accel_compute_module_sizes_null_pointers),
+      sweep_test(accel_get_module_leaves_null_pointers),
+      sweep_test(accel_get_max_layer_size_null_pointers),
+      sweep_test(accel_named_module_tensors_null_pointers),
+      sweep_test(accel_get_non_persistent_buffers_null_pointers),
+      sweep_test(accel_find_tied_parameters_null_pointers),
+      sweep_test(accel_retie_parameters_null_pointers),
+      sweep_test(accel_check_tied_parameters_on_same_device_null_pointers),
+      sweep_test(accel_get_max_memory_null_pointers),
+      sweep_test(accel_get_balanced_memory_null_pointers),
+      sweep_test(accel_infer_auto_device_map_null_pointers),
+      sweep_test(accel_resolve_device_map_null_pointers),
+      sweep_test(accel_check_device_map_null_pointers),
+      sweep_test(accel_clean_device_map_null_pointers),
+      sweep_test(accel_verify_device_map_null_pointers),
       sweep_test(accel_save_null_pointers),
       sweep_test(accel_save_on_main_process_null_pointers),
       sweep_test(accel_load_metadata_null_pointers),

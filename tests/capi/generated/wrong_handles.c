@@ -2313,6 +2313,110 @@ static void accel_empty_cache_wrong_handles(void **state) {
   refused_with_status("accel_empty_cache", "state", accel_empty_cache(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_compute_module_sizes_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_compute_module_sizes", "module", accel_compute_module_sizes(samples->foreign.module, &samples->device_map_options, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_compute_module_sizes", "module", accel_compute_module_sizes(samples->released.module, &samples->device_map_options, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_get_module_leaves_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_get_module_leaves", "sizes", accel_get_module_leaves(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_get_module_leaves", "sizes", accel_get_module_leaves(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_get_max_layer_size_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_max_layer_size", "module", accel_get_max_layer_size(samples->foreign.module, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_max_layer_size", "module", accel_get_max_layer_size(samples->released.module, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_named_module_tensors_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_named_module_tensors", "module", accel_named_module_tensors(samples->foreign.module, 1, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_named_module_tensors", "module", accel_named_module_tensors(samples->released.module, 1, 1, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_get_non_persistent_buffers_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_non_persistent_buffers", "module", accel_get_non_persistent_buffers(samples->foreign.module, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_non_persistent_buffers", "module", accel_get_non_persistent_buffers(samples->released.module, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_find_tied_parameters_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_find_tied_parameters", "module", accel_find_tied_parameters(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_find_tied_parameters", "module", accel_find_tied_parameters(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_retie_parameters_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_retie_parameters", "module", accel_retie_parameters(samples->foreign.module, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_retie_parameters", "module", accel_retie_parameters(samples->released.module, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_retie_parameters", "tied_params", accel_retie_parameters(samples->valid.module, &samples->foreign_value));
+  refused_value("accel_retie_parameters", "tied_params", accel_retie_parameters(samples->valid.module, &samples->released_value));
+}
+
+static void accel_check_tied_parameters_on_same_device_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_check_tied_parameters_on_same_device", "tied_params", accel_check_tied_parameters_on_same_device(&samples->foreign_value, &samples->value, (accel_value_t *)samples->room));
+  refused_value("accel_check_tied_parameters_on_same_device", "tied_params", accel_check_tied_parameters_on_same_device(&samples->released_value, &samples->value, (accel_value_t *)samples->room));
+  refused_value("accel_check_tied_parameters_on_same_device", "device_map", accel_check_tied_parameters_on_same_device(&samples->value, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_check_tied_parameters_on_same_device", "device_map", accel_check_tied_parameters_on_same_device(&samples->value, &samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_get_max_memory_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_get_max_memory", "max_memory", accel_get_max_memory(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_get_max_memory", "max_memory", accel_get_max_memory(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_get_balanced_memory_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_balanced_memory", "module", accel_get_balanced_memory(samples->foreign.module, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_balanced_memory", "module", accel_get_balanced_memory(samples->released.module, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_get_balanced_memory", "max_memory", accel_get_balanced_memory(samples->valid.module, &samples->foreign_value, &samples->device_map_options, (accel_value_t *)samples->room));
+  refused_value("accel_get_balanced_memory", "max_memory", accel_get_balanced_memory(samples->valid.module, &samples->released_value, &samples->device_map_options, (accel_value_t *)samples->room));
+}
+
+static void accel_infer_auto_device_map_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_infer_auto_device_map", "module", accel_infer_auto_device_map(samples->foreign.module, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_infer_auto_device_map", "module", accel_infer_auto_device_map(samples->released.module, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_infer_auto_device_map", "max_memory", accel_infer_auto_device_map(samples->valid.module, &samples->foreign_value, &samples->device_map_options, (accel_value_t *)samples->room, (accel_value_t *)samples->room));
+  refused_value("accel_infer_auto_device_map", "max_memory", accel_infer_auto_device_map(samples->valid.module, &samples->released_value, &samples->device_map_options, (accel_value_t *)samples->room, (accel_value_t *)samples->room));
+}
+
+static void accel_resolve_device_map_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_resolve_device_map", "module", accel_resolve_device_map(samples->foreign.module, &samples->value, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_resolve_device_map", "module", accel_resolve_device_map(samples->released.module, &samples->value, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_resolve_device_map", "device_map", accel_resolve_device_map(samples->valid.module, &samples->foreign_value, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room));
+  refused_value("accel_resolve_device_map", "device_map", accel_resolve_device_map(samples->valid.module, &samples->released_value, &samples->value, &samples->device_map_options, (accel_value_t *)samples->room));
+  refused_value("accel_resolve_device_map", "max_memory", accel_resolve_device_map(samples->valid.module, &samples->value, &samples->foreign_value, &samples->device_map_options, (accel_value_t *)samples->room));
+  refused_value("accel_resolve_device_map", "max_memory", accel_resolve_device_map(samples->valid.module, &samples->value, &samples->released_value, &samples->device_map_options, (accel_value_t *)samples->room));
+}
+
+static void accel_check_device_map_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_check_device_map", "module", accel_check_device_map(samples->foreign.module, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_check_device_map", "module", accel_check_device_map(samples->released.module, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_check_device_map", "device_map", accel_check_device_map(samples->valid.module, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_check_device_map", "device_map", accel_check_device_map(samples->valid.module, &samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_clean_device_map_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_clean_device_map", "device_map", accel_clean_device_map(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_clean_device_map", "device_map", accel_clean_device_map(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_verify_device_map_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_verify_device_map", "module", accel_verify_device_map(samples->foreign.module, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_verify_device_map", "module", accel_verify_device_map(samples->released.module, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_save_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_save", "value", accel_save(&samples->foreign_value, &samples->value, "sample", &samples->save_options));
@@ -2785,6 +2889,21 @@ int main(void) {
       sweep_test(accel_find_executable_batch_size_wrong_handles),
       sweep_test(accel_free_memory_wrong_handles),
       sweep_test(accel_empty_cache_wrong_handles),
+      sweep_test(accel_compute_module_sizes_wrong_handles),
+      sweep_test(accel_get_module_leaves_wrong_handles),
+      sweep_test(accel_get_max_layer_size_wrong_handles),
+      sweep_test(accel_named_module_tensors_wrong_handles),
+      sweep_test(accel_get_non_persistent_buffers_wrong_handles),
+      sweep_test(accel_find_tied_parameters_wrong_handles),
+      sweep_test(accel_retie_parameters_wrong_handles),
+      sweep_test(accel_check_tied_parameters_on_same_device_wrong_handles),
+      sweep_test(accel_get_max_memory_wrong_handles),
+      sweep_test(accel_get_balanced_memory_wrong_handles),
+      sweep_test(accel_infer_auto_device_map_wrong_handles),
+      sweep_test(accel_resolve_device_map_wrong_handles),
+      sweep_test(accel_check_device_map_wrong_handles),
+      sweep_test(accel_clean_device_map_wrong_handles),
+      sweep_test(accel_verify_device_map_wrong_handles),
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_on_main_process_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),

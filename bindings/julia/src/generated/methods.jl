@@ -48,29 +48,31 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
     all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
-    buffers, calculate_maximum_sizes, chained, check_trigger, checkpoint_activations, checkpoint_wait, child,
-    children_bottom_up, clip_grad_value!, concatenate, config, contiguous, convert_to_fp32, coordinate, current_device!,
-    current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties, distributed_type,
-    empty_cache!, enable_grad, end_of_dataloader, end_training, estimate_memory, even_batches!, find_batch_size,
-    flight_record, float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven,
-    gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_state_dict, gradient, gradient!,
+    buffers, calculate_maximum_sizes, chained, check_device_map, check_trigger, checkpoint_activations, checkpoint_wait,
+    child, children_bottom_up, clip_grad_value!, compute_module_sizes, concatenate, config, contiguous, convert_to_fp32,
+    coordinate, current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory,
+    device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_training, estimate_memory,
+    even_batches!, find_batch_size, find_tied_parameters, flight_record, float32_matmul_precision!, fork_launched,
+    free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object,
+    gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state, generator_state!,
+    get_balanced_memory, get_max_layer_size, get_non_persistent_buffers, get_state_dict, gradient, gradient!,
     gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group,
     in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
     is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
     learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
     local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
-    memory_report, mesh, mixed_precision, modules, no_grad, no_grad!, no_sync, num_groups, num_parameters,
-    num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
-    prepare, process_index, progress, project, project!, recv_tensor!, recv_tensor_async!, reduce_async,
-    reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook, remove_hook!, replace_child!,
-    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, save_model, save_state, scatter!,
-    scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!,
-    set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state,
-    shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict,
-    step!, step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!,
-    synchronize_async!, synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unshard,
-    unwrap_model, update_precision!, use_device!, valid_rows, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    memory_report, mesh, mixed_precision, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
+    num_parameters, num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async,
+    pad_input_tensors, parameters, prepare, process_index, progress, project, project!, recv_tensor!,
+    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook,
+    remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard,
+    resolve_device_map, retie_parameters, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
+    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
+    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
+    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
+    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
+    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
+    valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -3041,6 +3043,166 @@ whole anyway, and only get that rank's values at the end.
 """
 gathered_parameters(body::Function, state::State, parameters, modifier_rank) =
     scoped(body, out -> with_handles((parameters, count) -> LibAccel.accel_gathered_parameters_begin(state, parameters, count, modifier_rank, out), parameters))
+
+"""
+    compute_module_sizes(model, buffers_only; options...)
+
+The sizes of a model, of every module in it and of every tensor.
+
+- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+"""
+compute_module_sizes(model::Model, buffers_only; options...) =
+    result(out -> with_options(given -> LibAccel.accel_compute_module_sizes(model, given, buffers_only, out), LibAccel.accel_device_map_options_t; options...))::Map
+
+"""
+    get_max_layer_size(model; options...)
+
+The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the
+model itself.
+
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: A map: \"size\", bytes; \"names\", the layers of that size.
+"""
+get_max_layer_size(model::Model; options...) =
+    result(out -> with_options(given -> LibAccel.accel_get_max_layer_size(model, given, out), LibAccel.accel_device_map_options_t; options...))::Map
+
+"""
+    named_module_tensors(model, include_buffers, recurse, remove_non_persistent)
+
+The parameters and buffers of a module.
+
+- `include_buffers`: 1 or 0.
+- `recurse`: 1: of the modules below it too.
+- `remove_non_persistent`: 1: without buffers that are not saved.
+
+Gives: A map name -> tensor: parameters, then buffers, each once.
+"""
+named_module_tensors(model::Model, include_buffers, recurse, remove_non_persistent) =
+    result(out -> LibAccel.accel_named_module_tensors(model, include_buffers, recurse, remove_non_persistent, out))::Map
+
+"""
+    get_non_persistent_buffers(model, recurse)
+
+The names of buffers that are not saved.
+
+- `recurse`: 1: of the modules below it too.
+
+Gives: A list of names.
+"""
+get_non_persistent_buffers(model::Model, recurse) =
+    result(out -> LibAccel.accel_get_non_persistent_buffers(model, recurse, out))
+
+"""
+    find_tied_parameters(model)
+
+The parameters that a model has under several names.
+
+Gives: A list of groups, which are lists of names; all sorted.
+"""
+find_tied_parameters(model::Model) =
+    result(out -> LibAccel.accel_find_tied_parameters(model, out))
+
+"""
+    retie_parameters(model, tied_params)
+
+Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not
+on the device meta. A group of meta parameters stays as it is.
+
+- `tied_params`: A list of groups.
+"""
+retie_parameters(model::Model, tied_params) =
+    (lend(tied_params -> LibAccel.accel_retie_parameters(model, tied_params), tied_params); nothing)
+
+"""
+    get_balanced_memory(model, max_memory; options...)
+
+A max_memory with which a model is divided evenly between the accelerators. Each but the last is limited to an equal
+part and room for a layer.
+
+- `max_memory`: A map, or NONE, of which a single accelerator then gets 90 %.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: A map place -> bytes.
+"""
+get_balanced_memory(model::Model, max_memory; options...) =
+    result(out -> with_options(given -> lend(max_memory -> LibAccel.accel_get_balanced_memory(model, something(max_memory, C_NULL), given, out), max_memory), LibAccel.accel_device_map_options_t; options...))::Map
+
+"""
+    resolve_device_map(model, device_map, max_memory; options...)
+
+The device map that a program means.
+
+- `device_map`: A map, which is checked: it covers the model and names only what is in it. Or a text: \"balanced\" or \"auto\", \"balanced_low_0\" (low_zero), \"sequential\" (without balanced memory).
+- `max_memory`: A map, or NONE.
+- `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
+- `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+- `offload_buffers`: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+- `fallback_allocation`: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+- `clean_result`: 1: entries below one path that have the same place become one. Default 1
+- `verbose`: 1: every decision is logged. Default 0
+- `optimal_packing`: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+- `allow_disk`: 0: a model that does not fit without the disk is an error. Default 1
+- `low_zero`: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+
+Gives: The device map.
+"""
+resolve_device_map(model::Model, device_map, max_memory; options...) =
+    result(out -> with_options(given -> lend(max_memory -> lend(device_map -> LibAccel.accel_resolve_device_map(model, device_map, something(max_memory, C_NULL), given, out), device_map), max_memory), LibAccel.accel_device_map_options_t; options...))
+
+"""
+    check_device_map(model, device_map)
+
+Checks that a device map covers a model.
+
+- `device_map`: A map.
+
+Gives: A list of the paths in it that name no module, about which a warning is logged. Parameters and buffers among them have their place.
+"""
+check_device_map(model::Model, device_map) =
+    result(out -> lend(device_map -> LibAccel.accel_check_device_map(model, device_map, out), device_map))
+
+"""
+    verify_device_map(model)
+
+Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a
+whole.
+
+Gives: true or 0.
+"""
+verify_device_map(model::Model) =
+    output(out -> LibAccel.accel_verify_device_map(model, out), Int32) == 1
 
 """
     save_model(state, model, folder; options...)

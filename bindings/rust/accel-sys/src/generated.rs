@@ -2737,6 +2737,56 @@ impl Default for accel_parameters_options_t {
     }
 }
 
+/// How a model is measured and placed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_device_map_options_t {
+    pub struct_size: usize,
+    /// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2". Default: their own
+    pub dtype: *const c_char,
+    /// A map from names of tensors to the dtypes in which they will be loaded. Default: none
+    pub special_dtypes: *const accel_value_t,
+    /// Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+    pub no_split_module_classes: *const c_char,
+    /// 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+    pub offload_buffers: accel_flag_t,
+    /// 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+    pub fallback_allocation: accel_flag_t,
+    /// 1: entries below one path that have the same place become one. Default 1
+    pub clean_result: accel_flag_t,
+    /// 1: every decision is logged. Default 0
+    pub verbose: accel_flag_t,
+    /// 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+    pub optimal_packing: accel_flag_t,
+    /// 0: a model that does not fit without the disk is an error. Default 1
+    pub allow_disk: accel_flag_t,
+    /// 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+    pub low_zero: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_device_map_options_t`] unset.
+pub const ACCEL_DEVICE_MAP_OPTIONS_INIT: accel_device_map_options_t = accel_device_map_options_t {
+    struct_size: core::mem::size_of::<accel_device_map_options_t>(),
+    dtype: core::ptr::null(),
+    special_dtypes: core::ptr::null(),
+    no_split_module_classes: core::ptr::null(),
+    offload_buffers: ACCEL_UNSET,
+    fallback_allocation: ACCEL_UNSET,
+    clean_result: ACCEL_UNSET,
+    verbose: ACCEL_UNSET,
+    optimal_packing: ACCEL_UNSET,
+    allow_disk: ACCEL_UNSET,
+    low_zero: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_device_map_options_t {
+    fn default() -> Self {
+        ACCEL_DEVICE_MAP_OPTIONS_INIT
+    }
+}
+
 /// How values are written.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -7784,6 +7834,191 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_empty_cache(state: *mut accel_state_t) -> accel_status_t;
+
+    /// The bytes of a size as people write it.
+    ///
+    /// * `size`: "8GiB", "1.5 MB": GiB, MiB and KiB are powers of 1024, GB, MB and KB of 1000; with a small b at the end they are bits.
+    /// * `out`: Bytes, rounded down.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_convert_file_size_to_int(size: *const c_char, out: *mut i64) -> accel_status_t;
+
+    /// The sizes of a model, of every module in it and of every tensor.
+    ///
+    /// * `module`: A model.
+    /// * `options`: NULL is allowed. NULL: defaults. dtype and special_dtypes have an effect.
+    /// * `buffers_only`: 1: of buffers alone; the size of "" is that of all buffers.
+    /// * `out`: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_compute_module_sizes(module: *const accel_module_t, options: *const accel_device_map_options_t, buffers_only: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The names in a map of sizes that have nothing below them.
+    ///
+    /// * `sizes`: What accel_compute_module_sizes() gave.
+    /// * `out`: A list of names.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_get_module_leaves(sizes: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The largest layer of a model: a module without children or of a class that is not split, or a parameter or buffer of the model itself.
+    ///
+    /// * `module`: A model.
+    /// * `options`: NULL is allowed. NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
+    /// * `out`: A map: "size", bytes; "names", the layers of that size.
+    ///
+    /// Returns: As accel_compute_module_sizes().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_get_max_layer_size(module: *const accel_module_t, options: *const accel_device_map_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The parameters and buffers of a module.
+    ///
+    /// * `module`: A module.
+    /// * `include_buffers`: 1 or 0.
+    /// * `recurse`: 1: of the modules below it too.
+    /// * `remove_non_persistent`: 1: without buffers that are not saved.
+    /// * `out`: A map name -> tensor: parameters, then buffers, each once.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_named_module_tensors(module: *const accel_module_t, include_buffers: i32, recurse: i32, remove_non_persistent: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The names of buffers that are not saved.
+    ///
+    /// * `module`: A module.
+    /// * `recurse`: 1: of the modules below it too.
+    /// * `out`: A list of names.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_get_non_persistent_buffers(module: *const accel_module_t, recurse: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The parameters that a model has under several names.
+    ///
+    /// * `module`: A model.
+    /// * `out`: A list of groups, which are lists of names; all sorted.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_find_tied_parameters(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ties parameters again that have become different tensors: all names of a group get the first parameter in it that is not on the device meta.
+    ///
+    /// A group of meta parameters stays as it is.
+    ///
+    /// * `module`: A model.
+    /// * `tied_params`: A list of groups.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_retie_parameters(module: *mut accel_module_t, tied_params: *const accel_value_t) -> accel_status_t;
+
+    /// Which groups of tied parameters a device map puts on several devices.
+    ///
+    /// A warning is logged for each.
+    ///
+    /// * `tied_params`: A list of groups.
+    /// * `device_map`: A map.
+    /// * `out`: A list of these groups.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_check_tied_parameters_on_same_device(tied_params: *const accel_value_t, device_map: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Reads a max_memory, or measures one.
+    ///
+    /// * `max_memory`: NULL is allowed. A map, or NONE.
+    /// * `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, "cpu", "disk". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_get_max_memory(max_memory: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A max_memory with which a model is divided evenly between the accelerators.
+    ///
+    /// Each but the last is limited to an equal part and room for a layer.
+    ///
+    /// * `module`: A model.
+    /// * `max_memory`: NULL is allowed. A map, or NONE, of which a single accelerator then gets 90 %.
+    /// * `options`: NULL is allowed. NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
+    /// * `out`: A map place -> bytes.
+    ///
+    /// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_get_balanced_memory(module: *const accel_module_t, max_memory: *const accel_value_t, options: *const accel_device_map_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Fills one device after the other with the modules of a model in their order.
+    ///
+    /// A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with those that are offloaded.
+    ///
+    /// * `module`: A model.
+    /// * `max_memory`: NULL is allowed. A map, or NONE.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The device map.
+    /// * `out_explanation`: NULL is allowed. A map: "decisions", a list of maps with "module", "decision" ("placed", "split", "next_device"), "device", "needed", "available" and "reserved" (for the largest layer) in bytes, "tied_with", "because"; "text", the same, one line each; "minimum_memory", a map from devices that got nothing to the bytes that a first module would need; "offloaded_buffers", bytes of buffers of offloaded modules; "buffers_may_not_fit", whether no accelerator has as much left.
+    ///
+    /// Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is not known; INVALID_ARGUMENT; TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_infer_auto_device_map(module: *const accel_module_t, max_memory: *const accel_value_t, options: *const accel_device_map_options_t, out: *mut accel_value_t, out_explanation: *mut accel_value_t) -> accel_status_t;
+
+    /// The device map that a program means.
+    ///
+    /// * `module`: A model.
+    /// * `device_map`: A map, which is checked: it covers the model and names only what is in it. Or a text: "balanced" or "auto", "balanced_low_0" (low_zero), "sequential" (without balanced memory).
+    /// * `max_memory`: NULL is allowed. A map, or NONE.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The device map.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most similar one; INVALID_ARGUMENT for another text, a device that is not known or a map that does not cover the model; as accel_infer_auto_device_map().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_resolve_device_map(module: *const accel_module_t, device_map: *const accel_value_t, max_memory: *const accel_value_t, options: *const accel_device_map_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Checks that a device map covers a model.
+    ///
+    /// * `module`: A model.
+    /// * `device_map`: A map.
+    /// * `out_unknown`: NULL is allowed. A list of the paths in it that name no module, about which a warning is logged. Parameters and buffers among them have their place.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that have no place, or for a device that is not known; TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_check_device_map(module: *const accel_module_t, device_map: *const accel_value_t, out_unknown: *mut accel_value_t) -> accel_status_t;
+
+    /// Joins entries below one path that have the same place.
+    ///
+    /// * `device_map`: A map.
+    /// * `out`: A map that means the same for what the given one covers.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_clean_device_map(device_map: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Whether the parameters and buffers of a model are on several devices, so that it cannot be prepared for training as a whole.
+    ///
+    /// * `module`: A model.
+    /// * `out`: 1 or 0.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_verify_device_map(module: *const accel_module_t, out: *mut i32) -> accel_status_t;
 
     /// Writes a value to a file: complete under its name, or not at all.
     ///

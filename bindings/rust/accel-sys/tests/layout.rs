@@ -625,6 +625,24 @@ fn layout_of_accel_parameters_options() {
 }
 
 #[test]
+fn layout_of_accel_device_map_options() {
+    assert_eq!(size_of::<accel_device_map_options_t>(), 64);
+    assert_eq!(align_of::<accel_device_map_options_t>(), 8);
+    assert_eq!(offset_of!(accel_device_map_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_device_map_options_t, dtype), 8);
+    assert_eq!(offset_of!(accel_device_map_options_t, special_dtypes), 16);
+    assert_eq!(offset_of!(accel_device_map_options_t, no_split_module_classes), 24);
+    assert_eq!(offset_of!(accel_device_map_options_t, offload_buffers), 32);
+    assert_eq!(offset_of!(accel_device_map_options_t, fallback_allocation), 36);
+    assert_eq!(offset_of!(accel_device_map_options_t, clean_result), 40);
+    assert_eq!(offset_of!(accel_device_map_options_t, verbose), 44);
+    assert_eq!(offset_of!(accel_device_map_options_t, optimal_packing), 48);
+    assert_eq!(offset_of!(accel_device_map_options_t, allow_disk), 52);
+    assert_eq!(offset_of!(accel_device_map_options_t, low_zero), 56);
+    assert_eq!(offset_of!(accel_device_map_options_t, reserved), 60);
+}
+
+#[test]
 fn layout_of_accel_save_options() {
     assert_eq!(size_of::<accel_save_options_t>(), 16);
     assert_eq!(align_of::<accel_save_options_t>(), 8);

@@ -14,6 +14,7 @@ macro_rules! topics {
 
 topics! {
     accelerator = "generated/accelerator_options.rs",
+    big = "generated/big_options.rs",
     checkpoints = "generated/checkpoints_options.rs",
     choices = "generated/choices.rs",
     data = "generated/data_options.rs",

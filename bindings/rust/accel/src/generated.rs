@@ -33,7 +33,7 @@ macro_rules! topics {
 }
 
 topics! {
-    accelerator, checkpoints, communication, configuration, data, modules, operators, optimizers, platform, state, tensors, tracking,
+    accelerator, big, checkpoints, communication, configuration, data, modules, operators, optimizers, platform, state, tensors, tracking,
     types,
 }
 

@@ -1,0 +1,100 @@
+// Where the parts of models are placed, against the reference's infer_auto_device_map().
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "bigmodel/device_map_value.hpp"
+#include "bigmodel/infer_device_map.hpp"
+#include "fixture.hpp"
+#include "module_tree_input.hpp"
+#include "nn/module_sizes.hpp"
+#include "nn/tied_parameters.hpp"
+
+namespace accel::parity {
+namespace device_map_test {
+
+using bigmodel::DeviceMap;
+
+DeviceMap map_of(const c10::IValue& pairs) {
+  DeviceMap map;
+  for (const c10::IValue& pair : pairs.toListRef())
+    map.emplace_back(pair.toListRef()[0].toStringRef(), bigmodel::read_place(pair.toListRef()[1], "a place"));
+  return map;
+}
+
+DeviceMap sorted(DeviceMap map) {
+  std::sort(map.begin(), map.end());
+  return map;
+}
+
+// Whether each tensor has a place, the limits hold, and tied parameters are together.
+void check_valid(const nn::Module& model, const DeviceMap& map, const bigmodel::MaxMemory& memory,
+                 const bigmodel::DeviceMapSettings& settings) {
+  const nn::SizeRules rules(settings.dtype, settings.special_dtypes);
+  std::map<std::string, double> used;
+  nn::TensorSelection all;
+  all.recurse = true;
+  for (const auto& [name, tensor] : nn::named_module_tensors(model, all)) {
+    const std::string* const place = bigmodel::find_place(map, name);
+    ASSERT_NE(place, nullptr) << name;
+    used[*place] += rules.bytes_of(name, tensor);
+  }
+  for (const auto& [place, bytes] : memory) {
+    if (place == "disk") continue;
+    EXPECT_LE(used[place], bytes) << place;
+  }
+  EXPECT_TRUE(bigmodel::tied_in_several_places(nn::find_tied_parameters(model), map).empty());
+  EXPECT_TRUE(bigmodel::check_device_map(model, map).size() <= map.size());
+}
+
+TEST(DeviceMap, AsTheReferencePlacesModels) {
+  size_t compared = 0, completed = 0, mended = 0;
+  for (const Case& one : read_cases("device_map")) {
+    SCOPED_TRACE(one.name);
+    const nn::ModulePtr model = build_module_tree(one.input);
+    bigmodel::DeviceMapSettings settings = read_size_settings(one.input);
+    settings.offload_buffers = member(one.input, "offload_buffers").toBool();
+    settings.fallback_allocation = member(one.input, "fallback_allocation").toBool();
+    settings.clean_result = false;
+    const bigmodel::MaxMemory memory =
+        bigmodel::read_max_memory(map_of_pairs(member(one.input, "max_memory")), "max_memory");
+    const bigmodel::InferredDeviceMap inferred = bigmodel::infer_device_map(*model, memory, settings, true);
+    check_valid(*model, inferred.map, memory, settings);
+    if (error_type(one.expected)) {  // a fault of the reference: any valid map
+      EXPECT_EQ(*error_type(one.expected), "IndexError");
+      mended++;
+      continue;
+    }
+    compared++;
+    const DeviceMap expected = map_of(member(one.expected, "placement_order"));
+    // Direct buffers of split modules, which the reference loses, are behind what it placed.
+    ASSERT_GE(inferred.map.size(), expected.size());
+    const auto end = inferred.map.begin() + static_cast<std::ptrdiff_t>(expected.size());
+    EXPECT_EQ(DeviceMap(inferred.map.begin(), end), expected);
+    for (auto entry = end; entry != inferred.map.end(); ++entry) {
+      const auto buffers = model->named_buffers();
+      EXPECT_TRUE(std::any_of(buffers.begin(), buffers.end(), [&](const auto& one) { return one.first == entry->first; }));
+      completed++;
+    }
+    DeviceMap cleaned;
+    for (const auto& entry : member(one.expected, "device_map").toGenericDict())
+      cleaned.emplace_back(entry.key().toStringRef(), bigmodel::read_place(entry.value(), "a place"));
+    if (end == inferred.map.end()) {
+      EXPECT_TRUE(member(one.expected, "check").isString());
+      EXPECT_EQ(sorted(bigmodel::clean_device_map(inferred.map)), sorted(cleaned));
+    }
+    EXPECT_EQ(inferred.buffers_may_not_fit, member(one.expected, "buffer_warning").toBool());
+    std::map<std::string, double> minimums;
+    for (const auto& entry : member(one.expected, "minimum_for_empty_devices").toGenericDict())
+      minimums[entry.key().toStringRef()] = entry.value().toScalar().toDouble();
+    EXPECT_EQ((std::map<std::string, double>(inferred.minimum_memory.begin(), inferred.minimum_memory.end())), minimums);
+  }
+  EXPECT_GT(compared, 100U);
+  EXPECT_GT(completed, 0U);
+  EXPECT_GT(mended, 0U);
+}
+
+}  // namespace device_map_test
+}  // namespace accel::parity
