@@ -4759,7 +4759,7 @@ module: A model.
 max_memory: A map, or NONE.
 options: NULL: defaults.
 out: The device map.
-out_explanation: A map: \"decisions\", a list of maps with \"module\", \"decision\" (\"placed\", \"split\", \"next_device\"), \"device\", \"needed\", \"available\" and \"reserved\" (for the largest layer) in bytes, \"tied_with\", \"because\"; \"text\", the same, one line each; \"minimum_memory\", a map from devices that got nothing to the bytes that a first module would need; \"offloaded_buffers\", bytes of buffers of offloaded modules; \"buffers_may_not_fit\", whether no accelerator has as much left.
+out_explanation: A map: \"decisions\", a list of maps with \"module\", \"decision\" (\"placed\", \"split\", \"next_device\"), \"device\", \"needed\", \"available\" and \"reserved\" (for the largest layer) in bytes, \"tied_with\", \"because\"; \"text\", the same, one line each; \"minimum_memory\", a map from the names of devices that got nothing to the bytes that a first module would need; \"offloaded_buffers\", bytes of buffers of offloaded modules; \"buffers_may_not_fit\", whether no accelerator has as much left.
 Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not fit; NOT_FOUND for a dtype that is not known; INVALID_ARGUMENT; TYPE_MISMATCH.";
 accel_status_t accel_infer_auto_device_map(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT, accel_value_t *OUTPUT);
 

@@ -34,7 +34,8 @@ std::string plain_number(std::string_view text) {
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   std::string number;
   for (size_t i = 0; i < text.size(); i++) {
-    const bool separates = text[i] == '_' && i > 0 && i + 1 < text.size() && is_digit(text[i - 1]) && is_digit(text[i + 1]);
+    const bool separates =
+        text[i] == '_' && i > 0 && i + 1 < text.size() && is_digit(text[i - 1]) && is_digit(text[i + 1]);
     if (!separates) number += text[i];
   }
   return number;

@@ -110,7 +110,7 @@ class RunSearch {
   Part best_run(size_t link, size_t device) const {
     if (device == devices_.limits.size()) return {};
     const Part& later = runs_[number_of(link, device + 1)];
-    const double limit = devices_.limits[device] - (device == devices_.with_room ? room_ : 0);
+    const double limit = std::max(devices_.limits[device] - (device == devices_.with_room ? room_ : 0), 0.0);
     const auto behind = std::upper_bound(sums_.begin(), sums_.end(), sums_[link] + limit);
     if (behind <= sums_.begin() + static_cast<std::ptrdiff_t>(link) + 1) return later;
     const auto end = static_cast<size_t>(behind - sums_.begin()) - 1;

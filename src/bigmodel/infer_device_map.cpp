@@ -21,15 +21,17 @@ Placement place_in_order(const ModuleTree& tree, const std::vector<Tier>& tiers,
   return SequentialPlacement(tree, ties, tiers, TieRule::kConnected, fallback_allocation).run().value();
 }
 
-// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. As in the reference, special dtypes
-// count here by the names inside of a module, and modules that were placed with another one do not count.
+// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. As in the reference, special
+// dtypes count here by the names inside of a module, and modules that were placed with another one do not count.
 void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Placement& placement,
                    InferredDeviceMap& inferred) {
   for (const Step& step : placement.steps) {
     const bool is_placed = step.kind == StepKind::kPlaced || step.kind == StepKind::kFallback;
     const nn::Module* const module = tree[step.node].module;
-    if (!is_placed || module == nullptr || is_accelerator(placement.tiers[static_cast<size_t>(step.tier)].place)) continue;
-    for (const auto& [name, buffer] : module->named_buffers()) inferred.offloaded_buffers += rules.bytes_of(name, buffer);
+    if (!is_placed || module == nullptr || is_accelerator(placement.tiers[static_cast<size_t>(step.tier)].place))
+      continue;
+    for (const auto& [name, buffer] : module->named_buffers())
+      inferred.offloaded_buffers += rules.bytes_of(name, buffer);
   }
   const auto has_room = [&](const Tier& tier) {
     return is_accelerator(tier.place) && tier.limit >= inferred.offloaded_buffers + tier.used;

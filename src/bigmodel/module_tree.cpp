@@ -1,6 +1,7 @@
 #include "bigmodel/module_tree.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -63,7 +64,7 @@ class ModuleTree::Builder {
 
   void add_parameter(std::string_view name, int32_t parent, const at::Tensor& tensor) {
     const int32_t number = add(NodeKind::kParameter, name, parent);
-    const auto [first, is_first] = parameters_.try_emplace(tensor.unsafeGetTensorImpl(), number);
+    const auto [first, is_first] = parameters_.emplace(tensor.unsafeGetTensorImpl(), number);
     if (is_first) {
       node(number).size = bytes_of(number, tensor);
       node(number).parameters = 1;
@@ -101,7 +102,7 @@ class ModuleTree::Builder {
   ModuleTree& tree_;
   const nn::SizeRules& rules_;
   const std::unordered_set<std::string_view> no_split_;
-  std::unordered_map<const at::TensorImpl*, int32_t> parameters_;
+  ska::flat_hash_map<const at::TensorImpl*, int32_t> parameters_;
   std::unordered_set<const at::TensorImpl*> buffers_;
   std::unordered_map<int32_t, std::vector<int32_t>> tied_;  // later nodes of a parameter by its first
 };

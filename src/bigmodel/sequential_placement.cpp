@@ -181,7 +181,7 @@ std::optional<int32_t> SequentialPlacement::find_fallback(double limit) {
 
 bool SequentialPlacement::take_fallback(const Step& step) {
   const double limit = tier().limit - std::max(largest_layers_.bytes(), step.needed);
-  const auto found = find_fallback(limit);
+  const auto found = limit >= 0 ? find_fallback(limit) : std::nullopt;
   if (!found) return false;
   // One that ties keep from being placed could be taken again and again.
   has_failed_ = std::find(fallbacks_.begin(), fallbacks_.end(), *found) != fallbacks_.end();

@@ -111,8 +111,7 @@ c10::IValue value_of_sizes(const nn::ModuleSizes& sizes) {
 
 c10::IValue value_of_explanation(const bigmodel::InferredDeviceMap& inferred) {
   auto minimums = tree::new_map();
-  for (const auto& [place, bytes] : inferred.minimum_memory)
-    minimums.insert(bigmodel::value_of_place(place), bigmodel::value_of_bytes(bytes));
+  for (const auto& [place, bytes] : inferred.minimum_memory) minimums.insert(place, bigmodel::value_of_bytes(bytes));
   auto map = tree::new_map();
   map.insert("decisions", inferred.explanation.decisions);
   map.insert("text", inferred.explanation.text);

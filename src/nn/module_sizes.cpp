@@ -13,7 +13,9 @@ namespace {
 
 using SizeIndex = std::unordered_map<std::string_view, double>;
 
-double bytes_per_element(c10::ScalarType type) { return tensor::dtype_byte_size(tensor::dtype_name(type)); }
+double bytes_per_element(c10::ScalarType type) {
+  return type == c10::ScalarType::Bool ? 0.125 : static_cast<double>(c10::elementSize(type));
+}
 
 void compare(const std::string& name, const SizeIndex& sizes, LargestLayer& found) {
   const auto known = sizes.find(name);  // tied tensors are under their first name only

@@ -30,7 +30,8 @@ TEST(ByteSizes, AsTheReference) {
     if (operation == "convert_file_size_to_int") {
       check_size(one);
       sizes++;
-    } else if (operation == "dtype_byte_size" && member(one.input, "dtype").toStringRef() != "qint8") {  // no dtype of ours
+    } else if (operation == "dtype_byte_size" &&
+               member(one.input, "dtype").toStringRef() != "qint8") {  // no dtype of ours
       EXPECT_DOUBLE_EQ(tensor::dtype_byte_size(member(one.input, "dtype").toStringRef()),
                        member(one.expected, "bytes").toScalar().toDouble());
       dtypes++;

@@ -11,7 +11,7 @@
 #include "module_tree_input.hpp"
 
 namespace accel::parity {
-namespace device_map_helpers_test {
+namespace device_map_checks_test {
 
 using bigmodel::DeviceMap;
 
@@ -21,9 +21,7 @@ DeviceMap sorted_map(const c10::IValue& value) {
   return map;
 }
 
-DeviceMap read_pairs(const c10::IValue& pairs) {
-  return bigmodel::read_device_map(map_of_pairs(pairs), "device_map");
-}
+DeviceMap read_pairs(const c10::IValue& pairs) { return bigmodel::read_device_map(map_of_pairs(pairs), "device_map"); }
 
 void check_clean(const Case& one) {
   DeviceMap cleaned = bigmodel::clean_device_map(read_pairs(member(one.input, "device_map")));
@@ -95,7 +93,8 @@ void check_size_with_ties(const Case& one) {
   for (const std::string& name : texts(member(one.input, "tied_params"))) tied.push_back(node_of(tree, name));
   for (const std::string& name : texts(member(one.input, "queue"))) queue.push_back(node_of(tree, name));
   const auto item_of = [&](int32_t node) -> std::optional<int32_t> {
-    const auto item = std::find_if(queue.begin(), queue.end(), [&](int32_t one_item) { return tree.contains(one_item, node); });
+    const auto item =
+        std::find_if(queue.begin(), queue.end(), [&](int32_t one_item) { return tree.contains(one_item, node); });
     return item == queue.end() ? std::nullopt : std::optional(*item);
   };
   const auto found =
@@ -107,7 +106,7 @@ void check_size_with_ties(const Case& one) {
   EXPECT_EQ(names, texts(member(one.expected, "tied_module_names")));
 }
 
-TEST(DeviceMapHelpers, AsTheReference) {
+TEST(DeviceMapChecks, AsTheReference) {
   std::set<std::string> operations;
   for (const Case& one : read_cases("device_map_helpers")) {
     SCOPED_TRACE(one.name);
@@ -126,5 +125,5 @@ TEST(DeviceMapHelpers, AsTheReference) {
   EXPECT_EQ(operations.size(), 4U);
 }
 
-}  // namespace device_map_helpers_test
+}  // namespace device_map_checks_test
 }  // namespace accel::parity

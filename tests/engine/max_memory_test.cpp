@@ -1,0 +1,101 @@
+// The memory that models may have: what is given, and what the host has.
+#include "bigmodel/max_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/byte_size.hpp"
+#include "base/host_memory.hpp"
+#include "bigmodel/device_map_value.hpp"
+#include "expect_error.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::bigmodel {
+namespace max_memory_test {
+
+// Files as the kernel has them.
+class FakeRoot {
+ public:
+  FakeRoot() {
+    char name[] = "/tmp/accel_memory_XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~FakeRoot() { EXPECT_EQ(std::system(("rm -r " + path_).c_str()), 0); }
+  const std::string& path() const { return path_; }
+  void write(const std::string& file, const std::string& content) const {
+    for (size_t slash = file.find('/', 1); slash != std::string::npos; slash = file.find('/', slash + 1))
+      mkdir((path_ + file.substr(0, slash)).c_str(), 0700);
+    std::ofstream(path_ + file) << content;
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(MaxMemory, OfTheHostIsWhatTheKernelEstimates) {
+  const FakeRoot root;
+  tests::expect_error(Status::kUnsupported, "MemAvailable", [&] { available_host_memory(root.path()); });
+  root.write("/proc/meminfo",
+             "MemTotal:       24000000 kB\nMemFree:          100 kB\nMemAvailable:   2048 kB\nBuffers: 5 kB\n");
+  EXPECT_EQ(available_host_memory(root.path()), 2048 * 1024);
+  root.write("/sys/fs/cgroup/memory.max", "max\n");
+  root.write("/sys/fs/cgroup/memory.current", "1000\n");
+  EXPECT_EQ(available_host_memory(root.path()), 2048 * 1024);
+}
+
+TEST(MaxMemory, OfTheHostIsLimitedByEveryGroupAbove) {
+  const FakeRoot root;
+  root.write("/proc/meminfo", "MemAvailable: 2048 kB\n");
+  root.write("/proc/self/cgroup", "1:cpu:/other\n0::/jobs/one\n");
+  root.write("/sys/fs/cgroup/jobs/one/memory.max", "500000\n");
+  root.write("/sys/fs/cgroup/jobs/one/memory.current", "300000\n");
+  root.write("/sys/fs/cgroup/jobs/one/memory.stat", "anon 200000\ninactive_file 100000\n");
+  EXPECT_EQ(available_host_memory(root.path()), 300000);
+  root.write("/sys/fs/cgroup/jobs/memory.max", "1000\n");
+  root.write("/sys/fs/cgroup/jobs/memory.current", "900\n");
+  EXPECT_EQ(available_host_memory(root.path()), 100);
+  root.write("/sys/fs/cgroup/memory.max", "1000\n");
+  root.write("/sys/fs/cgroup/memory.current", "2000\n");
+  EXPECT_EQ(available_host_memory(root.path()), 0);
+}
+
+TEST(MaxMemory, OfThisMachine) {
+  const MaxMemory memory = available_memory();
+  ASSERT_FALSE(memory.empty());
+  EXPECT_EQ(memory.back().first, "cpu");
+  EXPECT_GT(memory.back().second, 0);
+}
+
+MaxMemory read(const std::string& json) { return read_max_memory(tree::from_json(json, "test"), "max_memory"); }
+
+TEST(MaxMemory, IsReadInTheOrderInWhichDevicesAreFilled) {
+  EXPECT_EQ(read(R"({"disk": 5, "cpu": "1.5KB", "10": 7, "xpu:1": "1KiB", "2": 0.5})"),
+            (MaxMemory{{"2", 0.5}, {"10", 7}, {"xpu:1", 1024}, {"cpu", 1500}, {"disk", 5}}));
+}
+
+TEST(MaxMemory, RefusesWhatIsNoMemory) {
+  tests::expect_error(Status::kInvalidArgument, "device 'gpu' is not known", [] { read(R"({"gpu": 5})"); });
+  tests::expect_error(Status::kInvalidArgument, "size '3TB' is not known", [] { read(R"({"cpu": "3TB"})"); });
+  tests::expect_error(Status::kInvalidArgument, "max_memory of 'cpu' is -1", [] { read(R"({"cpu": -1})"); });
+  tests::expect_error(Status::kInvalidArgument, "'meta'", [] { read(R"({"meta": 1})"); });
+  tests::expect_error(Status::kTypeMismatch, "max_memory['cpu'] is a", [] { read(R"({"cpu": [1]})"); });
+  tests::expect_error(Status::kTypeMismatch, "max_memory is a", [] { read("5"); });
+  auto twice = tree::new_map();
+  twice.insert(int64_t{1}, int64_t{5});
+  twice.insert("1", int64_t{6});
+  tests::expect_error(Status::kInvalidArgument, "twice", [&] { read_max_memory(twice, "max_memory"); });
+}
+
+TEST(MaxMemory, SizesAsPeopleWriteThem) {
+  EXPECT_EQ(parse_byte_size("8GiB"), int64_t{8} << 30);
+  EXPECT_EQ(parse_byte_size("1.5 mib"), 3 << 19);
+  EXPECT_EQ(parse_byte_size("1Gb"), 125000000);
+  for (const char* const wrong : {"", "5", "GB", "-1GB", "1e400GB", "5 TB", "0x5KB", "infGB", "nanGB"})
+    tests::expect_error(Status::kInvalidArgument, "is not known", [&] { parse_byte_size(wrong); });
+}
+
+}  // namespace max_memory_test
+}  // namespace accel::bigmodel
