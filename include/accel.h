@@ -99,6 +99,7 @@ extern "C" {
 #include "accel/random.h"
 #include "accel/memory.h"
 #include "accel/device_map.h"
+#include "accel/big_model.h"
 #include "accel/checkpoint.h"
 #include "accel/tracking.h"
 #include "accel/option.h"

@@ -198,6 +198,7 @@ class Work;
 class Parameters;
 class Generator;
 class Mesh;
+class OffloadHook;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -571,6 +572,11 @@ struct ParametersOptions : accel_parameters_options_t {
 // How a model is measured and placed.
 struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
+};
+
+// How weights are loaded and kept.
+struct DispatchOptions : accel_dispatch_options_t {
+  DispatchOptions() : accel_dispatch_options_t(ACCEL_DISPATCH_OPTIONS_INIT) {}
 };
 
 // How values are written.
@@ -1181,6 +1187,14 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   // Makes two names share one parameter.
   void tie(const std::string& path, const std::string& source_path) {
     detail::check(accel_module_tie(get(), path.c_str(), source_path.c_str()));
+  }
+
+  // Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
+  // runs for all batches before the next one.
+  Value call_batches(const std::vector<Value>& inputs) {
+    Value out;
+    detail::check(accel_module_call_batches(get(), detail::borrowed(inputs).data(), inputs.size(), out.put()));
+    return out;
   }
 };
 
@@ -2468,6 +2482,16 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
+  // Loads weights into a model and dispatches it.
+  Value load_checkpoint_and_dispatch(const Module& module, const std::string& checkpoint, const Value& device_map,
+                                     const Value& max_memory, const DispatchOptions& options = {}) {
+    Value out_device_map;
+    detail::check(accel_load_checkpoint_and_dispatch(get(), module.get(), checkpoint.c_str(),
+                                                     detail::unless_none(device_map), detail::unless_none(max_memory),
+                                                     &options, out_device_map.put()));
+    return out_device_map;
+  }
+
   // accel_save() on the main process; the other ranks return at once, before the file is there.
   void save_on_main_process(const Value& value, const Value& metadata, const std::string& path,
                             const SaveOptions& options = {}) {
@@ -2663,6 +2687,18 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
     detail::check(accel_mesh_describe(get(), out.put()));
     return out.string();
   }
+};
+
+// A whole model that is on a device only from its forward until another one of a chain needs the device..
+class OffloadHook : public detail::Interned<const accel_offload_hook_t> {
+ public:
+  using Interned::Interned;
+
+  // Moves the model back to the CPU.
+  void offload() { detail::check(accel_offload_hook_offload(get())); }
+
+  // Takes the hook away from the model, which stays where it is.
+  void remove() { detail::check(accel_offload_hook_remove(get())); }
 };
 
 // The version of the loaded library, which may be newer than the header.
@@ -3058,6 +3094,107 @@ inline bool verify_device_map(const Module& module) {
   std::int32_t out = 0;
   detail::check(accel_verify_device_map(module.get(), &out));
   return out != 0;
+}
+
+// Loads weights into a model, which may be on the device meta.
+inline Value load_checkpoint_in_model(const Module& module, const std::string& checkpoint, const Value& device_map,
+                                      const DispatchOptions& options = {}) {
+  Value out_report;
+  detail::check(accel_load_checkpoint_in_model(module.get(), checkpoint.c_str(), detail::unless_none(device_map),
+                                               &options, out_report.put()));
+  return out_report;
+}
+
+// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
+inline void dispatch_model(const Module& module, const Value& device_map, const Value& state_dict,
+                           const DispatchOptions& options = {}) {
+  detail::check(accel_dispatch_model(module.get(), device_map.get(), detail::unless_none(state_dict), &options));
+}
+
+// Keeps all weights in the memory of the host; each block computes on a device.
+inline void cpu_offload(const Module& module, accel_device_t execution_device, const DispatchOptions& options = {}) {
+  detail::check(accel_cpu_offload(module.get(), execution_device, &options));
+}
+
+// Keeps all weights in files; each block computes on a device.
+inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t execution_device,
+                         const DispatchOptions& options = {}) {
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), execution_device, &options));
+}
+
+// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or
+// on the CPU if they were nowhere.
+inline void remove_dispatch(const Module& module, bool recurse) {
+  detail::check(accel_remove_dispatch(module.get(), recurse));
+}
+
+// What is known of a dispatched model.
+inline Value dispatch_report(const Module& module) {
+  Value out;
+  detail::check(accel_dispatch_report(module.get(), out.put()));
+  return out;
+}
+
+// Whether a module, itself and not what is below it, has weights that are offloaded.
+inline bool has_offloaded_params(const Module& module) {
+  std::int32_t out = 0;
+  detail::check(accel_has_offloaded_params(module.get(), &out));
+  return out != 0;
+}
+
+// The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
+inline Scope align_module_device(const Module& module, accel_device_t execution_device) {
+  Scope out;
+  detail::check(accel_align_module_device_begin(module.get(), execution_device, out.put()));
+  return out;
+}
+
+// The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
+// model of a chain is called.
+inline OffloadHook cpu_offload_with_hook(const Module& module, accel_device_t execution_device,
+                                         const OffloadHook& previous = {}) {
+  OffloadHook out;
+  detail::check(accel_cpu_offload_with_hook(module.get(), execution_device, previous.get(), out.put()));
+  return out;
+}
+
+// Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers,
+// convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
+// ConvTranspose3d.
+inline void attach_layerwise_casting(const Module& module, accel_dtype_t storage_dtype, accel_dtype_t compute_dtype,
+                                     const char* skip_modules_pattern, const char* skip_modules_classes = nullptr) {
+  detail::check(accel_attach_layerwise_casting(module.get(), storage_dtype, compute_dtype, skip_modules_pattern,
+                                               skip_modules_classes));
+}
+
+// Moves or replaces one parameter or buffer of a model.
+inline void set_module_tensor_to_device(const Module& module, const std::string& name, accel_device_t device,
+                                        const Tensor& value, accel_dtype_t dtype) {
+  detail::check(accel_set_module_tensor_to_device(module.get(), name.c_str(), device, value.get(), dtype));
+}
+
+// Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.
+inline void offload_state_dict(const std::string& folder, const Value& state_dict) {
+  detail::check(accel_offload_state_dict(folder.c_str(), state_dict.get()));
+}
+
+// Opens offloaded weights without copying them.
+inline Value offloaded_weights(const std::string& folder) {
+  Value out;
+  detail::check(accel_offloaded_weights(folder.c_str(), out.put()));
+  return out;
+}
+
+// Starts to read weights of mapped files into memory, and returns at once.
+inline void read_ahead(const std::vector<Tensor>& tensors) {
+  detail::check(accel_read_ahead(detail::borrowed(tensors).data(), tensors.size()));
+}
+
+// The part of a state dict that belongs to some modules.
+inline Value extract_submodules_state_dict(const Value& state_dict, const std::string& modules) {
+  Value out;
+  detail::check(accel_extract_submodules_state_dict(state_dict.get(), modules.c_str(), out.put()));
+  return out;
 }
 
 // Writes a value to a file: complete under its name, or not at all.

@@ -207,6 +207,10 @@ static inline void go_unset_accel_device_map_options_t(accel_device_map_options_
   *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_dispatch_options_t(accel_dispatch_options_t *options) {
+  *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
@@ -1800,6 +1804,82 @@ static inline accel_status_t go_accel_clean_device_map(const accel_value_t *devi
 
 static inline accel_status_t go_accel_verify_device_map(const accel_module_t *module, int32_t *out, go_failure *failure) {
   return go_checked(accel_verify_device_map(module, out), failure);
+}
+
+static inline accel_status_t go_accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *device_map, const accel_dispatch_options_t *options, accel_value_t *out_report, go_failure *failure) {
+  return go_checked(accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report), failure);
+}
+
+static inline accel_status_t go_accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *device_map, const accel_value_t *max_memory, const accel_dispatch_options_t *options, accel_value_t *out_device_map, go_failure *failure) {
+  return go_checked(accel_load_checkpoint_and_dispatch(state, module, checkpoint, device_map, max_memory, options, out_device_map), failure);
+}
+
+static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map, const accel_value_t *state_dict, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
+}
+
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_cpu_offload(module, execution_device, options), failure);
+}
+
+static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_disk_offload(module, offload_folder, execution_device, options), failure);
+}
+
+static inline accel_status_t go_accel_remove_dispatch(accel_module_t *module, int32_t recurse, go_failure *failure) {
+  return go_checked(accel_remove_dispatch(module, recurse), failure);
+}
+
+static inline accel_status_t go_accel_dispatch_report(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_dispatch_report(module, out), failure);
+}
+
+static inline accel_status_t go_accel_has_offloaded_params(const accel_module_t *module, int32_t *out, go_failure *failure) {
+  return go_checked(accel_has_offloaded_params(module, out), failure);
+}
+
+static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_align_module_device_begin(module, execution_device, out), failure);
+}
+
+static inline accel_status_t go_accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, size_t n_batches, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_call_batches(module, inputs, n_batches, out), failure);
+}
+
+static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
+  return go_checked(accel_cpu_offload_with_hook(module, execution_device, previous, out), failure);
+}
+
+static inline accel_status_t go_accel_offload_hook_offload(accel_offload_hook_t *hook, go_failure *failure) {
+  return go_checked(accel_offload_hook_offload(hook), failure);
+}
+
+static inline accel_status_t go_accel_offload_hook_remove(accel_offload_hook_t *hook, go_failure *failure) {
+  return go_checked(accel_offload_hook_remove(hook), failure);
+}
+
+static inline accel_status_t go_accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dtype, accel_dtype_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes, go_failure *failure) {
+  return go_checked(accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes), failure);
+}
+
+static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
+  return go_checked(accel_set_module_tensor_to_device(module, name, device, value, dtype), failure);
+}
+
+static inline accel_status_t go_accel_offload_state_dict(const char *folder, const accel_value_t *state_dict, go_failure *failure) {
+  return go_checked(accel_offload_state_dict(folder, state_dict), failure);
+}
+
+static inline accel_status_t go_accel_offloaded_weights(const char *folder, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_offloaded_weights(folder, out), failure);
+}
+
+static inline accel_status_t go_accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors, go_failure *failure) {
+  return go_checked(accel_read_ahead(tensors, n_tensors), failure);
+}
+
+static inline accel_status_t go_accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_extract_submodules_state_dict(state_dict, modules, out), failure);
 }
 
 static inline accel_status_t go_accel_save(const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
@@ -3526,6 +3606,27 @@ func (mesh *Mesh) Close() {
 		runtime.SetFinalizer(mesh, nil)
 		objectsClosed.Add(1)
 	}
+}
+
+// OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device..
+type OffloadHook struct {
+	handle *C.accel_offload_hook_t
+	_      *byte
+}
+
+func (offloadhook *OffloadHook) c() *C.accel_offload_hook_t {
+	if offloadhook == nil {
+		return nil
+	}
+	return offloadhook.handle
+}
+
+func newOffloadHook(handle *C.accel_offload_hook_t) *OffloadHook {
+	if handle == nil {
+		return nil
+	}
+	object := &OffloadHook{handle: handle}
+	return object
 }
 
 // StateOptions: What a state is made from. Everything may stay unset.
@@ -5513,6 +5614,10 @@ type PrepareModelOptions struct {
 
 	// The same as DeepSpeed describes it. Default: theirs
 	Deepspeed *DeepspeedOptions
+
+	// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable
+	// ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+	BypassDeviceMap *bool
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -5530,6 +5635,9 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	made.ddp = options.DDP.c(given)
 	made.fsdp = options.Fsdp.c(given)
 	made.deepspeed = options.Deepspeed.c(given)
+	if options.BypassDeviceMap != nil {
+		made.bypass_device_map = C.accel_flag_t(flag(*options.BypassDeviceMap))
+	}
 	return made
 }
 
@@ -5834,6 +5942,95 @@ func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options
 	if options.LowZero != nil {
 		made.low_zero = C.accel_flag_t(flag(*options.LowZero))
 	}
+	return made
+}
+
+// DispatchOptions: How weights are loaded and kept.
+type DispatchOptions struct {
+	// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+	Dtype *Dtype
+
+	// 1: weights that the model does not know are an error. Default 0
+	Strict *bool
+
+	// 1: buffers are offloaded as parameters are. Default 0
+	OffloadBuffers *bool
+
+	// 1: inputs are moved also where all modules are on one device. Default 0
+	ForceHooks *bool
+
+	// 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied
+	// when they are changed; 0: copies in memory. Default 1
+	MapWeights *bool
+
+	// 1: rank 0 reads the weights, and sends them to the others. Default 0
+	BroadcastFromRank0 *bool
+
+	// Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest
+	// module without children, at least 64 MiB
+	BlockBytes *int64
+
+	// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf).
+	// Default: block_bytes
+	PrefetchBytes *int64
+
+	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+	MainDevice string
+
+	// Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and
+	// accel_dispatch_model() reads it. Default: none
+	OffloadFolder string
+
+	// Names of classes with commas between them: their modules are on one device. Default: none
+	NoSplitModuleClasses string
+
+	// Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+	PreloadModuleClasses string
+
+	// Names of inputs with commas between them that are not moved. Default: none
+	SkipKeys string
+
+	// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
+	// Default: none
+	KeepInFp32Modules string
+}
+
+func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_dispatch_options_t)(given.room(C.sizeof_accel_dispatch_options_t))
+	C.go_unset_accel_dispatch_options_t(made)
+	if options.Dtype != nil {
+		made.dtype = C.accel_dtype_t(*options.Dtype)
+	}
+	if options.Strict != nil {
+		made.strict = C.accel_flag_t(flag(*options.Strict))
+	}
+	if options.OffloadBuffers != nil {
+		made.offload_buffers = C.accel_flag_t(flag(*options.OffloadBuffers))
+	}
+	if options.ForceHooks != nil {
+		made.force_hooks = C.accel_flag_t(flag(*options.ForceHooks))
+	}
+	if options.MapWeights != nil {
+		made.map_weights = C.accel_flag_t(flag(*options.MapWeights))
+	}
+	if options.BroadcastFromRank0 != nil {
+		made.broadcast_from_rank0 = C.accel_flag_t(flag(*options.BroadcastFromRank0))
+	}
+	if options.BlockBytes != nil {
+		made.block_bytes = C.int64_t(*options.BlockBytes)
+	}
+	if options.PrefetchBytes != nil {
+		made.prefetch_bytes = C.int64_t(*options.PrefetchBytes)
+	}
+	made.main_device = given.nullable(options.MainDevice)
+	made.offload_folder = given.nullable(options.OffloadFolder)
+	made.no_split_module_classes = given.nullable(options.NoSplitModuleClasses)
+	made.preload_module_classes = given.nullable(options.PreloadModuleClasses)
+	made.skip_keys = given.nullable(options.SkipKeys)
+	made.keep_in_fp32_modules = given.nullable(options.KeepInFp32Modules)
 	return made
 }
 
@@ -12666,7 +12863,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //   - module: The model; shares its parameters with the result.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
+// several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()
@@ -13916,6 +14114,399 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 		return
 	}
 	out = cOut == 1
+	return
+}
+
+// LoadCheckpointInModel is accel_load_checkpoint_in_model. Loads weights into a model, which may be on the device
+// meta. Tensors keep their identity.
+//
+//   - module: A model.
+//   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
+//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What
+//     is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
+//     checkpoint's own files as long as they have the wanted dtype.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+// INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, options *DispatchOptions) (report any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.optional(deviceMap)
+	cOptions := options.c(&given)
+	var cReport C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_checkpoint_in_model(module.c(), given.text(checkpoint), cDevicemap, cOptions, &cReport, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	report = made(&cReport)
+	return
+}
+
+// LoadCheckpointAndDispatch is accel_load_checkpoint_and_dispatch. Loads weights into a model and dispatches it.
+//
+//   - state: A state; NULL unless broadcast_from_rank0.
+//   - module: A model, usually of accel_init_empty_weights_begin().
+//   - checkpoint: As above.
+//   - deviceMap: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
+//     weights are loaded, and nothing is dispatched.
+//   - maxMemory: A map device -> bytes for these, or NONE: what is free.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (deviceMap any, err error) {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.optional(deviceMap)
+	cMaxmemory := given.optional(maxMemory)
+	cOptions := options.c(&given)
+	var cDeviceMap C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_checkpoint_and_dispatch(state.c(), module.c(), given.text(checkpoint), cDevicemap, cMaxmemory, cOptions, &cDeviceMap, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	deviceMap = made(&cDeviceMap)
+	return
+}
+
+// DispatchModel is accel_dispatch_model. Dispatches a model whose weights are in memory, or in offload_folder for
+// those on "disk".
+//
+//   - module: A model.
+//   - deviceMap: A map that covers it.
+//   - stateDict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND
+// for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+func DispatchModel(module *Module, deviceMap any, stateDict any, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cDevicemap := given.value(deviceMap)
+	cStatedict := given.optional(stateDict)
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_dispatch_model(module.c(), cDevicemap, cStatedict, cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// CPUOffload is accel_cpu_offload. Keeps all weights in the memory of the host; each block computes on a device.
+//
+//   - module: A model.
+//   - executionDevice: An accelerator.
+//   - options: NULL: defaults; main_device has no effect.
+//
+// Returns: As accel_dispatch_model().
+func CPUOffload(module *Module, executionDevice Device, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_cpu_offload(module.c(), executionDevice.c(), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// DiskOffload is accel_disk_offload. Keeps all weights in files; each block computes on a device.
+//
+//   - module: A model.
+//   - offloadFolder: Its weights are written there, unless it has an index already, whose weights are used then.
+//   - executionDevice: The CPU or an accelerator.
+//   - options: NULL: defaults; main_device and offload_folder have no effect.
+//
+// Returns: As accel_dispatch_model(); IO.
+func DiskOffload(module *Module, offloadFolder string, executionDevice Device, options *DispatchOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), executionDevice.c(), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// RemoveDispatch is accel_remove_dispatch. Ends the dispatch of a model, or of a part of one: offloaded weights are
+// where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+//
+//   - module: A module.
+//   - recurse: 1: of all below it too.
+//
+// Returns: ACCEL_OK; OUT_OF_MEMORY.
+func RemoveDispatch(module *Module, recurse bool) error {
+	var failure C.go_failure
+	code := C.go_accel_remove_dispatch(module.c(), flag(recurse), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// DispatchReport is accel_dispatch_report. What is known of a dispatched model.
+//
+//   - module: A model.
+//
+// Returns: ACCEL_OK.
+func DispatchReport(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_dispatch_report(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// HasOffloadedParams is accel_has_offloaded_params. Whether a module, itself and not what is below it, has weights
+// that are offloaded.
+//
+//   - module: A module.
+//
+// Returns: ACCEL_OK.
+func HasOffloadedParams(module *Module) (out bool, err error) {
+	var cOut C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_has_offloaded_params(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = cOut == 1
+	return
+}
+
+// AlignModuleDevice is accel_align_module_device_begin. The weights of a module, itself and not what is below it, are
+// on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
+//
+//   - module: A module.
+//   - executionDevice: The goal; with type -1 offloaded weights go to their main device, and others stay.
+//
+// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+func AlignModuleDevice(module *Module, executionDevice Device, body func(*Scope) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_align_module_device_begin(module.c(), executionDevice.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
+}
+
+// CallBatches is accel_module_call_batches. Runs a model for several batches that share one pass over its offloaded
+// weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of
+// the library, one at a time.
+//
+//   - module: A model.
+//   - inputs: A list of inputs by place for each batch.
+//
+// Returns: As accel_module_call(), of the first batch that failed.
+func (module *Module) CallBatches(inputs []any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cInputs := given.all(inputs)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_call_batches(module.c(), cInputs, C.size_t(len(inputs)), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// CPUOffloadWithHook is accel_cpu_offload_with_hook. The model moves to a device when it is called, and stays there
+// until accel_offload_hook_offload(), or until the next model of a chain is called.
+//
+//   - module: A model.
+//   - executionDevice: An accelerator.
+//   - previous: The hook of the model that is to leave the device when this one is called; may be NULL.
+//
+// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
+func CPUOffloadWithHook(module *Module, executionDevice Device, previous *OffloadHook) (out *OffloadHook, err error) {
+	var cOut *C.accel_offload_hook_t
+	var failure C.go_failure
+	code := C.go_accel_cpu_offload_with_hook(module.c(), executionDevice.c(), previous.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(previous)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newOffloadHook(cOut)
+	return
+}
+
+// Offload is accel_offload_hook_offload. Moves the model back to the CPU.
+//
+//   - hook: A hook.
+//
+// Returns: ACCEL_OK.
+func (hook *OffloadHook) Offload() error {
+	var failure C.go_failure
+	code := C.go_accel_offload_hook_offload(hook.c(), &failure)
+	runtime.KeepAlive(hook)
+	return status(code, failure)
+}
+
+// Remove is accel_offload_hook_remove. Takes the hook away from the model, which stays where it is.
+//
+//   - hook: A hook.
+//
+// Returns: ACCEL_OK.
+func (hook *OffloadHook) Remove() error {
+	var failure C.go_failure
+	code := C.go_accel_offload_hook_remove(hook.c(), &failure)
+	runtime.KeepAlive(hook)
+	return status(code, failure)
+}
+
+// AttachLayerwiseCasting is accel_attach_layerwise_casting. Layers keep their parameters in a smaller dtype, and have
+// them in another one during their forward: linear layers, convolutions and attention of this library, and modules of
+// the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+//
+//   - module: A model.
+//   - storageDtype: Of parameters between forwards, such as float8_e4m3fn.
+//   - computeDtype: Of parameters in forwards.
+//   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their name are left
+//     out. May be NULL.
+//   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dtype, skipModulesPattern string, skipModulesClasses string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_attach_layerwise_casting(module.c(), C.accel_dtype_t(storageDtype), C.accel_dtype_t(computeDtype), given.nullable(skipModulesPattern), given.nullable(skipModulesClasses), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// SetModuleTensorToDevice is accel_set_module_tensor_to_device. Moves or replaces one parameter or buffer of a model.
+//
+//   - module: A model.
+//   - name: "layers.0.weight".
+//   - device: The goal.
+//   - value: New values of the same shape; may be NULL unless the tensor is on the device meta.
+//   - dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+//
+// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
+func SetModuleTensorToDevice(module *Module, name string, device Device, value *Tensor, dtype Dtype) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), device.c(), value.c(), C.accel_dtype_t(dtype), &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(value)
+	return status(code, failure)
+}
+
+// OffloadStateDict is accel_offload_state_dict. Writes tensors as files of their bytes, with an index.json that has
+// their dtypes and shapes. Tensors that are listed already stay.
+//
+//   - folder: Is made if it is not there.
+//   - stateDict: A map name -> tensor.
+//
+// Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
+func OffloadStateDict(folder string, stateDict any) error {
+	var given arguments
+	defer given.end()
+	cStatedict := given.value(stateDict)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_offload_state_dict(given.text(folder), cStatedict, &failure)
+	return status(code, failure)
+}
+
+// OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
+//
+//   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+//     tensors in safetensors files.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+func OffloadedWeights(folder string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_offloaded_weights(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ReadAhead is accel_read_ahead. Starts to read weights of mapped files into memory, and returns at once. Nothing
+// happens to other tensors.
+//
+//   - tensors: Tensors.
+//
+// Returns: ACCEL_OK.
+func ReadAhead(tensors []*Tensor) error {
+	cTensors := make([]*C.accel_tensor_t, len(tensors))
+	for i, one := range tensors {
+		cTensors[i] = one.c()
+	}
+	var failure C.go_failure
+	code := C.go_accel_read_ahead(first(cTensors), C.size_t(len(tensors)), &failure)
+	runtime.KeepAlive(tensors)
+	return status(code, failure)
+}
+
+// ExtractSubmodulesStateDict is accel_extract_submodules_state_dict. The part of a state dict that belongs to some
+// modules.
+//
+//   - stateDict: A map name -> tensor.
+//   - modules: Paths with commas between them.
+//
+// Returns: ACCEL_OK.
+func ExtractSubmodulesStateDict(stateDict any, modules string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cStatedict := given.value(stateDict)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_extract_submodules_state_dict(cStatedict, given.text(modules), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 

@@ -291,6 +291,7 @@ static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, co
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
+%accel_handle(accel_offload_hook, accel_offload_hook_release)
 
 typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
@@ -710,6 +711,8 @@ typedef struct accel_prepare_model_options {
   const accel_ddp_options_t *ddp;
   const accel_fsdp_options_t *fsdp;
   const accel_deepspeed_options_t *deepspeed;
+  accel_flag_t bypass_device_map;
+  int32_t reserved;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
@@ -779,6 +782,23 @@ typedef struct accel_device_map_options {
   accel_flag_t low_zero;
   int32_t reserved;
 } accel_device_map_options_t;
+typedef struct accel_dispatch_options {
+  size_t struct_size;
+  accel_dtype_t dtype;
+  accel_flag_t strict;
+  accel_flag_t offload_buffers;
+  accel_flag_t force_hooks;
+  accel_flag_t map_weights;
+  accel_flag_t broadcast_from_rank0;
+  int64_t block_bytes;
+  int64_t prefetch_bytes;
+  const char *main_device;
+  const char *offload_folder;
+  const char *no_split_module_classes;
+  const char *preload_module_classes;
+  const char *skip_keys;
+  const char *keep_in_fp32_modules;
+} accel_dispatch_options_t;
 typedef struct accel_save_options {
   size_t struct_size;
   accel_flag_t safe_serialization;
@@ -1131,6 +1151,14 @@ typedef struct accel_merge_weights_options {
   }
   ~accel_device_map_options() { free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes); free($self); }
 }
+%extend accel_dispatch_options {
+  accel_dispatch_options() {
+    accel_dispatch_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_dispatch_options() { free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules); free($self); }
+}
 %extend accel_save_options {
   accel_save_options() {
     accel_save_options_t *const options = calloc(1, sizeof(*options));
@@ -1388,6 +1416,21 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_get_balanced_memory)
 %accel_waits(accel_infer_auto_device_map)
 %accel_waits(accel_resolve_device_map)
+%accel_waits(accel_load_checkpoint_in_model)
+%accel_waits(accel_load_checkpoint_and_dispatch)
+%accel_waits(accel_dispatch_model)
+%accel_waits(accel_cpu_offload)
+%accel_waits(accel_disk_offload)
+%accel_waits(accel_remove_dispatch)
+%accel_waits(accel_align_module_device_begin)
+%accel_waits(accel_module_call_batches)
+%accel_waits(accel_cpu_offload_with_hook)
+%accel_waits(accel_offload_hook_offload)
+%delobject accel_offload_hook_release;
+%accel_waits(accel_attach_layerwise_casting)
+%accel_waits(accel_set_module_tensor_to_device)
+%accel_waits(accel_offload_state_dict)
+%accel_waits(accel_offloaded_weights)
 %accel_waits(accel_save)
 %accel_waits(accel_save_on_main_process)
 %accel_waits(accel_load_metadata)
@@ -4300,7 +4343,7 @@ state: A state.
 module: The model; shares its parameters with the result.
 options: NULL: defaults.
 out: The model to call.
-Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.";
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
@@ -4794,6 +4837,167 @@ module: A model.
 out: 1 or 0.
 Returns: ACCEL_OK.";
 accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OUTPUT);
+
+%feature("docstring") accel_load_checkpoint_in_model "Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+
+module: A model.
+checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
+device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+options: NULL: defaults.
+out_report: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
+accel_status_t accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_load_checkpoint_and_dispatch "Loads weights into a model and dispatches it.
+
+state: A state; NULL unless broadcast_from_rank0.
+module: A model, usually of accel_init_empty_weights_begin().
+checkpoint: As above.
+device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+max_memory: A map device -> bytes for these, or NONE: what is free.
+options: NULL: defaults.
+out_device_map: The map that was used. May be NULL.
+Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
+accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+
+module: A model.
+device_map: A map that covers it.
+state_dict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.";
+accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
+
+module: A model.
+execution_device: An accelerator.
+options: NULL: defaults; main_device has no effect.
+Returns: As accel_dispatch_model().";
+accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
+
+module: A model.
+offload_folder: Its weights are written there, unless it has an index already, whose weights are used then.
+execution_device: The CPU or an accelerator.
+options: NULL: defaults; main_device and offload_folder have no effect.
+Returns: As accel_dispatch_model(); IO.";
+accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options);
+
+%feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+
+module: A module.
+recurse: 1: of all below it too.
+Returns: ACCEL_OK; OUT_OF_MEMORY.";
+accel_status_t accel_remove_dispatch(accel_module_t *module, int32_t recurse);
+
+%feature("docstring") accel_dispatch_report "What is known of a dispatched model.
+
+module: A model.
+out: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
+Returns: ACCEL_OK.";
+accel_status_t accel_dispatch_report(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_has_offloaded_params "Whether a module, itself and not what is below it, has weights that are offloaded.
+
+module: A module.
+out: 1 or 0.
+Returns: ACCEL_OK.";
+accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t *OUTPUT);
+
+%feature("docstring") accel_align_module_device_begin "The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
+
+module: A module.
+execution_device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+out: The scope.
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
+accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
+
+module: A model.
+inputs: A list of inputs by place for each batch.
+n_batches: Their number.
+out: A list of outputs.
+Returns: As accel_module_call(), of the first batch that failed.";
+accel_status_t accel_module_call_batches(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_cpu_offload_with_hook "The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
+
+module: A model.
+execution_device: An accelerator.
+previous: The hook of the model that is to leave the device when this one is called; may be NULL.
+out: The hook; releasing it leaves the model as it is.
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.";
+accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
+
+%feature("docstring") accel_offload_hook_offload "Moves the model back to the CPU.
+
+hook: A hook.
+Returns: ACCEL_OK.";
+accel_status_t accel_offload_hook_offload(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_offload_hook_remove "Takes the hook away from the model, which stays where it is.
+
+hook: A hook.
+Returns: ACCEL_OK.";
+accel_status_t accel_offload_hook_remove(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_offload_hook_release "Ends a handle.
+
+hook: A hook, or NULL.";
+void accel_offload_hook_release(accel_offload_hook_t *hook);
+
+%feature("docstring") accel_attach_layerwise_casting "Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+
+module: A model.
+storage_dtype: Of parameters between forwards, such as float8_e4m3fn.
+compute_dtype: Of parameters in forwards.
+skip_modules_pattern: Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+skip_modules_classes: Names of classes with commas between them that are left out. May be NULL.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.";
+accel_status_t accel_attach_layerwise_casting(accel_module_t *module, int32_t storage_dtype, int32_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes);
+
+%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model.
+
+module: A model.
+name: \"layers.0.weight\".
+device: The goal.
+value: New values of the same shape; may be NULL unless the tensor is on the device meta.
+dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
+accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, int32_t dtype);
+
+%feature("docstring") accel_offload_state_dict "Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
+
+folder: Is made if it is not there.
+state_dict: A map name -> tensor.
+Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.";
+accel_status_t accel_offload_state_dict(const char *folder, const accel_value_t *state_dict);
+
+%feature("docstring") accel_offloaded_weights "Opens offloaded weights without copying them.
+
+folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
+out: A map name -> tensor, which shares the mapped file.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.";
+accel_status_t accel_offloaded_weights(const char *folder, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_read_ahead "Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
+
+tensors: Tensors.
+n_tensors: Their number.
+Returns: ACCEL_OK.";
+accel_status_t accel_read_ahead(accel_tensor_t *const *ITEMS, size_t COUNT);
+
+%feature("docstring") accel_extract_submodules_state_dict "The part of a state dict that belongs to some modules.
+
+state_dict: A map name -> tensor.
+modules: Paths with commas between them.
+out: What is one of them or below one; the tensors are the same.
+Returns: ACCEL_OK.";
+accel_status_t accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 

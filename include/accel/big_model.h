@@ -24,12 +24,11 @@ typedef struct accel_dispatch_options {
   accel_flag_t map_weights;                 /* 1: weights that stay on the CPU are the mapped files, whose pages are read when they are
                                              * used and copied when they are changed; 0: copies in memory. Default 1 */
   accel_flag_t broadcast_from_rank0;        /* 1: rank 0 reads the weights, and sends them to the others. Default 0 */
-  int32_t reserved;                         /* 0 */
-  int64_t block_bytes;                      /* Bytes of weights that a module may have to be brought as one. Default: those of the
-                                             * largest module without children, at least 64 MiB */
+  int64_t block_bytes;                      /* Bytes of weights that a module may have to be brought as one. In [1, inf).
+                                             * Default: those of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;                   /* Bytes of blocks that may be on the main device beside the one in use. 0: none is brought
-                                             * ahead. Default: twice block_bytes */
-  const char *main_device;                  /* Where offloaded weights are used: "cpu", "cuda:0". Default: the first accelerator
+                                             * ahead. In [0, inf). Default: block_bytes */
+  const char *main_device;                  /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator
                                              * of the map, or the CPU */
   const char *offload_folder;               /* Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and
                                              * accel_dispatch_model() reads it. Default: none */

@@ -359,7 +359,7 @@ ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *op
 }
 
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
-  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL}
+  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -429,6 +429,17 @@ ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t
  * @threads any */
 ACCEL_INLINE(0, 1) void accel_device_map_options_init(accel_device_map_options_t *options) {
   const accel_device_map_options_t unset = ACCEL_DEVICE_MAP_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_DISPATCH_OPTIONS_INIT \
+  {sizeof(accel_dispatch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, NULL, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_dispatch_options_init(accel_dispatch_options_t *options) {
+  const accel_dispatch_options_t unset = ACCEL_DISPATCH_OPTIONS_INIT;
   if (options != NULL) *options = unset;
 }
 

@@ -222,6 +222,9 @@ typedef struct accel_prepare_model_options {
   const accel_ddp_options_t *ddp; /* Of data parallelism. Default: theirs */
   const accel_fsdp_options_t *fsdp; /* Of sharding. Default: theirs */
   const accel_deepspeed_options_t *deepspeed; /* The same as DeepSpeed describes it. Default: theirs */
+  accel_flag_t bypass_device_map; /* 1: a model that is dispatched over several devices is prepared for several ranks
+                                   * all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0 */
+  int32_t reserved;               /* 0 */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
@@ -230,7 +233,8 @@ typedef struct accel_prepare_model_options {
  * @param module The model; shares its parameters with the result.
  * @param options NULL: defaults.
  * @param out The model to call.
- * @return ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+ * @return ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks;
+ *   COLLECTIVE_MISMATCH when the ranks' models differ.
  * @threads collective, waits
  * @accelerate prepare, prepare_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

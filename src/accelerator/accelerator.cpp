@@ -12,6 +12,7 @@
 #include "checkpoint/training_state.hpp"
 #include "config/precedence.hpp"
 #include "kernels/cpu_allocator.hpp"
+#include "nn/weight_store.hpp"
 #include "state/random.hpp"
 #include "tensor/device_work.hpp"
 
@@ -73,11 +74,16 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   require_not_sharded(*module, *sharded_models_);
+  const bool is_dispatched = module->weight_store() != nullptr && module->weight_store()->is_spread();
+  require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
+          "the model is dispatched over several devices, and there are ", state_.num_processes(),
+          " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
-  if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory)
+  if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
+      module->weight_store() == nullptr)
     module->to(std::nullopt, state_.device());
   const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};

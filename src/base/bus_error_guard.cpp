@@ -131,6 +131,17 @@ bool is_in_mapping(uintptr_t begin, uintptr_t end) {
   });
 }
 
+std::string mapped_path(const void* address) {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  Mappings& shared = mappings();
+  const std::lock_guard lock(shared.mutex);
+  for (size_t i = 0; i < shared.used; i++) {
+    const Mapping& mapping = shared.all[i];
+    if (mapping.begin != 0 && mapping.begin <= number && number < mapping.end) return *mapping.path;
+  }
+  return {};
+}
+
 void unregister_mapping(char* begin) {
   Mappings& shared = mappings();
   const std::lock_guard lock(shared.mutex);

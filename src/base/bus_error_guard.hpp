@@ -24,5 +24,7 @@ class BusErrorGuard {
 void register_mapping(char* begin, size_t size, const std::string& path);
 void unregister_mapping(char* begin);
 bool is_in_mapping(uintptr_t begin, uintptr_t end);
+// The file that is mapped at an address; "" if none is.
+std::string mapped_path(const void* address);
 
 }  // namespace accel

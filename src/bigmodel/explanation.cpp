@@ -31,9 +31,9 @@ std::string tied_paths(const ModuleTree& tree, const Step& step) {
 
 // "8 bytes needed, 6 left beside 4 for the largest layer"
 std::string room_of(const Step& step) {
-  std::string room = text(step.needed, " bytes needed");
-  if (!std::isinf(step.available)) room += text(", ", step.available, " left");
-  if (step.reserved > 0) room += text(" beside ", step.reserved, " for the largest layer");
+  std::string room = text(text_of_bytes(step.needed), " bytes needed");
+  if (!std::isinf(step.available)) room += text(", ", text_of_bytes(step.available), " left");
+  if (step.reserved > 0) room += text(" beside ", text_of_bytes(step.reserved), " for the largest layer");
   return room;
 }
 

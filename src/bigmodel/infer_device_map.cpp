@@ -40,7 +40,7 @@ void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Pla
   inferred.buffers_may_not_fit = inferred.offloaded_buffers > 0 && is_accelerator(tiers.front().place) &&
                                  std::none_of(tiers.begin(), tiers.end(), has_room);
   if (inferred.buffers_may_not_fit)
-    log(LogLevel::kWarning, "the buffers of offloaded layers need ", inferred.offloaded_buffers,
+    log(LogLevel::kWarning, "the buffers of offloaded layers need ", text_of_bytes(inferred.offloaded_buffers),
         " bytes, and no accelerator has as much left; offload them with offload_buffers");
 }
 
@@ -49,7 +49,7 @@ void report_empty_tiers(const std::vector<Tier>& tiers, InferredDeviceMap& infer
   for (const Tier& tier : tiers) {
     if (!tier.minimum) continue;
     inferred.minimum_memory.emplace_back(tier.place, *tier.minimum);
-    needs += text(needs.empty() ? "" : ", ", tier.place, " needs ", *tier.minimum, " bytes");
+    needs += text(needs.empty() ? "" : ", ", tier.place, " needs ", text_of_bytes(*tier.minimum), " bytes");
   }
   if (!needs.empty()) log(LogLevel::kInfo, "devices that have no room for any module: ", needs);
 }

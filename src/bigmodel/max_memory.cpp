@@ -3,6 +3,8 @@
 #include <c10/core/Device.h>
 
 #include <algorithm>
+#include <limits>
+#include <sstream>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -38,6 +40,13 @@ std::optional<int64_t> free_memory(c10::Device device) {
 }  // namespace
 
 bool is_accelerator(const std::string& place) { return place != "cpu" && place != "disk"; }
+
+std::string text_of_bytes(double bytes) {
+  std::ostringstream stream;
+  stream.precision(std::numeric_limits<double>::max_digits10);
+  stream << bytes;
+  return stream.str();
+}
 
 MaxMemory available_memory() {
   MaxMemory memory;

@@ -14,6 +14,9 @@ using MaxMemory = std::vector<std::pair<std::string, double>>;
 
 bool is_accelerator(const std::string& place);
 
+// "25694208"; with a fraction where truth values are counted as bits.
+std::string text_of_bytes(double bytes);
+
 // The free memory of every accelerator and of the host. Devices that share the host's memory have no "cpu" beside them.
 // @accelerate get_max_memory
 MaxMemory available_memory();

@@ -201,6 +201,7 @@ ACCEL_FUNCTION accel_status_t accel_check_tied_parameters_on_same_device(const a
                                                                          const accel_value_t* device_map,
                                                                          accel_value_t* out) {
   return guarded(__func__, out, [&] {
+    check_pointer(device_map, "device_map");
     const nn::TiedGroups groups = read_groups(tied_params);
     return from_ivalue(list_of_groups(bigmodel::tied_in_several_places(groups, read_map(device_map))));
   });

@@ -29,6 +29,9 @@ class Accelerator;
 class PreparedParameters;
 }  // namespace accelerator
 class StepTimes;
+namespace bigmodel {
+class OffloadHook;
+}
 namespace state {
 class BatchLoop;
 }
@@ -120,6 +123,11 @@ struct accel_mesh final : accel::capi::Handle<accel::capi::ObjectKind::kMesh> {
       : mesh(std::move(mesh)), accelerator(std::move(accelerator)) {}
   std::shared_ptr<accel::comm::Mesh> mesh;
   std::shared_ptr<accel::accelerator::Accelerator> accelerator;  // of the ranks
+};
+
+struct accel_offload_hook final : accel::capi::Handle<accel::capi::ObjectKind::kOffloadHook> {
+  explicit accel_offload_hook(std::shared_ptr<accel::bigmodel::OffloadHook> hook) : hook(std::move(hook)) {}
+  std::shared_ptr<accel::bigmodel::OffloadHook> hook;
 };
 
 namespace accel::capi {

@@ -63,6 +63,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "mesh";
     case ObjectKind::kLoop:
       return "loop";
+    case ObjectKind::kOffloadHook:
+      return "offload hook";
   }
   return "pointer that is no handle";
 }

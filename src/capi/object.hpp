@@ -30,6 +30,7 @@ enum class ObjectKind : uint32_t {
   kGenerator = 0xacce100e,
   kMesh = 0xacce100f,
   kLoop = 0xacce1010,
+  kOffloadHook = 0xacce1011,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

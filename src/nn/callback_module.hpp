@@ -13,6 +13,7 @@ class CallbackModule final : public Module {
 
   void set_input_names(std::vector<std::string> names) { input_names_ = std::move(names); }
   std::vector<std::string> input_names() const override { return input_names_; }
+  bool has_forward() const override { return forward_ != nullptr; }
   void set_forward(Forward forward) { forward_ = std::make_shared<const Forward>(std::move(forward)); }
 
  protected:

@@ -207,6 +207,13 @@ std::vector<std::pair<std::string, const Module*>> Module::children_bottom_up() 
   return found;
 }
 
+std::vector<Module::Member> Module::members() const {
+  std::vector<Member> members;
+  for (const auto& [name, tensor] : parameters_) members.push_back({name, tensor, false});
+  for (const Buffer& buffer : buffers_) members.push_back({buffer.name, buffer.tensor, true});
+  return members;
+}
+
 NamedTensors Module::named_parameters() const {
   NamedTensors found;
   std::unordered_set<const at::TensorImpl*> seen;
@@ -297,6 +304,9 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
   require(!dtype || at::isFloatingType(*dtype), Status::kInvalidArgument, "dtype ",
           tensor::dtype_name(dtype.value_or(at::kFloat)), " cannot hold parameters; expected a floating dtype");
   if (device) tensor::require_device(*device);
+  for (const auto& [path, module] : named_modules())
+    require(module->weight_store_ == nullptr, Status::kInvalidState, "the module of kind '", module->kind_,
+            "' has offloaded weights, which are where the device map says; end its dispatch before it is moved");
   const at::NoGradGuard no_grad;
   const auto moved = [&](const at::Tensor& tensor) {
     const bool converts = dtype.has_value() && tensor.is_floating_point();

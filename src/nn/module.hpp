@@ -22,6 +22,7 @@ struct ActivationCheckpointingSettings;
 namespace accel::nn {
 
 class Module;
+class WeightStore;
 using ModulePtr = std::shared_ptr<Module>;
 using Inputs = std::vector<c10::IValue>;
 using NamedInputs = std::vector<std::pair<std::string, c10::IValue>>;
@@ -76,7 +77,8 @@ class Module : public std::enable_shared_from_this<Module> {
 
   // Returns a number for remove_hook().
   int64_t add_pre_hook(PreHook hook, HookOrder order = HookOrder::kProgram);
-  int64_t add_post_hook(PostHook hook, HookOrder order = HookOrder::kProgram);
+  // With `after_errors` it also runs, without an output, if what comes after the first pre-hook throws.
+  int64_t add_post_hook(PostHook hook, HookOrder order = HookOrder::kProgram, bool after_errors = false);
   // Hooks of the backward of a call: before it, with the gradients of the output, and after it, with those of the
   // inputs. A returned value replaces them. If no input needs a gradient, the second runs before the parameters get
   // theirs.
@@ -91,6 +93,13 @@ class Module : public std::enable_shared_from_this<Module> {
   // does not. Hooks are outside of what is computed again.
   void set_activation_checkpointing(std::shared_ptr<const ActivationCheckpointingSettings> settings);
   void check_activation_checkpointing() const { check_hookable(); }
+
+  // Whether it can be called; false for lists of modules and for modules that have no forward yet.
+  virtual bool has_forward() const { return true; }
+
+  // Where the values of parameters and buffers are while these have none. Null: they always have them.
+  void set_weight_store(std::shared_ptr<WeightStore> store) { weight_store_ = std::move(store); }
+  const std::shared_ptr<WeightStore>& weight_store() const { return weight_store_; }
 
   // The names of the inputs, by position; empty: none.
   virtual std::vector<std::string> input_names() const { return {"input"}; }
@@ -109,6 +118,12 @@ class Module : public std::enable_shared_from_this<Module> {
   void tie(std::string_view path, std::string_view source_path);
 
   // Direct members.
+  struct Member {
+    std::string name;
+    at::Tensor tensor;
+    bool is_buffer;
+  };
+  std::vector<Member> members() const;
   const at::Tensor& parameter(size_t index) const { return parameters_[index].second; }
   const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
   const NamedTensors& direct_parameters() const { return parameters_; }
@@ -119,6 +134,8 @@ class Module : public std::enable_shared_from_this<Module> {
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
+  // Parameters and all buffers, tied ones and those of shared modules under each of their names.
+  NamedTensors named_members() const;
   // Children before their parents, the module itself last. A module with several parents appears under each.
   std::vector<std::pair<std::string, const Module*>> children_bottom_up() const;
   std::vector<at::Tensor> parameters() const;  // without building the names
@@ -162,6 +179,7 @@ class Module : public std::enable_shared_from_this<Module> {
     int64_t id;
     HookOrder order;
     std::shared_ptr<const Hook> hook;  // shared: a hook may remove itself while it runs
+    bool after_errors = false;
   };
   struct ParameterPlace {
     Module* owner;
@@ -169,7 +187,10 @@ class Module : public std::enable_shared_from_this<Module> {
   };
 
   template <typename Hook, typename Precedes>
-  int64_t add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes);
+  int64_t add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes,
+                   bool after_errors = false);
+  c10::IValue call_between_hooks(const Inputs& inputs);
+  void run_hooks_after_error(const Inputs& inputs) noexcept;
   c10::IValue run_forward(const Inputs& inputs);
   c10::IValue forward_between_hooks(const Inputs& inputs);
   void run_placement_hooks_after_stop(const Inputs& inputs);
@@ -185,14 +206,16 @@ class Module : public std::enable_shared_from_this<Module> {
   bool reaches(const Module& goal) const;
   const Module& walk(std::string_view path) const;
   ParameterPlace parameter_place(std::string_view path);
-  // The content of the state dict, with repeated shared modules and tied tensors.
-  void collect_state(const std::string& prefix, NamedTensors& entries) const;
+  // With repeated shared modules and tied tensors.
+  void collect_state(const std::string& prefix, bool all_buffers, NamedTensors& entries) const;
 
   std::string kind_;
   bool training_ = true;
   bool no_grad_ = false;
   std::shared_ptr<const ActivationCheckpointingSettings> checkpointing_;
+  std::shared_ptr<WeightStore> weight_store_;
   int64_t next_hook_ = 0;
+  int hooks_after_errors_ = 0;
   NamedTensors parameters_;
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, ModulePtr>> children_;

@@ -25,11 +25,12 @@ size_t next_hook(const Entries& entries, size_t index, const Hook& hook) {
   return found == entries.end() ? index : static_cast<size_t>(found - entries.begin()) + 1;
 }
 
-// False when there is none.
+// False when there is none. Counts down if it was one that runs after errors.
 template <typename Entries>
-bool remove_by_id(Entries& entries, int64_t id) {
+bool remove_by_id(Entries& entries, int64_t id, int& after_errors) {
   const auto found = std::find_if(entries.begin(), entries.end(), [id](const auto& entry) { return entry.id == id; });
   if (found == entries.end()) return false;
+  after_errors -= found->after_errors ? 1 : 0;
   entries.erase(found);
   return true;
 }
@@ -98,6 +99,16 @@ c10::IValue Module::forward(const Inputs&) {
 }
 
 c10::IValue Module::call(const Inputs& inputs) {
+  if (hooks_after_errors_ == 0) return call_between_hooks(inputs);
+  try {
+    return call_between_hooks(inputs);
+  } catch (...) {
+    run_hooks_after_error(inputs);
+    throw;
+  }
+}
+
+c10::IValue Module::call_between_hooks(const Inputs& inputs) {
   // By index, and with a reference to each hook, because hooks may add and remove hooks.
   Inputs replaced;
   const Inputs* current = &inputs;
@@ -207,7 +218,19 @@ c10::IValue Module::forward_between_hooks(const Inputs& inputs) {
 void Module::run_placement_hooks_after_stop(const Inputs& inputs) {
   for (size_t i = 0; i < post_hooks_.size();) {
     const auto hook = post_hooks_[i].hook;
-    if (post_hooks_[i].order == HookOrder::kPlacement) (*hook)(*this, inputs, {});
+    if (post_hooks_[i].order == HookOrder::kPlacement && !post_hooks_[i].after_errors) (*hook)(*this, inputs, {});
+    i = next_hook(post_hooks_, i, hook);
+  }
+}
+
+void Module::run_hooks_after_error(const Inputs& inputs) noexcept {
+  for (size_t i = 0; i < post_hooks_.size();) {
+    const auto hook = post_hooks_[i].hook;
+    if (post_hooks_[i].after_errors) try {
+        (*hook)(*this, inputs, {});
+      } catch (...) {
+        // The first error is the one to report.
+      }
     i = next_hook(post_hooks_, i, hook);
   }
 }
@@ -221,11 +244,13 @@ at::Tensor Module::call(const at::Tensor& input) {
 }
 
 template <typename Hook, typename Precedes>
-int64_t Module::add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes) {
+int64_t Module::add_hook(std::vector<Registered<Hook>>& hooks, Hook hook, HookOrder order, const Precedes& precedes,
+                         bool after_errors) {
   check_hookable();
   const auto place =
       std::find_if(hooks.begin(), hooks.end(), [&](const auto& other) { return precedes(order, other.order); });
-  hooks.insert(place, {next_hook_, order, std::make_shared<const Hook>(std::move(hook))});
+  hooks.insert(place, {next_hook_, order, std::make_shared<const Hook>(std::move(hook)), after_errors});
+  hooks_after_errors_ += after_errors ? 1 : 0;
   return next_hook_++;
 }
 
@@ -233,8 +258,8 @@ int64_t Module::add_pre_hook(PreHook hook, HookOrder order) {
   return add_hook(pre_hooks_, std::move(hook), order, std::less<>());
 }
 
-int64_t Module::add_post_hook(PostHook hook, HookOrder order) {
-  return add_hook(post_hooks_, std::move(hook), order, std::greater<>());
+int64_t Module::add_post_hook(PostHook hook, HookOrder order, bool after_errors) {
+  return add_hook(post_hooks_, std::move(hook), order, std::greater<>(), after_errors);
 }
 
 int64_t Module::add_backward_pre_hook(BackwardHook hook) {
@@ -246,8 +271,9 @@ int64_t Module::add_backward_hook(BackwardHook hook) {
 }
 
 bool Module::remove_hook(int64_t id) {
-  return remove_by_id(pre_hooks_, id) || remove_by_id(post_hooks_, id) || remove_by_id(backward_pre_hooks_, id) ||
-         remove_by_id(backward_hooks_, id);
+  int& count = hooks_after_errors_;
+  return remove_by_id(pre_hooks_, id, count) || remove_by_id(post_hooks_, id, count) ||
+         remove_by_id(backward_pre_hooks_, id, count) || remove_by_id(backward_hooks_, id, count);
 }
 
 void Module::set_activation_checkpointing(std::shared_ptr<const ActivationCheckpointingSettings> settings) {

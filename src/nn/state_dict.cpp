@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "nn/module.hpp"
+#include "nn/weight_store.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/loading.hpp"
 
@@ -25,17 +26,23 @@ std::string list_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void Module::collect_state(const std::string& prefix, NamedTensors& entries) const {
+void Module::collect_state(const std::string& prefix, bool all_buffers, NamedTensors& entries) const {
   for (const auto& [name, tensor] : parameters_) entries.emplace_back(prefix + name, tensor);
   for (const Buffer& buffer : buffers_)
-    if (buffer.persistent) entries.emplace_back(prefix + buffer.name, buffer.tensor);
-  for (const auto& [name, child] : children_) child->collect_state(prefix + name + ".", entries);
+    if (buffer.persistent || all_buffers) entries.emplace_back(prefix + buffer.name, buffer.tensor);
+  for (const auto& [name, child] : children_) child->collect_state(prefix + name + ".", all_buffers, entries);
+}
+
+NamedTensors Module::named_members() const {
+  NamedTensors entries;
+  collect_state("", /*all_buffers=*/true, entries);
+  return entries;
 }
 
 NamedTensors Module::state_dict() const {
   NamedTensors entries;
-  collect_state("", entries);
-  for (auto& [name, tensor] : entries) tensor = tensor.detach();
+  collect_state("", /*all_buffers=*/false, entries);
+  for (auto& [name, tensor] : entries) tensor = stored_values(weight_store_, tensor).detach();
   return entries;
 }
 
@@ -48,7 +55,7 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   }
 
   NamedTensors own;
-  collect_state("", own);
+  collect_state("", /*all_buffers=*/false, own);
   LoadReport report;
   std::vector<std::string> misfits;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // to, from

@@ -21,6 +21,15 @@ thread_local Search search = Search::kNone;
 
 size_t depth_of_python_hooks() { return at::SavedTensorDefaultHooks::get_tls_state().stack.size(); }
 
+class SavedItself final : public SavedTensorStandIn {
+ public:
+  explicit SavedItself(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+  at::Tensor tensor() override { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
+};
+
 struct HookedVariable final : torch::autograd::SavedVariableHooks {
   explicit HookedVariable(const SavedTensorHooks& hooks) : hooks(hooks) {}
   void call_pack_hook(const at::Tensor& tensor) override { stand_in = hooks.replace(tensor); }
@@ -97,6 +106,13 @@ SavedTensorHooks::SavedTensorHooks(Replace replace)
     : replace_(std::move(replace)), outer_(current_hooks), depth_of_python_(depth_of_python_hooks()) {
   install();
   current_hooks = this;
+}
+
+std::unique_ptr<SavedTensorStandIn> SavedTensorHooks::replace(const at::Tensor& tensor) const {
+  std::unique_ptr<SavedTensorStandIn> stand_in = replace_(tensor);
+  if (stand_in == nullptr && outer_ != nullptr) stand_in = outer_->replace(tensor);
+  if (stand_in == nullptr) stand_in = std::make_unique<SavedItself>(tensor);
+  return stand_in;
 }
 
 SavedTensorHooks::~SavedTensorHooks() { current_hooks = outer_; }

@@ -32,14 +32,15 @@ class SavedTensorStandIn {
 // if they were set inside of the scope.
 class SavedTensorHooks {
  public:
-  // Called for each tensor that a node saves, without autograd. It may throw, which ends the operator.
+  // Called for each tensor that a node saves, without autograd. It may throw, which ends the operator. Null: the hooks
+  // of the scope around decide, and if there is none the tensor is saved as it is.
   using Replace = std::function<std::unique_ptr<SavedTensorStandIn>(const at::Tensor& tensor)>;
   explicit SavedTensorHooks(Replace replace);
   ~SavedTensorHooks();
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
-  std::unique_ptr<SavedTensorStandIn> replace(const at::Tensor& tensor) const { return replace_(tensor); }
+  std::unique_ptr<SavedTensorStandIn> replace(const at::Tensor& tensor) const;
   size_t depth_of_python() const { return depth_of_python_; }
 
  private:

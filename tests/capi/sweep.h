@@ -64,6 +64,7 @@ struct samples {
   accel_dataloader_options_t dataloader_options;
   accel_prepare_model_options_t prepare_model_options;
   accel_estimate_memory_options_t estimate_memory_options;
+  accel_device_map_options_t device_map_options;
   accel_dataloader_config_t dataloader_config;
   accel_parameters_options_t parameters_options;
   accel_grad_scaler_options_t grad_scaler_options;
@@ -171,6 +172,7 @@ static inline int make_samples(void **state) {
   accel_dataloader_options_init(&samples->dataloader_options);
   accel_prepare_model_options_init(&samples->prepare_model_options);
   accel_estimate_memory_options_init(&samples->estimate_memory_options);
+  accel_device_map_options_init(&samples->device_map_options);
   accel_dataloader_config_init(&samples->dataloader_config);
   accel_parameters_options_init(&samples->parameters_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);

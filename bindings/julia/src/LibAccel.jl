@@ -359,6 +359,7 @@ mutable struct accel_generator_t end
 mutable struct accel_loop_t end
 mutable struct accel_mesh_t end
 mutable struct accel_module_t end
+mutable struct accel_offload_hook_t end
 mutable struct accel_op_t end
 mutable struct accel_optimizer_t end
 mutable struct accel_parameters_t end
@@ -1310,6 +1311,8 @@ struct accel_prepare_model_options_t
     ddp::Ptr{accel_ddp_options_t}
     fsdp::Ptr{accel_fsdp_options_t}
     deepspeed::Ptr{accel_deepspeed_options_t}
+    bypass_device_map::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -1319,8 +1322,10 @@ function accel_prepare_model_options_t(;
     ddp = C_NULL,
     fsdp = C_NULL,
     deepspeed = C_NULL,
+    bypass_device_map = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, reserved)
 end
 
 """The training whose memory is estimated."""
@@ -1471,6 +1476,45 @@ function accel_device_map_options_t(;
     reserved = 0,
 )
     return accel_device_map_options_t(sizeof(accel_device_map_options_t), dtype, special_dtypes, no_split_module_classes, offload_buffers, fallback_allocation, clean_result, verbose, optimal_packing, allow_disk, low_zero, reserved)
+end
+
+"""How weights are loaded and kept."""
+struct accel_dispatch_options_t
+    struct_size::Csize_t
+    dtype::accel_dtype_t
+    strict::accel_flag_t
+    offload_buffers::accel_flag_t
+    force_hooks::accel_flag_t
+    map_weights::accel_flag_t
+    broadcast_from_rank0::accel_flag_t
+    block_bytes::Int64
+    prefetch_bytes::Int64
+    main_device::Ptr{Cchar}
+    offload_folder::Ptr{Cchar}
+    no_split_module_classes::Ptr{Cchar}
+    preload_module_classes::Ptr{Cchar}
+    skip_keys::Ptr{Cchar}
+    keep_in_fp32_modules::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_dispatch_options_t(;
+    dtype = ACCEL_UNSET,
+    strict = ACCEL_UNSET,
+    offload_buffers = ACCEL_UNSET,
+    force_hooks = ACCEL_UNSET,
+    map_weights = ACCEL_UNSET,
+    broadcast_from_rank0 = ACCEL_UNSET,
+    block_bytes = ACCEL_UNSET_INT64,
+    prefetch_bytes = ACCEL_UNSET_INT64,
+    main_device = C_NULL,
+    offload_folder = C_NULL,
+    no_split_module_classes = C_NULL,
+    preload_module_classes = C_NULL,
+    skip_keys = C_NULL,
+    keep_in_fp32_modules = C_NULL,
+)
+    return accel_dispatch_options_t(sizeof(accel_dispatch_options_t), dtype, strict, offload_buffers, force_hooks, map_weights, broadcast_from_rank0, block_bytes, prefetch_bytes, main_device, offload_folder, no_split_module_classes, preload_module_classes, skip_keys, keep_in_fp32_modules)
 end
 
 """How values are written."""
@@ -7662,7 +7706,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
 
 Threads: collective, waits.
 """
@@ -8673,6 +8717,326 @@ accel_verify_device_map(var"module", out) =
     check(ccall((:accel_verify_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_verify_device_map")
 
 """
+    accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report)
+
+Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+
+- `module`: A model.
+- `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out_report`: `nothing`/`C_NULL` is allowed. A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
+
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+
+Threads: object, waits.
+"""
+accel_load_checkpoint_in_model(var"module", checkpoint, device_map, options, out_report) =
+    check(@waiting(ccall((:accel_load_checkpoint_in_model, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), var"module", checkpoint, device_map, options, out_report)), "accel_load_checkpoint_in_model")
+
+"""
+    accel_load_checkpoint_and_dispatch(state, module, checkpoint, device_map, max_memory, options, out_device_map)
+
+Loads weights into a model and dispatches it.
+
+- `state`: `nothing`/`C_NULL` is allowed. A state; NULL unless broadcast_from_rank0.
+- `module`: A model, usually of accel_init_empty_weights_begin().
+- `checkpoint`: As above.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+- `max_memory`: `nothing`/`C_NULL` is allowed. A map device -> bytes for these, or NONE: what is free.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out_device_map`: `nothing`/`C_NULL` is allowed. The map that was used. May be NULL.
+
+Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+
+Threads: object, waits.
+"""
+accel_load_checkpoint_and_dispatch(state, var"module", checkpoint, device_map, max_memory, options, out_device_map) =
+    check(@waiting(ccall((:accel_load_checkpoint_and_dispatch, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), state, var"module", checkpoint, device_map, max_memory, options, out_device_map)), "accel_load_checkpoint_and_dispatch")
+
+"""
+    accel_dispatch_model(module, device_map, state_dict, options)
+
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+
+- `module`: A model.
+- `device_map`: A map that covers it.
+- `state_dict`: `nothing`/`C_NULL` is allowed. A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+
+Threads: object, waits.
+"""
+accel_dispatch_model(var"module", device_map, state_dict, options) =
+    check(@waiting(ccall((:accel_dispatch_model, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
+
+"""
+    accel_cpu_offload(module, execution_device, options)
+
+Keeps all weights in the memory of the host; each block computes on a device.
+
+- `module`: A model.
+- `execution_device`: An accelerator.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device has no effect.
+
+Returns: As accel_dispatch_model().
+
+Threads: object, waits.
+"""
+accel_cpu_offload(var"module", execution_device, options) =
+    check(@waiting(ccall((:accel_cpu_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", execution_device, options)), "accel_cpu_offload")
+
+"""
+    accel_disk_offload(module, offload_folder, execution_device, options)
+
+Keeps all weights in files; each block computes on a device.
+
+- `module`: A model.
+- `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
+- `execution_device`: The CPU or an accelerator.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
+
+Returns: As accel_dispatch_model(); IO.
+
+Threads: object, waits.
+"""
+accel_disk_offload(var"module", offload_folder, execution_device, options) =
+    check(@waiting(ccall((:accel_disk_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, execution_device, options)), "accel_disk_offload")
+
+"""
+    accel_remove_dispatch(module, recurse)
+
+Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+
+- `module`: A module.
+- `recurse`: 1: of all below it too.
+
+Returns: ACCEL_OK; OUT_OF_MEMORY.
+
+Threads: object, waits.
+"""
+accel_remove_dispatch(var"module", recurse) =
+    check(@waiting(ccall((:accel_remove_dispatch, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", recurse)), "accel_remove_dispatch")
+
+"""
+    accel_dispatch_report(module, out)
+
+What is known of a dispatched model.
+
+- `module`: A model.
+- `out`: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_dispatch_report(var"module", out) =
+    check(ccall((:accel_dispatch_report, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_dispatch_report")
+
+"""
+    accel_has_offloaded_params(module, out)
+
+Whether a module, itself and not what is below it, has weights that are offloaded.
+
+- `module`: A module.
+- `out`: 1 or 0.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_has_offloaded_params(var"module", out) =
+    check(ccall((:accel_has_offloaded_params, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_has_offloaded_params")
+
+"""
+    accel_align_module_device_begin(module, execution_device, out)
+
+The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
+
+- `module`: A module.
+- `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `out`: The scope.
+
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+
+Threads: object, waits.
+"""
+accel_align_module_device_begin(var"module", execution_device, out) =
+    check(@waiting(ccall((:accel_align_module_device_begin, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", execution_device, out)), "accel_align_module_device_begin")
+
+"""
+    accel_module_call_batches(module, inputs, n_batches, out)
+
+Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
+
+- `module`: A model.
+- `inputs`: A list of inputs by place for each batch.
+- `n_batches`: Their number.
+- `out`: A list of outputs.
+
+Returns: As accel_module_call(), of the first batch that failed.
+
+Threads: object, waits.
+"""
+accel_module_call_batches(var"module", inputs, n_batches, out) =
+    check(@waiting(ccall((:accel_module_call_batches, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_batches, out)), "accel_module_call_batches")
+
+"""
+    accel_cpu_offload_with_hook(module, execution_device, previous, out)
+
+The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
+
+- `module`: A model.
+- `execution_device`: An accelerator.
+- `previous`: `nothing`/`C_NULL` is allowed. The hook of the model that is to leave the device when this one is called; may be NULL.
+- `out`: The hook; releasing it leaves the model as it is.
+
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
+
+Threads: object, waits.
+"""
+accel_cpu_offload_with_hook(var"module", execution_device, previous, out) =
+    check(@waiting(ccall((:accel_cpu_offload_with_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", execution_device, previous, out)), "accel_cpu_offload_with_hook")
+
+"""
+    accel_offload_hook_offload(hook)
+
+Moves the model back to the CPU.
+
+- `hook`: A hook.
+
+Returns: ACCEL_OK.
+
+Threads: object, waits.
+"""
+accel_offload_hook_offload(hook) =
+    check(@waiting(ccall((:accel_offload_hook_offload, libaccel), accel_status_t, (Ptr{accel_offload_hook_t},), hook)), "accel_offload_hook_offload")
+
+"""
+    accel_offload_hook_remove(hook)
+
+Takes the hook away from the model, which stays where it is.
+
+- `hook`: A hook.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_offload_hook_remove(hook) =
+    check(ccall((:accel_offload_hook_remove, libaccel), accel_status_t, (Ptr{accel_offload_hook_t},), hook), "accel_offload_hook_remove")
+
+"""
+    accel_offload_hook_release(hook)
+
+Ends a handle.
+
+- `hook`: `nothing`/`C_NULL` is allowed. A hook, or NULL.
+
+Threads: any.
+"""
+accel_offload_hook_release(hook) =
+    ccall((:accel_offload_hook_release, libaccel), Cvoid, (Ptr{accel_offload_hook_t},), hook)
+
+"""
+    accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)
+
+Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+
+- `module`: A model.
+- `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
+- `compute_dtype`: Of parameters in forwards.
+- `skip_modules_pattern`: `nothing`/`C_NULL` is allowed. Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+- `skip_modules_classes`: `nothing`/`C_NULL` is allowed. Names of classes with commas between them that are left out. May be NULL.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+
+Threads: object, waits.
+"""
+accel_attach_layerwise_casting(var"module", storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes) =
+    check(@waiting(ccall((:accel_attach_layerwise_casting, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_dtype_t, Ptr{Cchar}, Ptr{Cchar}), var"module", storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)), "accel_attach_layerwise_casting")
+
+"""
+    accel_set_module_tensor_to_device(module, name, device, value, dtype)
+
+Moves or replaces one parameter or buffer of a model.
+
+- `module`: A model.
+- `name`: \"layers.0.weight\".
+- `device`: The goal.
+- `value`: `nothing`/`C_NULL` is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
+- `dtype`: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
+
+Threads: object, waits.
+"""
+accel_set_module_tensor_to_device(var"module", name, device, value, dtype) =
+    check(@waiting(ccall((:accel_set_module_tensor_to_device, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
+
+"""
+    accel_offload_state_dict(folder, state_dict)
+
+Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
+
+- `folder`: Is made if it is not there.
+- `state_dict`: A map name -> tensor.
+
+Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
+
+Threads: any, waits.
+"""
+accel_offload_state_dict(folder, state_dict) =
+    check(@waiting(ccall((:accel_offload_state_dict, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, state_dict)), "accel_offload_state_dict")
+
+"""
+    accel_offloaded_weights(folder, out)
+
+Opens offloaded weights without copying them.
+
+- `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
+- `out`: A map name -> tensor, which shares the mapped file.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+
+Threads: any, waits.
+"""
+accel_offloaded_weights(folder, out) =
+    check(@waiting(ccall((:accel_offloaded_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_offloaded_weights")
+
+"""
+    accel_read_ahead(tensors, n_tensors)
+
+Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
+
+- `tensors`: Tensors.
+- `n_tensors`: Their number.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_read_ahead(tensors, n_tensors) =
+    check(ccall((:accel_read_ahead, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t), tensors, n_tensors), "accel_read_ahead")
+
+"""
+    accel_extract_submodules_state_dict(state_dict, modules, out)
+
+The part of a state dict that belongs to some modules.
+
+- `state_dict`: A map name -> tensor.
+- `modules`: Paths with commas between them.
+- `out`: What is one of them or below one; the tensors are the same.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_extract_submodules_state_dict(state_dict, modules, out) =
+    check(ccall((:accel_extract_submodules_state_dict, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_value_t}), state_dict, modules, out), "accel_extract_submodules_state_dict")
+
+"""
     accel_save(value, metadata, path, options)
 
 Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
@@ -9516,6 +9880,90 @@ Threads: any.
 accel_generator_create_by_pointer(seed, device, out) =
     check(ccall((:accel_generator_create_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
 
+"""
+    accel_cpu_offload_by_pointer(module, execution_device, options)
+
+accel_cpu_offload() by pointer.
+
+- `module`: As there.
+- `execution_device`: As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+
+Returns: As accel_cpu_offload().
+
+Threads: object, waits.
+"""
+accel_cpu_offload_by_pointer(var"module", execution_device, options) =
+    check(@waiting(ccall((:accel_cpu_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", execution_device, options)), "accel_cpu_offload_by_pointer")
+
+"""
+    accel_disk_offload_by_pointer(module, offload_folder, execution_device, options)
+
+accel_disk_offload() by pointer.
+
+- `module`: As there.
+- `offload_folder`: As there.
+- `execution_device`: As there.
+- `options`: `nothing`/`C_NULL` is allowed. As there.
+
+Returns: As accel_disk_offload().
+
+Threads: object, waits.
+"""
+accel_disk_offload_by_pointer(var"module", offload_folder, execution_device, options) =
+    check(@waiting(ccall((:accel_disk_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, execution_device, options)), "accel_disk_offload_by_pointer")
+
+"""
+    accel_align_module_device_begin_by_pointer(module, execution_device, out)
+
+accel_align_module_device_begin() by pointer.
+
+- `module`: As there.
+- `execution_device`: As there.
+- `out`: As there.
+
+Returns: As accel_align_module_device_begin().
+
+Threads: object, waits.
+"""
+accel_align_module_device_begin_by_pointer(var"module", execution_device, out) =
+    check(@waiting(ccall((:accel_align_module_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", execution_device, out)), "accel_align_module_device_begin_by_pointer")
+
+"""
+    accel_cpu_offload_with_hook_by_pointer(module, execution_device, previous, out)
+
+accel_cpu_offload_with_hook() by pointer.
+
+- `module`: As there.
+- `execution_device`: As there.
+- `previous`: `nothing`/`C_NULL` is allowed. As there.
+- `out`: As there.
+
+Returns: As accel_cpu_offload_with_hook().
+
+Threads: object, waits.
+"""
+accel_cpu_offload_with_hook_by_pointer(var"module", execution_device, previous, out) =
+    check(@waiting(ccall((:accel_cpu_offload_with_hook_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", execution_device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
+
+"""
+    accel_set_module_tensor_to_device_by_pointer(module, name, device, value, dtype)
+
+accel_set_module_tensor_to_device() by pointer.
+
+- `module`: As there.
+- `name`: As there.
+- `device`: As there.
+- `value`: `nothing`/`C_NULL` is allowed. As there.
+- `dtype`: As there.
+
+Returns: As accel_set_module_tensor_to_device().
+
+Threads: object, waits.
+"""
+accel_set_module_tensor_to_device_by_pointer(var"module", name, device, value, dtype) =
+    check(@waiting(ccall((:accel_set_module_tensor_to_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -9972,6 +10420,26 @@ const FUNCTIONS = (
     :accel_check_device_map,
     :accel_clean_device_map,
     :accel_verify_device_map,
+    :accel_load_checkpoint_in_model,
+    :accel_load_checkpoint_and_dispatch,
+    :accel_dispatch_model,
+    :accel_cpu_offload,
+    :accel_disk_offload,
+    :accel_remove_dispatch,
+    :accel_dispatch_report,
+    :accel_has_offloaded_params,
+    :accel_align_module_device_begin,
+    :accel_module_call_batches,
+    :accel_cpu_offload_with_hook,
+    :accel_offload_hook_offload,
+    :accel_offload_hook_remove,
+    :accel_offload_hook_release,
+    :accel_attach_layerwise_casting,
+    :accel_set_module_tensor_to_device,
+    :accel_offload_state_dict,
+    :accel_offloaded_weights,
+    :accel_read_ahead,
+    :accel_extract_submodules_state_dict,
     :accel_save,
     :accel_save_on_main_process,
     :accel_load_metadata,
@@ -10025,6 +10493,11 @@ const FUNCTIONS = (
     :accel_tensor_to_by_pointer,
     :accel_module_to_by_pointer,
     :accel_generator_create_by_pointer,
+    :accel_cpu_offload_by_pointer,
+    :accel_disk_offload_by_pointer,
+    :accel_align_module_device_begin_by_pointer,
+    :accel_cpu_offload_with_hook_by_pointer,
+    :accel_set_module_tensor_to_device_by_pointer,
 )
 
 end # module

@@ -120,6 +120,30 @@ constexpr OptionChoice kOffloadDeviceChoices[] = {
     {"nvme", 2},
 };
 
+constexpr OptionChoice kDtypeChoices[] = {
+    {"uint8", 1},
+    {"int8", 2},
+    {"int16", 3},
+    {"int32", 4},
+    {"int64", 5},
+    {"float16", 6},
+    {"float32", 7},
+    {"float64", 8},
+    {"complex32", 9},
+    {"complex64", 10},
+    {"complex128", 11},
+    {"bool", 12},
+    {"bfloat16", 13},
+    {"float8_e5m2", 14},
+    {"float8_e4m3fn", 15},
+    {"float8_e5m2fnuz", 16},
+    {"float8_e4m3fnuz", 17},
+    {"float8_e8m0fnu", 18},
+    {"uint16", 19},
+    {"uint32", 20},
+    {"uint64", 21},
+};
+
 constexpr OptionChoice kWhenBusyChoices[] = {
     {"wait", 0},
     {"refuse", 1},
@@ -504,6 +528,8 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
     {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
+    {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -564,6 +590,23 @@ constexpr OptionField kDeviceMapOptions[] = {
     {"allow_disk", "0: a model that does not fit without the disk is an error. Default 1", OptionKind::kFlag, 4, 52, 58, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"low_zero", "1: balanced memory leaves accelerator 0 what the others have no room for. Default 0", OptionKind::kFlag, 4, 56, 73, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kDispatchOptions[] = {
+    {"dtype", "Of floating parameters and buffers that are loaded. Default: that of each tensor in the model", OptionKind::kChoice, 4, 8, 51, kNone, nullptr, nullptr, "that of each tensor in the model", kDtypeChoices, std::size(kDtypeChoices), false},
+    {"strict", "1: weights that the model does not know are an error. Default 0", OptionKind::kFlag, 4, 12, 53, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"offload_buffers", "1: buffers are offloaded as parameters are. Default 0", OptionKind::kFlag, 4, 16, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"force_hooks", "1: inputs are moved also where all modules are on one device. Default 0", OptionKind::kFlag, 4, 20, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"map_weights", "1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1", OptionKind::kFlag, 4, 24, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"broadcast_from_rank0", "1: rank 0 reads the weights, and sends them to the others. Default 0", OptionKind::kFlag, 4, 28, 58, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "those of the largest module without children, at least 64 MiB", nullptr, 0, false},
+    {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "block_bytes", nullptr, 0, false},
+    {"main_device", "Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 49, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
+    {"offload_folder", "Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none", OptionKind::kText, 8, 56, 119, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device. Default: none", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"preload_module_classes", "Names of classes with commas between them: their modules are blocks whatever their size. Default: none", OptionKind::kText, 8, 72, 88, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"skip_keys", "Names of inputs with commas between them that are not moved. Default: none", OptionKind::kText, 8, 80, 60, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"keep_in_fp32_modules", "Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none", OptionKind::kText, 8, 88, 103, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kSaveOptions[] = {
@@ -641,13 +684,14 @@ const OptionTable fsdp_options{"accel_fsdp_options_t", 144, kFsdpOptions, std::s
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 40, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 48, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 56, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
+const OptionTable dispatch_options{"accel_dispatch_options_t", 96, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
@@ -698,6 +742,7 @@ OptionTables all_option_tables() {
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
       &option_tables::device_map_options,
+      &option_tables::dispatch_options,
       &option_tables::save_options,
       &option_tables::save_model_options,
       &option_tables::project_options,

@@ -28,6 +28,7 @@ enum class BackwardPrefetch : int32_t { kBackwardPre = 1, kBackwardPost = 2, kNo
 enum class AutoWrapPolicy : int32_t { kTransformerBasedWrap = 1, kSizeBasedWrap = 2, kNoWrap = 3 };
 enum class StateDictType : int32_t { kFullStateDict = 1, kLocalStateDict = 2, kShardedStateDict = 3 };
 enum class OffloadDevice : int32_t { kNone = 0, kCpu = 1, kNvme = 2 };
+enum class Dtype : int32_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 = 4, kInt64 = 5, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kComplex32 = 9, kComplex64 = 10, kComplex128 = 11, kBool = 12, kBfloat16 = 13, kFloat8E5m2 = 14, kFloat8E4m3fn = 15, kFloat8E5m2fnuz = 16, kFloat8E4m3fnuz = 17, kFloat8E8m0fnu = 18, kUint16 = 19, kUint32 = 20, kUint64 = 21 };
 enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
 
 // accel_state_options_t
@@ -516,6 +517,7 @@ struct PrepareModelSettings {
   DdpSettings ddp;
   FsdpSettings fsdp;
   DeepspeedSettings deepspeed;
+  Setting<bool> bypass_device_map{false};
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -523,6 +525,7 @@ struct PrepareModelSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.device_placement...);
     visit(table().fields[1], settings.evaluation_mode...);
+    visit(table().fields[5], settings.bypass_device_map...);
   }
 };
 
@@ -646,6 +649,44 @@ struct DeviceMapSettings {
     visit(table().fields[7], settings.optimal_packing...);
     visit(table().fields[8], settings.allow_disk...);
     visit(table().fields[9], settings.low_zero...);
+  }
+};
+
+// accel_dispatch_options_t
+struct DispatchSettings {
+  Setting<std::optional<Dtype>> dtype{};
+  Setting<bool> strict{false};
+  Setting<bool> offload_buffers{false};
+  Setting<bool> force_hooks{false};
+  Setting<bool> map_weights{true};
+  Setting<bool> broadcast_from_rank0{false};
+  Setting<std::optional<int64_t>> block_bytes{};
+  Setting<std::optional<int64_t>> prefetch_bytes{};
+  Setting<std::string> main_device{};
+  Setting<std::string> offload_folder{};
+  Setting<std::string> no_split_module_classes{};
+  Setting<std::string> preload_module_classes{};
+  Setting<std::string> skip_keys{};
+  Setting<std::string> keep_in_fp32_modules{};
+
+  static const OptionTable& table() { return option_tables::dispatch_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.dtype...);
+    visit(table().fields[1], settings.strict...);
+    visit(table().fields[2], settings.offload_buffers...);
+    visit(table().fields[3], settings.force_hooks...);
+    visit(table().fields[4], settings.map_weights...);
+    visit(table().fields[5], settings.broadcast_from_rank0...);
+    visit(table().fields[6], settings.block_bytes...);
+    visit(table().fields[7], settings.prefetch_bytes...);
+    visit(table().fields[8], settings.main_device...);
+    visit(table().fields[9], settings.offload_folder...);
+    visit(table().fields[10], settings.no_split_module_classes...);
+    visit(table().fields[11], settings.preload_module_classes...);
+    visit(table().fields[12], settings.skip_keys...);
+    visit(table().fields[13], settings.keep_in_fp32_modules...);
   }
 };
 

@@ -359,13 +359,15 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 40);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 48);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
 SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_options_t, ddp) == 16 && sizeof(((accel_prepare_model_options_t *)0)->ddp) == 8);
 SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_options_t, fsdp) == 24 && sizeof(((accel_prepare_model_options_t *)0)->fsdp) == 8);
 SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_model_options_t, deepspeed) == 32 && sizeof(((accel_prepare_model_options_t *)0)->deepspeed) == 8);
+SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_prepare_model_options_t, bypass_device_map) == 40 && sizeof(((accel_prepare_model_options_t *)0)->bypass_device_map) == 4);
+SAME(place_of_accel_prepare_model_options_t_reserved, offsetof(accel_prepare_model_options_t, reserved) == 44 && sizeof(((accel_prepare_model_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 56);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
@@ -420,6 +422,22 @@ SAME(place_of_accel_device_map_options_t_optimal_packing, offsetof(accel_device_
 SAME(place_of_accel_device_map_options_t_allow_disk, offsetof(accel_device_map_options_t, allow_disk) == 52 && sizeof(((accel_device_map_options_t *)0)->allow_disk) == 4);
 SAME(place_of_accel_device_map_options_t_low_zero, offsetof(accel_device_map_options_t, low_zero) == 56 && sizeof(((accel_device_map_options_t *)0)->low_zero) == 4);
 SAME(place_of_accel_device_map_options_t_reserved, offsetof(accel_device_map_options_t, reserved) == 60 && sizeof(((accel_device_map_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_dispatch_options_t, sizeof(accel_dispatch_options_t) == 96);
+SAME(place_of_accel_dispatch_options_t_struct_size, offsetof(accel_dispatch_options_t, struct_size) == 0 && sizeof(((accel_dispatch_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_dispatch_options_t_dtype, offsetof(accel_dispatch_options_t, dtype) == 8 && sizeof(((accel_dispatch_options_t *)0)->dtype) == 4);
+SAME(place_of_accel_dispatch_options_t_strict, offsetof(accel_dispatch_options_t, strict) == 12 && sizeof(((accel_dispatch_options_t *)0)->strict) == 4);
+SAME(place_of_accel_dispatch_options_t_offload_buffers, offsetof(accel_dispatch_options_t, offload_buffers) == 16 && sizeof(((accel_dispatch_options_t *)0)->offload_buffers) == 4);
+SAME(place_of_accel_dispatch_options_t_force_hooks, offsetof(accel_dispatch_options_t, force_hooks) == 20 && sizeof(((accel_dispatch_options_t *)0)->force_hooks) == 4);
+SAME(place_of_accel_dispatch_options_t_map_weights, offsetof(accel_dispatch_options_t, map_weights) == 24 && sizeof(((accel_dispatch_options_t *)0)->map_weights) == 4);
+SAME(place_of_accel_dispatch_options_t_broadcast_from_rank0, offsetof(accel_dispatch_options_t, broadcast_from_rank0) == 28 && sizeof(((accel_dispatch_options_t *)0)->broadcast_from_rank0) == 4);
+SAME(place_of_accel_dispatch_options_t_block_bytes, offsetof(accel_dispatch_options_t, block_bytes) == 32 && sizeof(((accel_dispatch_options_t *)0)->block_bytes) == 8);
+SAME(place_of_accel_dispatch_options_t_prefetch_bytes, offsetof(accel_dispatch_options_t, prefetch_bytes) == 40 && sizeof(((accel_dispatch_options_t *)0)->prefetch_bytes) == 8);
+SAME(place_of_accel_dispatch_options_t_main_device, offsetof(accel_dispatch_options_t, main_device) == 48 && sizeof(((accel_dispatch_options_t *)0)->main_device) == 8);
+SAME(place_of_accel_dispatch_options_t_offload_folder, offsetof(accel_dispatch_options_t, offload_folder) == 56 && sizeof(((accel_dispatch_options_t *)0)->offload_folder) == 8);
+SAME(place_of_accel_dispatch_options_t_no_split_module_classes, offsetof(accel_dispatch_options_t, no_split_module_classes) == 64 && sizeof(((accel_dispatch_options_t *)0)->no_split_module_classes) == 8);
+SAME(place_of_accel_dispatch_options_t_preload_module_classes, offsetof(accel_dispatch_options_t, preload_module_classes) == 72 && sizeof(((accel_dispatch_options_t *)0)->preload_module_classes) == 8);
+SAME(place_of_accel_dispatch_options_t_skip_keys, offsetof(accel_dispatch_options_t, skip_keys) == 80 && sizeof(((accel_dispatch_options_t *)0)->skip_keys) == 8);
+SAME(place_of_accel_dispatch_options_t_keep_in_fp32_modules, offsetof(accel_dispatch_options_t, keep_in_fp32_modules) == 88 && sizeof(((accel_dispatch_options_t *)0)->keep_in_fp32_modules) == 8);
 SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
@@ -974,6 +992,15 @@ static void test_accel_device_map_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_dispatch_options_t(void **state) {
+  static const accel_dispatch_options_t expected = ACCEL_DISPATCH_OPTIONS_INIT;
+  accel_dispatch_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_dispatch_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_save_options_t(void **state) {
   static const accel_save_options_t expected = ACCEL_SAVE_OPTIONS_INIT;
   accel_save_options_t given;
@@ -1069,6 +1096,7 @@ int main(void) {
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
       cmocka_unit_test(test_accel_device_map_options_t),
+      cmocka_unit_test(test_accel_dispatch_options_t),
       cmocka_unit_test(test_accel_save_options_t),
       cmocka_unit_test(test_accel_save_model_options_t),
       cmocka_unit_test(test_accel_project_options_t),

@@ -2727,6 +2727,127 @@ static void accel_verify_device_map_null_pointers(void **state) {
   refused_with_status("accel_verify_device_map", "out", accel_verify_device_map(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_load_checkpoint_in_model_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_checkpoint_in_model", "module", accel_load_checkpoint_in_model(NULL, "sample", &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_checkpoint_in_model", "checkpoint", accel_load_checkpoint_in_model(samples->valid.module, NULL, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_load_checkpoint_and_dispatch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_checkpoint_and_dispatch", "module", accel_load_checkpoint_and_dispatch(samples->valid.state, NULL, "sample", &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_checkpoint_and_dispatch", "checkpoint", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->valid.module, NULL, &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dispatch_model_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dispatch_model", "module", accel_dispatch_model(NULL, &samples->value, &samples->value, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dispatch_model", "device_map", accel_dispatch_model(samples->valid.module, NULL, &samples->value, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_cpu_offload_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload", "module", accel_cpu_offload(NULL, samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_disk_offload_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_disk_offload", "module", accel_disk_offload(NULL, "sample", samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_disk_offload", "offload_folder", accel_disk_offload(samples->valid.module, NULL, samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_remove_dispatch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_remove_dispatch", "module", accel_remove_dispatch(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_dispatch_report_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dispatch_report", "module", accel_dispatch_report(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_dispatch_report", "out", accel_dispatch_report(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_has_offloaded_params_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_has_offloaded_params", "module", accel_has_offloaded_params(NULL, (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_has_offloaded_params", "out", accel_has_offloaded_params(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_align_module_device_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_align_module_device_begin", "module", accel_align_module_device_begin(NULL, samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_align_module_device_begin", "out", accel_align_module_device_begin(samples->valid.module, samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_module_call_batches_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_call_batches", "module", accel_module_call_batches(NULL, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_call_batches", "inputs", accel_module_call_batches(samples->valid.module, NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_module_call_batches", "out", accel_module_call_batches(samples->valid.module, &samples->value, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_cpu_offload_with_hook_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_with_hook", "module", accel_cpu_offload_with_hook(NULL, samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_with_hook", "out", accel_cpu_offload_with_hook(samples->valid.module, samples->device, samples->valid.offload_hook, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_offload_hook_offload_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_offload_hook_offload", "hook", accel_offload_hook_offload(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_offload_hook_remove_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_offload_hook_remove", "hook", accel_offload_hook_remove(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_offload_hook_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_offload_hook_release(NULL);
+}
+
+static void accel_attach_layerwise_casting_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_attach_layerwise_casting", "module", accel_attach_layerwise_casting(NULL, ACCEL_DTYPE_FLOAT32, ACCEL_DTYPE_FLOAT32, "sample", "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_set_module_tensor_to_device_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_module_tensor_to_device", "module", accel_set_module_tensor_to_device(NULL, "sample", samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_module_tensor_to_device", "name", accel_set_module_tensor_to_device(samples->valid.module, NULL, samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_offload_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_offload_state_dict", "folder", accel_offload_state_dict(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_offload_state_dict", "state_dict", accel_offload_state_dict("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_offloaded_weights_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_offloaded_weights", "folder", accel_offloaded_weights(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_offloaded_weights", "out", accel_offloaded_weights("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_read_ahead_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_read_ahead", "tensors", accel_read_ahead(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_extract_submodules_state_dict_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_extract_submodules_state_dict", "state_dict", accel_extract_submodules_state_dict(NULL, "sample", (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_extract_submodules_state_dict", "modules", accel_extract_submodules_state_dict(&samples->value, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_extract_submodules_state_dict", "out", accel_extract_submodules_state_dict(&samples->value, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_save_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save", "value", accel_save(NULL, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3047,6 +3168,40 @@ static void accel_generator_create_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_generator_create_by_pointer", "device", accel_generator_create_by_pointer(1, NULL, (accel_generator_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_generator_create_by_pointer", "out", accel_generator_create_by_pointer(1, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_cpu_offload_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_by_pointer", "module", accel_cpu_offload_by_pointer(NULL, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_by_pointer", "execution_device", accel_cpu_offload_by_pointer(samples->valid.module, NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_disk_offload_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_disk_offload_by_pointer", "module", accel_disk_offload_by_pointer(NULL, "sample", &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_disk_offload_by_pointer", "offload_folder", accel_disk_offload_by_pointer(samples->valid.module, NULL, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_disk_offload_by_pointer", "execution_device", accel_disk_offload_by_pointer(samples->valid.module, "sample", NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_align_module_device_begin_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_align_module_device_begin_by_pointer", "module", accel_align_module_device_begin_by_pointer(NULL, &samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_align_module_device_begin_by_pointer", "execution_device", accel_align_module_device_begin_by_pointer(samples->valid.module, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_align_module_device_begin_by_pointer", "out", accel_align_module_device_begin_by_pointer(samples->valid.module, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_cpu_offload_with_hook_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "module", accel_cpu_offload_with_hook_by_pointer(NULL, &samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "execution_device", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, NULL, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "out", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, &samples->device, samples->valid.offload_hook, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_set_module_tensor_to_device_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "module", accel_set_module_tensor_to_device_by_pointer(NULL, "sample", &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "name", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, NULL, &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "device", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", NULL, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 int main(void) {
@@ -3487,6 +3642,26 @@ int main(void) {
       sweep_test(accel_check_device_map_null_pointers),
       sweep_test(accel_clean_device_map_null_pointers),
       sweep_test(accel_verify_device_map_null_pointers),
+      sweep_test(accel_load_checkpoint_in_model_null_pointers),
+      sweep_test(accel_load_checkpoint_and_dispatch_null_pointers),
+      sweep_test(accel_dispatch_model_null_pointers),
+      sweep_test(accel_cpu_offload_null_pointers),
+      sweep_test(accel_disk_offload_null_pointers),
+      sweep_test(accel_remove_dispatch_null_pointers),
+      sweep_test(accel_dispatch_report_null_pointers),
+      sweep_test(accel_has_offloaded_params_null_pointers),
+      sweep_test(accel_align_module_device_begin_null_pointers),
+      sweep_test(accel_module_call_batches_null_pointers),
+      sweep_test(accel_cpu_offload_with_hook_null_pointers),
+      sweep_test(accel_offload_hook_offload_null_pointers),
+      sweep_test(accel_offload_hook_remove_null_pointers),
+      sweep_test(accel_offload_hook_release_null_pointers),
+      sweep_test(accel_attach_layerwise_casting_null_pointers),
+      sweep_test(accel_set_module_tensor_to_device_null_pointers),
+      sweep_test(accel_offload_state_dict_null_pointers),
+      sweep_test(accel_offloaded_weights_null_pointers),
+      sweep_test(accel_read_ahead_null_pointers),
+      sweep_test(accel_extract_submodules_state_dict_null_pointers),
       sweep_test(accel_save_null_pointers),
       sweep_test(accel_save_on_main_process_null_pointers),
       sweep_test(accel_load_metadata_null_pointers),
@@ -3539,6 +3714,11 @@ int main(void) {
       sweep_test(accel_tensor_to_by_pointer_null_pointers),
       sweep_test(accel_module_to_by_pointer_null_pointers),
       sweep_test(accel_generator_create_by_pointer_null_pointers),
+      sweep_test(accel_cpu_offload_by_pointer_null_pointers),
+      sweep_test(accel_disk_offload_by_pointer_null_pointers),
+      sweep_test(accel_align_module_device_begin_by_pointer_null_pointers),
+      sweep_test(accel_cpu_offload_with_hook_by_pointer_null_pointers),
+      sweep_test(accel_set_module_tensor_to_device_by_pointer_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

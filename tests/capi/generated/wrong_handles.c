@@ -2417,6 +2417,138 @@ static void accel_verify_device_map_wrong_handles(void **state) {
   refused_with_status("accel_verify_device_map", "module", accel_verify_device_map(samples->released.module, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_load_checkpoint_in_model_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_checkpoint_in_model", "module", accel_load_checkpoint_in_model(samples->foreign.module, "sample", &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_checkpoint_in_model", "module", accel_load_checkpoint_in_model(samples->released.module, "sample", &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_load_checkpoint_in_model", "device_map", accel_load_checkpoint_in_model(samples->valid.module, "sample", &samples->foreign_value, &samples->dispatch_options, (accel_value_t *)samples->room));
+  refused_value("accel_load_checkpoint_in_model", "device_map", accel_load_checkpoint_in_model(samples->valid.module, "sample", &samples->released_value, &samples->dispatch_options, (accel_value_t *)samples->room));
+}
+
+static void accel_load_checkpoint_and_dispatch_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_checkpoint_and_dispatch", "state", accel_load_checkpoint_and_dispatch(samples->foreign.state, samples->valid.module, "sample", &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_checkpoint_and_dispatch", "state", accel_load_checkpoint_and_dispatch(samples->released.state, samples->valid.module, "sample", &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_checkpoint_and_dispatch", "module", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->foreign.module, "sample", &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_checkpoint_and_dispatch", "module", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->released.module, "sample", &samples->value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_load_checkpoint_and_dispatch", "device_map", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->valid.module, "sample", &samples->foreign_value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room));
+  refused_value("accel_load_checkpoint_and_dispatch", "device_map", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->valid.module, "sample", &samples->released_value, &samples->value, &samples->dispatch_options, (accel_value_t *)samples->room));
+  refused_value("accel_load_checkpoint_and_dispatch", "max_memory", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->valid.module, "sample", &samples->value, &samples->foreign_value, &samples->dispatch_options, (accel_value_t *)samples->room));
+  refused_value("accel_load_checkpoint_and_dispatch", "max_memory", accel_load_checkpoint_and_dispatch(samples->valid.state, samples->valid.module, "sample", &samples->value, &samples->released_value, &samples->dispatch_options, (accel_value_t *)samples->room));
+}
+
+static void accel_dispatch_model_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dispatch_model", "module", accel_dispatch_model(samples->foreign.module, &samples->value, &samples->value, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dispatch_model", "module", accel_dispatch_model(samples->released.module, &samples->value, &samples->value, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_dispatch_model", "device_map", accel_dispatch_model(samples->valid.module, &samples->foreign_value, &samples->value, &samples->dispatch_options));
+  refused_value("accel_dispatch_model", "device_map", accel_dispatch_model(samples->valid.module, &samples->released_value, &samples->value, &samples->dispatch_options));
+  refused_value("accel_dispatch_model", "state_dict", accel_dispatch_model(samples->valid.module, &samples->value, &samples->foreign_value, &samples->dispatch_options));
+  refused_value("accel_dispatch_model", "state_dict", accel_dispatch_model(samples->valid.module, &samples->value, &samples->released_value, &samples->dispatch_options));
+}
+
+static void accel_cpu_offload_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload", "module", accel_cpu_offload(samples->foreign.module, samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload", "module", accel_cpu_offload(samples->released.module, samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_disk_offload_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_disk_offload", "module", accel_disk_offload(samples->foreign.module, "sample", samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_disk_offload", "module", accel_disk_offload(samples->released.module, "sample", samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_remove_dispatch_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_remove_dispatch", "module", accel_remove_dispatch(samples->foreign.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_remove_dispatch", "module", accel_remove_dispatch(samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_dispatch_report_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_dispatch_report", "module", accel_dispatch_report(samples->foreign.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_dispatch_report", "module", accel_dispatch_report(samples->released.module, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_has_offloaded_params_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_has_offloaded_params", "module", accel_has_offloaded_params(samples->foreign.module, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_has_offloaded_params", "module", accel_has_offloaded_params(samples->released.module, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_align_module_device_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_align_module_device_begin", "module", accel_align_module_device_begin(samples->foreign.module, samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_align_module_device_begin", "module", accel_align_module_device_begin(samples->released.module, samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_module_call_batches_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_module_call_batches", "module", accel_module_call_batches(samples->foreign.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_module_call_batches", "module", accel_module_call_batches(samples->released.module, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_module_call_batches", "inputs", accel_module_call_batches(samples->valid.module, &samples->foreign_value, 1, (accel_value_t *)samples->room));
+  refused_value("accel_module_call_batches", "inputs", accel_module_call_batches(samples->valid.module, &samples->released_value, 1, (accel_value_t *)samples->room));
+}
+
+static void accel_cpu_offload_with_hook_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_with_hook", "module", accel_cpu_offload_with_hook(samples->foreign.module, samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook", "module", accel_cpu_offload_with_hook(samples->released.module, samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook", "previous", accel_cpu_offload_with_hook(samples->valid.module, samples->device, samples->foreign.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook", "previous", accel_cpu_offload_with_hook(samples->valid.module, samples->device, samples->released.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_offload_hook_offload_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_offload_hook_offload", "hook", accel_offload_hook_offload(samples->foreign.offload_hook), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_offload_hook_offload", "hook", accel_offload_hook_offload(samples->released.offload_hook), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_offload_hook_remove_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_offload_hook_remove", "hook", accel_offload_hook_remove(samples->foreign.offload_hook), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_offload_hook_remove", "hook", accel_offload_hook_remove(samples->released.offload_hook), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_offload_hook_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_offload_hook_release(samples->foreign.offload_hook);
+  accel_offload_hook_release(samples->released.offload_hook);
+}
+
+static void accel_attach_layerwise_casting_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_attach_layerwise_casting", "module", accel_attach_layerwise_casting(samples->foreign.module, ACCEL_DTYPE_FLOAT32, ACCEL_DTYPE_FLOAT32, "sample", "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_attach_layerwise_casting", "module", accel_attach_layerwise_casting(samples->released.module, ACCEL_DTYPE_FLOAT32, ACCEL_DTYPE_FLOAT32, "sample", "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_module_tensor_to_device_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_module_tensor_to_device", "module", accel_set_module_tensor_to_device(samples->foreign.module, "sample", samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device", "module", accel_set_module_tensor_to_device(samples->released.module, "sample", samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device", "value", accel_set_module_tensor_to_device(samples->valid.module, "sample", samples->device, samples->foreign.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device", "value", accel_set_module_tensor_to_device(samples->valid.module, "sample", samples->device, samples->released.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_offload_state_dict_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_offload_state_dict", "state_dict", accel_offload_state_dict("sample", &samples->foreign_value));
+  refused_value("accel_offload_state_dict", "state_dict", accel_offload_state_dict("sample", &samples->released_value));
+}
+
+static void accel_read_ahead_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_read_ahead", "tensors", accel_read_ahead(&samples->foreign.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_read_ahead", "tensors", accel_read_ahead(&samples->released.tensor, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_extract_submodules_state_dict_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_extract_submodules_state_dict", "state_dict", accel_extract_submodules_state_dict(&samples->foreign_value, "sample", (accel_value_t *)samples->room));
+  refused_value("accel_extract_submodules_state_dict", "state_dict", accel_extract_submodules_state_dict(&samples->released_value, "sample", (accel_value_t *)samples->room));
+}
+
 static void accel_save_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_save", "value", accel_save(&samples->foreign_value, &samples->value, "sample", &samples->save_options));
@@ -2543,6 +2675,40 @@ static void accel_module_to_by_pointer_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(samples->foreign.module, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(samples->released.module, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_cpu_offload_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_by_pointer", "module", accel_cpu_offload_by_pointer(samples->foreign.module, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_by_pointer", "module", accel_cpu_offload_by_pointer(samples->released.module, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_disk_offload_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_disk_offload_by_pointer", "module", accel_disk_offload_by_pointer(samples->foreign.module, "sample", &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_disk_offload_by_pointer", "module", accel_disk_offload_by_pointer(samples->released.module, "sample", &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_align_module_device_begin_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_align_module_device_begin_by_pointer", "module", accel_align_module_device_begin_by_pointer(samples->foreign.module, &samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_align_module_device_begin_by_pointer", "module", accel_align_module_device_begin_by_pointer(samples->released.module, &samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_cpu_offload_with_hook_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "module", accel_cpu_offload_with_hook_by_pointer(samples->foreign.module, &samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "module", accel_cpu_offload_with_hook_by_pointer(samples->released.module, &samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "previous", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, &samples->device, samples->foreign.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "previous", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, &samples->device, samples->released.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_module_tensor_to_device_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "module", accel_set_module_tensor_to_device_by_pointer(samples->foreign.module, "sample", &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "module", accel_set_module_tensor_to_device_by_pointer(samples->released.module, "sample", &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "value", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", &samples->device, samples->foreign.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_module_tensor_to_device_by_pointer", "value", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", &samples->device, samples->released.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 int main(void) {
@@ -2904,6 +3070,25 @@ int main(void) {
       sweep_test(accel_check_device_map_wrong_handles),
       sweep_test(accel_clean_device_map_wrong_handles),
       sweep_test(accel_verify_device_map_wrong_handles),
+      sweep_test(accel_load_checkpoint_in_model_wrong_handles),
+      sweep_test(accel_load_checkpoint_and_dispatch_wrong_handles),
+      sweep_test(accel_dispatch_model_wrong_handles),
+      sweep_test(accel_cpu_offload_wrong_handles),
+      sweep_test(accel_disk_offload_wrong_handles),
+      sweep_test(accel_remove_dispatch_wrong_handles),
+      sweep_test(accel_dispatch_report_wrong_handles),
+      sweep_test(accel_has_offloaded_params_wrong_handles),
+      sweep_test(accel_align_module_device_begin_wrong_handles),
+      sweep_test(accel_module_call_batches_wrong_handles),
+      sweep_test(accel_cpu_offload_with_hook_wrong_handles),
+      sweep_test(accel_offload_hook_offload_wrong_handles),
+      sweep_test(accel_offload_hook_remove_wrong_handles),
+      sweep_test(accel_offload_hook_release_wrong_handles),
+      sweep_test(accel_attach_layerwise_casting_wrong_handles),
+      sweep_test(accel_set_module_tensor_to_device_wrong_handles),
+      sweep_test(accel_offload_state_dict_wrong_handles),
+      sweep_test(accel_read_ahead_wrong_handles),
+      sweep_test(accel_extract_submodules_state_dict_wrong_handles),
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_on_main_process_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
@@ -2924,6 +3109,11 @@ int main(void) {
       sweep_test(accel_device_by_pointer_wrong_handles),
       sweep_test(accel_tensor_to_by_pointer_wrong_handles),
       sweep_test(accel_module_to_by_pointer_wrong_handles),
+      sweep_test(accel_cpu_offload_by_pointer_wrong_handles),
+      sweep_test(accel_disk_offload_by_pointer_wrong_handles),
+      sweep_test(accel_align_module_device_begin_by_pointer_wrong_handles),
+      sweep_test(accel_cpu_offload_with_hook_by_pointer_wrong_handles),
+      sweep_test(accel_set_module_tensor_to_device_by_pointer_wrong_handles),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -46,33 +46,36 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     LengthGroupedSampler, Linear, LinesDataset, Lion, Loop, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
     RandomDraws, RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
-    add_child!, add_group!, add_parameter!, add_seed_callback!, all_gather!, all_gather_async!, all_reduce!,
-    all_reduce_async!, all_to_all!, all_to_all_async!, autocast, backend, broadcast_objects, broadcast_objects_async,
-    buffers, calculate_maximum_sizes, chained, check_device_map, check_trigger, checkpoint_activations, checkpoint_wait,
-    child, children_bottom_up, clip_grad_value!, compute_module_sizes, concatenate, config, contiguous, convert_to_fp32,
-    coordinate, current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory,
-    device_properties, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_training, estimate_memory,
-    even_batches!, find_batch_size, find_tied_parameters, flight_record, float32_matmul_precision!, fork_launched,
-    free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object,
-    gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state, generator_state!,
-    get_balanced_memory, get_max_layer_size, get_non_persistent_buffers, get_state_dict, gradient, gradient!,
-    gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group,
+    add_child!, add_group!, add_parameter!, add_seed_callback!, align_module_device, all_gather!, all_gather_async!,
+    all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting, autocast, backend,
+    broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained, check_device_map,
+    check_trigger, checkpoint_activations, checkpoint_wait, child, children_bottom_up, clip_grad_value!,
+    compute_module_sizes, concatenate, config, contiguous, convert_to_fp32, coordinate, cpu_offload,
+    cpu_offload_with_hook, current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory,
+    device_properties, disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad,
+    end_of_dataloader, end_training, estimate_memory, even_batches!, find_batch_size, find_tied_parameters,
+    flight_record, float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async,
+    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven,
+    gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_balanced_memory,
+    get_max_layer_size, get_non_persistent_buffers, get_state_dict, gradient, gradient!, gradient_accumulation,
+    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
     in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
     is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
-    learning_rate!, listify, load, load_metadata, load_state!, load_state_dict!, load_torchscript,
-    local_main_process_first, local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first,
-    memory_report, mesh, mixed_precision, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
-    num_parameters, num_processes, one_after_the_other, pad_across_processes, pad_across_processes_async,
-    pad_input_tensors, parameters, prepare, process_index, progress, project, project!, recv_tensor!,
-    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove_checkpoint_hook,
-    remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard,
-    resolve_device_map, retie_parameters, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
-    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
-    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
-    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
-    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
-    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
-    valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    learning_rate!, listify, load, load_checkpoint_and_dispatch!, load_checkpoint_in_model!, load_metadata, load_state!,
+    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
+    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, module_tensor_to_device!,
+    modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, offload,
+    one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters, prepare,
+    process_index, progress, project, project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async,
+    reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!,
+    replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, resolve_device_map,
+    retie_parameters, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
+    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
+    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
+    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
+    sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
+    trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows,
+    verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -3203,6 +3206,239 @@ Gives: true or 0.
 """
 verify_device_map(model::Model) =
     output(out -> LibAccel.accel_verify_device_map(model, out), Int32) == 1
+
+"""
+    load_checkpoint_in_model!(model, checkpoint, device_map; options...)
+
+Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+
+- `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+- `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+
+Gives: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be `nothing`.
+"""
+load_checkpoint_in_model!(model::Model, checkpoint, device_map; options...) =
+    result(out -> with_options(given -> lend(device_map -> LibAccel.accel_load_checkpoint_in_model(model, string(checkpoint), something(device_map, C_NULL), given, out), device_map), LibAccel.accel_dispatch_options_t; options...))::Map
+
+"""
+    load_checkpoint_and_dispatch!(state, model, checkpoint, device_map, max_memory; options...)
+
+Loads weights into a model and dispatches it.
+
+- `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+- `max_memory`: A map device -> bytes for these, or NONE: what is free.
+- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+
+Gives: The map that was used. May be `nothing`.
+"""
+load_checkpoint_and_dispatch!(state::Union{State,Nothing}, model::Model, checkpoint, device_map, max_memory; options...) =
+    result(out -> with_options(given -> lend(max_memory -> lend(device_map -> LibAccel.accel_load_checkpoint_and_dispatch(something(state, C_NULL), model, string(checkpoint), something(device_map, C_NULL), something(max_memory, C_NULL), given, out), device_map), max_memory), LibAccel.accel_dispatch_options_t; options...))
+
+"""
+    dispatch_model(model, device_map, state_dict; options...)
+
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+
+- `device_map`: A map that covers it.
+- `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+"""
+dispatch_model(model::Model, device_map, state_dict; options...) =
+    (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
+
+"""
+    cpu_offload(model, execution_device; options...)
+
+Keeps all weights in the memory of the host; each block computes on a device.
+
+- `execution_device`: An accelerator.
+- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+"""
+cpu_offload(model::Model, execution_device; options...) =
+    (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(execution_device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+
+"""
+    disk_offload(model, offload_folder, execution_device; options...)
+
+Keeps all weights in files; each block computes on a device.
+
+- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `execution_device`: The CPU or an accelerator.
+- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+"""
+disk_offload(model::Model, offload_folder, execution_device; options...) =
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(execution_device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+
+"""
+    remove_dispatch(model, recurse)
+
+Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on
+the CPU if they were nowhere. Nothing happens to other modules.
+
+- `recurse`: 1: of all below it too.
+"""
+remove_dispatch(model::Model, recurse) =
+    (LibAccel.accel_remove_dispatch(model, recurse); nothing)
+
+"""
+    dispatch_report(model)
+
+What is known of a dispatched model.
+
+Gives: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
+"""
+dispatch_report(model::Model) =
+    result(out -> LibAccel.accel_dispatch_report(model, out))::Map
+
+"""
+    has_offloaded_params(model)
+
+Whether a module, itself and not what is below it, has weights that are offloaded.
+
+Gives: true or 0.
+"""
+has_offloaded_params(model::Model) =
+    output(out -> LibAccel.accel_has_offloaded_params(model, out), Int32) == 1
+
+"""
+    align_module_device(model, execution_device) do ... end
+
+The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of
+offloaded weights are lost at the end.
+
+- `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+"""
+align_module_device(body::Function, model::Model, execution_device) =
+    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, as_device(execution_device), out))
+
+"""
+    cpu_offload_with_hook(model, execution_device, previous)
+
+The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
+model of a chain is called.
+
+- `execution_device`: An accelerator.
+"""
+cpu_offload_with_hook(model::Model, execution_device, previous::Union{OffloadHook,Nothing}) =
+    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, as_device(execution_device), something(previous, C_NULL), out))
+
+"""
+    offload(hook)
+
+Moves the model back to the CPU.
+"""
+offload(hook::OffloadHook) =
+    (LibAccel.accel_offload_hook_offload(hook); nothing)
+
+"""
+    remove(hook)
+
+Takes the hook away from the model, which stays where it is.
+"""
+remove(hook::OffloadHook) =
+    (LibAccel.accel_offload_hook_remove(hook); nothing)
+
+"""
+    attach_layerwise_casting(model, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)
+
+Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers,
+convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
+ConvTranspose3d.
+
+- `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
+- `compute_dtype`: Of parameters in forwards.
+- `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their name are left out. May be `nothing`.
+- `skip_modules_classes`: Names of classes with commas between them that are left out. May be `nothing`.
+"""
+attach_layerwise_casting(model::Model, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes) =
+    (LibAccel.accel_attach_layerwise_casting(model, dtype_code(storage_dtype), dtype_code(compute_dtype), something(skip_modules_pattern, C_NULL), something(skip_modules_classes, C_NULL)); nothing)
+
+"""
+    module_tensor_to_device!(model, name, device, value, dtype)
+
+Moves or replaces one parameter or buffer of a model.
+
+- `name`: \"layers.0.weight\".
+- `device`: The goal.
+- `dtype`: Of the result, for floating tensors; `nothing`: that of the tensor.
+"""
+module_tensor_to_device!(model::Model, name, device, value::Union{Tensor,Nothing}, dtype) =
+    (LibAccel.accel_set_module_tensor_to_device(model, string(name), as_device(device), something(value, C_NULL), dtype_code(dtype)); model)
+
+"""
+    read_ahead(tensors)
+
+Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
+
+- `tensors`: Tensors.
+"""
+read_ahead(tensors) =
+    (with_handles((tensors, count) -> LibAccel.accel_read_ahead(tensors, count), tensors); nothing)
 
 """
     save_model(state, model, folder; options...)

@@ -682,6 +682,13 @@ pub struct accel_mesh_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// A whole model that is on a device only from its forward until another one of a chain needs the device.
+#[repr(C)]
+pub struct accel_offload_hook_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct ArrowArray` of another header.
 #[repr(C)]
 pub struct ArrowArray {
@@ -2542,6 +2549,10 @@ pub struct accel_prepare_model_options_t {
     pub fsdp: *const accel_fsdp_options_t,
     /// The same as DeepSpeed describes it. Default: theirs
     pub deepspeed: *const accel_deepspeed_options_t,
+    /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+    pub bypass_device_map: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2552,6 +2563,8 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     ddp: core::ptr::null(),
     fsdp: core::ptr::null(),
     deepspeed: core::ptr::null(),
+    bypass_device_map: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -2784,6 +2797,65 @@ pub const ACCEL_DEVICE_MAP_OPTIONS_INIT: accel_device_map_options_t = accel_devi
 impl Default for accel_device_map_options_t {
     fn default() -> Self {
         ACCEL_DEVICE_MAP_OPTIONS_INIT
+    }
+}
+
+/// How weights are loaded and kept.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_dispatch_options_t {
+    pub struct_size: usize,
+    /// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+    pub dtype: accel_dtype_t,
+    /// 1: weights that the model does not know are an error. Default 0
+    pub strict: accel_flag_t,
+    /// 1: buffers are offloaded as parameters are. Default 0
+    pub offload_buffers: accel_flag_t,
+    /// 1: inputs are moved also where all modules are on one device. Default 0
+    pub force_hooks: accel_flag_t,
+    /// 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+    pub map_weights: accel_flag_t,
+    /// 1: rank 0 reads the weights, and sends them to the others. Default 0
+    pub broadcast_from_rank0: accel_flag_t,
+    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: those of the largest module without children, at least 64 MiB
+    pub block_bytes: i64,
+    /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: block_bytes
+    pub prefetch_bytes: i64,
+    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    pub main_device: *const c_char,
+    /// Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+    pub offload_folder: *const c_char,
+    /// Names of classes with commas between them: their modules are on one device. Default: none
+    pub no_split_module_classes: *const c_char,
+    /// Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+    pub preload_module_classes: *const c_char,
+    /// Names of inputs with commas between them that are not moved. Default: none
+    pub skip_keys: *const c_char,
+    /// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+    pub keep_in_fp32_modules: *const c_char,
+}
+
+/// Every field of [`accel_dispatch_options_t`] unset.
+pub const ACCEL_DISPATCH_OPTIONS_INIT: accel_dispatch_options_t = accel_dispatch_options_t {
+    struct_size: core::mem::size_of::<accel_dispatch_options_t>(),
+    dtype: ACCEL_UNSET,
+    strict: ACCEL_UNSET,
+    offload_buffers: ACCEL_UNSET,
+    force_hooks: ACCEL_UNSET,
+    map_weights: ACCEL_UNSET,
+    broadcast_from_rank0: ACCEL_UNSET,
+    block_bytes: ACCEL_UNSET_INT64,
+    prefetch_bytes: ACCEL_UNSET_INT64,
+    main_device: core::ptr::null(),
+    offload_folder: core::ptr::null(),
+    no_split_module_classes: core::ptr::null(),
+    preload_module_classes: core::ptr::null(),
+    skip_keys: core::ptr::null(),
+    keep_in_fp32_modules: core::ptr::null(),
+};
+impl Default for accel_dispatch_options_t {
+    fn default() -> Self {
+        ACCEL_DISPATCH_OPTIONS_INIT
     }
 }
 
@@ -7269,7 +7341,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
@@ -8020,6 +8092,238 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_verify_device_map(module: *const accel_module_t, out: *mut i32) -> accel_status_t;
 
+    /// Loads weights into a model, which may be on the device meta.
+    ///
+    /// Tensors keep their identity.
+    ///
+    /// * `module`: A model.
+    /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+    /// * `device_map`: NULL is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out_report`: NULL is allowed. A map: "missing", names of the model without weights, and "unexpected", names of weights that the model does not know. May be NULL.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_load_checkpoint_in_model(module: *mut accel_module_t, checkpoint: *const c_char, device_map: *const accel_value_t, options: *const accel_dispatch_options_t, out_report: *mut accel_value_t) -> accel_status_t;
+
+    /// Loads weights into a model and dispatches it.
+    ///
+    /// * `state`: NULL is allowed. A state; NULL unless broadcast_from_rank0.
+    /// * `module`: A model, usually of accel_init_empty_weights_begin().
+    /// * `checkpoint`: As above.
+    /// * `device_map`: NULL is allowed. A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are loaded, and nothing is dispatched.
+    /// * `max_memory`: NULL is allowed. A map device -> bytes for these, or NONE: what is free.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out_device_map`: NULL is allowed. The map that was used. May be NULL.
+    ///
+    /// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_load_checkpoint_and_dispatch(state: *mut accel_state_t, module: *mut accel_module_t, checkpoint: *const c_char, device_map: *const accel_value_t, max_memory: *const accel_value_t, options: *const accel_dispatch_options_t, out_device_map: *mut accel_value_t) -> accel_status_t;
+
+    /// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
+    ///
+    /// * `module`: A model.
+    /// * `device_map`: A map that covers it.
+    /// * `state_dict`: NULL is allowed. A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_dispatch_model(module: *mut accel_module_t, device_map: *const accel_value_t, state_dict: *const accel_value_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+
+    /// Keeps all weights in the memory of the host; each block computes on a device.
+    ///
+    /// * `module`: A model.
+    /// * `execution_device`: An accelerator.
+    /// * `options`: NULL is allowed. NULL: defaults; main_device has no effect.
+    ///
+    /// Returns: As accel_dispatch_model().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_cpu_offload(module: *mut accel_module_t, execution_device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+
+    /// Keeps all weights in files; each block computes on a device.
+    ///
+    /// * `module`: A model.
+    /// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
+    /// * `execution_device`: The CPU or an accelerator.
+    /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
+    ///
+    /// Returns: As accel_dispatch_model(); IO.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, execution_device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+
+    /// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere.
+    ///
+    /// Nothing happens to other modules.
+    ///
+    /// * `module`: A module.
+    /// * `recurse`: 1: of all below it too.
+    ///
+    /// Returns: ACCEL_OK; OUT_OF_MEMORY.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_remove_dispatch(module: *mut accel_module_t, recurse: i32) -> accel_status_t;
+
+    /// What is known of a dispatched model.
+    ///
+    /// * `module`: A model.
+    /// * `out`: A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"}; "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them; "peak_bytes", of offloaded weights that were on the main device at one time; "wait_seconds", that forwards waited for weights. NONE for a model that is not dispatched.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_dispatch_report(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Whether a module, itself and not what is below it, has weights that are offloaded.
+    ///
+    /// * `module`: A module.
+    /// * `out`: 1 or 0.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_has_offloaded_params(module: *const accel_module_t, out: *mut i32) -> accel_status_t;
+
+    /// The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
+    ///
+    /// Changes of offloaded weights are lost at the end.
+    ///
+    /// * `module`: A module.
+    /// * `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_align_module_device_begin(module: *mut accel_module_t, execution_device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one.
+    ///
+    /// The forwards run on threads of the library, one at a time.
+    ///
+    /// * `module`: A model.
+    /// * `inputs`: length `n_batches`. A list of inputs by place for each batch.
+    /// * `n_batches`: Their number.
+    /// * `out`: A list of outputs.
+    ///
+    /// Returns: As accel_module_call(), of the first batch that failed.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_call_batches(module: *mut accel_module_t, inputs: *const accel_value_t, n_batches: usize, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
+    ///
+    /// * `module`: A model.
+    /// * `execution_device`: An accelerator.
+    /// * `previous`: NULL is allowed. The hook of the model that is to leave the device when this one is called; may be NULL.
+    /// * `out`: The hook; releasing it leaves the model as it is.
+    ///
+    /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, execution_device: accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+
+    /// Moves the model back to the CPU.
+    ///
+    /// * `hook`: A hook.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_offload_hook_offload(hook: *mut accel_offload_hook_t) -> accel_status_t;
+
+    /// Takes the hook away from the model, which stays where it is.
+    ///
+    /// * `hook`: A hook.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_offload_hook_remove(hook: *mut accel_offload_hook_t) -> accel_status_t;
+
+    /// Ends a handle.
+    ///
+    /// * `hook`: NULL is allowed. A hook, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_offload_hook_release(hook: *mut accel_offload_hook_t);
+
+    /// Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+    ///
+    /// * `module`: A model.
+    /// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
+    /// * `compute_dtype`: Of parameters in forwards.
+    /// * `skip_modules_pattern`: NULL is allowed. Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+    /// * `skip_modules_classes`: NULL is allowed. Names of classes with commas between them that are left out. May be NULL.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_attach_layerwise_casting(module: *mut accel_module_t, storage_dtype: accel_dtype_t, compute_dtype: accel_dtype_t, skip_modules_pattern: *const c_char, skip_modules_classes: *const c_char) -> accel_status_t;
+
+    /// Moves or replaces one parameter or buffer of a model.
+    ///
+    /// * `module`: A model.
+    /// * `name`: "layers.0.weight".
+    /// * `device`: The goal.
+    /// * `value`: NULL is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
+    /// * `dtype`: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_set_module_tensor_to_device(module: *mut accel_module_t, name: *const c_char, device: accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
+
+    /// Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.
+    ///
+    /// Tensors that are listed already stay.
+    ///
+    /// * `folder`: Is made if it is not there.
+    /// * `state_dict`: A map name -> tensor.
+    ///
+    /// Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_offload_state_dict(folder: *const c_char, state_dict: *const accel_value_t) -> accel_status_t;
+
+    /// Opens offloaded weights without copying them.
+    ///
+    /// * `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
+    /// * `out`: A map name -> tensor, which shares the mapped file.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_offloaded_weights(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Starts to read weights of mapped files into memory, and returns at once.
+    ///
+    /// Nothing happens to other tensors.
+    ///
+    /// * `tensors`: length `n_tensors`. Tensors.
+    /// * `n_tensors`: Their number.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_read_ahead(tensors: *const *mut accel_tensor_t, n_tensors: usize) -> accel_status_t;
+
+    /// The part of a state dict that belongs to some modules.
+    ///
+    /// * `state_dict`: A map name -> tensor.
+    /// * `modules`: Paths with commas between them.
+    /// * `out`: What is one of them or below one; the tensors are the same.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_extract_submodules_state_dict(state_dict: *const accel_value_t, modules: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
     /// Writes a value to a file: complete under its name, or not at all.
     ///
     /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
@@ -8626,4 +8930,63 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_generator_create_by_pointer(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
+
+    /// accel_cpu_offload() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `execution_device`: As there.
+    /// * `options`: NULL is allowed. As there.
+    ///
+    /// Returns: As accel_cpu_offload().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_cpu_offload_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+
+    /// accel_disk_offload() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `offload_folder`: As there.
+    /// * `execution_device`: As there.
+    /// * `options`: NULL is allowed. As there.
+    ///
+    /// Returns: As accel_disk_offload().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_disk_offload_by_pointer(module: *mut accel_module_t, offload_folder: *const c_char, execution_device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+
+    /// accel_align_module_device_begin() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `execution_device`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_align_module_device_begin().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_align_module_device_begin_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// accel_cpu_offload_with_hook() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `execution_device`: As there.
+    /// * `previous`: NULL is allowed. As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_cpu_offload_with_hook().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_cpu_offload_with_hook_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+
+    /// accel_set_module_tensor_to_device() by pointer.
+    ///
+    /// * `module`: As there.
+    /// * `name`: As there.
+    /// * `device`: As there.
+    /// * `value`: NULL is allowed. As there.
+    /// * `dtype`: As there.
+    ///
+    /// Returns: As accel_set_module_tensor_to_device().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_set_module_tensor_to_device_by_pointer(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
 }

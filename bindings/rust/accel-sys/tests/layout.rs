@@ -548,7 +548,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 40);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 48);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -556,6 +556,8 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, ddp), 16);
     assert_eq!(offset_of!(accel_prepare_model_options_t, fsdp), 24);
     assert_eq!(offset_of!(accel_prepare_model_options_t, deepspeed), 32);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, bypass_device_map), 40);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, reserved), 44);
 }
 
 #[test]
@@ -640,6 +642,27 @@ fn layout_of_accel_device_map_options() {
     assert_eq!(offset_of!(accel_device_map_options_t, allow_disk), 52);
     assert_eq!(offset_of!(accel_device_map_options_t, low_zero), 56);
     assert_eq!(offset_of!(accel_device_map_options_t, reserved), 60);
+}
+
+#[test]
+fn layout_of_accel_dispatch_options() {
+    assert_eq!(size_of::<accel_dispatch_options_t>(), 96);
+    assert_eq!(align_of::<accel_dispatch_options_t>(), 8);
+    assert_eq!(offset_of!(accel_dispatch_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_dispatch_options_t, dtype), 8);
+    assert_eq!(offset_of!(accel_dispatch_options_t, strict), 12);
+    assert_eq!(offset_of!(accel_dispatch_options_t, offload_buffers), 16);
+    assert_eq!(offset_of!(accel_dispatch_options_t, force_hooks), 20);
+    assert_eq!(offset_of!(accel_dispatch_options_t, map_weights), 24);
+    assert_eq!(offset_of!(accel_dispatch_options_t, broadcast_from_rank0), 28);
+    assert_eq!(offset_of!(accel_dispatch_options_t, block_bytes), 32);
+    assert_eq!(offset_of!(accel_dispatch_options_t, prefetch_bytes), 40);
+    assert_eq!(offset_of!(accel_dispatch_options_t, main_device), 48);
+    assert_eq!(offset_of!(accel_dispatch_options_t, offload_folder), 56);
+    assert_eq!(offset_of!(accel_dispatch_options_t, no_split_module_classes), 64);
+    assert_eq!(offset_of!(accel_dispatch_options_t, preload_module_classes), 72);
+    assert_eq!(offset_of!(accel_dispatch_options_t, skip_keys), 80);
+    assert_eq!(offset_of!(accel_dispatch_options_t, keep_in_fp32_modules), 88);
 }
 
 #[test]

@@ -485,6 +485,13 @@ impl PrepareModelOptions {
         self.0.deepspeed = self.1.keep(deepspeed, |options| &options.0 as *const _);
         self
     }
+
+    /// A model that is dispatched over several devices is prepared for several ranks all the same. Variable
+    /// ACCELERATE_BYPASS_DEVICE_MAP. Default false.
+    pub fn bypass_device_map(mut self, bypass_device_map: bool) -> Self {
+        self.0.bypass_device_map = bypass_device_map.into();
+        self
+    }
 }
 
 builder! {

@@ -230,3 +230,300 @@ pub fn clean_device_map(device_map: &Value) -> Result<Value> {
 pub fn verify_device_map(module: &Model) -> Result<bool> {
     made(|out| unsafe { sys::accel_verify_device_map(module.as_raw(), out) })
 }
+
+/// Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+///
+/// * `module`: A model.
+/// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
+/// * `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is
+///   meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which
+///   points to the checkpoint's own files as long as they have the wanted dtype.
+/// * `options`: `None`: defaults.
+///
+/// Gives: A map: "missing", names of the model without weights, and "unexpected", names of weights that the
+/// model does not know. May be `None`.
+///
+/// # Errors
+/// InvalidArgument, ShapeMismatch, NotFound, Io, Corrupt.
+#[inline]
+pub fn load_checkpoint_in_model(module: &Model, checkpoint: &str, device_map: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<Option<Value>> {
+    let checkpoint = c_string(checkpoint)?;
+    let options = options.into();
+    let options = optional(&options)?;
+    memory::reads(&device_map)?;
+    made(|out| unsafe {
+        sys::accel_load_checkpoint_in_model(module.as_raw(), checkpoint.as_ptr(), device_map.map_or(ptr::null(), Value::as_raw), options, out)
+    })
+}
+
+/// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
+///
+/// * `module`: A model.
+/// * `device_map`: A map that covers it.
+/// * `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
+/// * `options`: `None`: defaults.
+///
+/// # Errors
+/// InvalidArgument, NotFound, InvalidState.
+#[inline]
+pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+    let options = options.into();
+    let options = optional(&options)?;
+    memory::reads(device_map)?;
+    memory::reads(&state_dict)?;
+    check(unsafe {
+        sys::accel_dispatch_model(module.as_raw(), device_map.as_raw(), state_dict.map_or(ptr::null(), Value::as_raw), options)
+    }).map(drop)
+}
+
+/// Keeps all weights in the memory of the host; each block computes on a device.
+///
+/// * `module`: A model.
+/// * `execution_device`: An accelerator.
+/// * `options`: `None`: defaults; main_device has no effect.
+#[inline]
+pub fn cpu_offload(module: &Model, execution_device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+    let options = options.into();
+    let options = optional(&options)?;
+    check(unsafe { sys::accel_cpu_offload(module.as_raw(), execution_device.to_raw(), options) }).map(drop)
+}
+
+/// Keeps all weights in files; each block computes on a device.
+///
+/// * `module`: A model.
+/// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used
+///   then.
+/// * `execution_device`: The CPU or an accelerator.
+/// * `options`: `None`: defaults; main_device and offload_folder have no effect.
+///
+/// # Errors
+/// Io.
+#[inline]
+pub fn disk_offload(module: &Model, offload_folder: &str, execution_device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+    let offload_folder = c_string(offload_folder)?;
+    let options = options.into();
+    let options = optional(&options)?;
+    check(unsafe {
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), execution_device.to_raw(), options)
+    }).map(drop)
+}
+
+/// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was
+/// dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
+///
+/// * `module`: A module.
+/// * `recurse`: Of all below it too.
+///
+/// # Errors
+/// OutOfMemory.
+#[inline]
+pub fn remove_dispatch(module: &Model, recurse: bool) -> Result<()> {
+    check(unsafe { sys::accel_remove_dispatch(module.as_raw(), recurse.into()) }).map(drop)
+}
+
+/// What is known of a dispatched model.
+///
+/// * `module`: A model.
+///
+/// Gives: A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"};
+/// "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them;
+/// "peak_bytes", of offloaded weights that were on the main device at one time; "wait_seconds", that forwards
+/// waited for weights. NONE for a model that is not dispatched.
+#[inline]
+pub fn dispatch_report(module: &Model) -> Result<Value> {
+    made(|out| unsafe { sys::accel_dispatch_report(module.as_raw(), out) })
+}
+
+/// Whether a module, itself and not what is below it, has weights that are offloaded.
+///
+/// * `module`: A module.
+///
+/// Gives: 1 or 0.
+#[inline]
+pub fn has_offloaded_params(module: &Model) -> Result<bool> {
+    made(|out| unsafe { sys::accel_has_offloaded_params(module.as_raw(), out) })
+}
+
+/// The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
+/// Changes of offloaded weights are lost at the end.
+///
+/// * `module`: A module.
+/// * `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+///
+/// Gives: The scope.
+///
+/// # Errors
+/// Unsupported.
+#[inline]
+pub fn align_module_device(module: &Model, execution_device: Device) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), execution_device.to_raw(), out) })
+}
+
+/// The model moves to a device when it is called, and stays there until [`OffloadHook::offload`](crate::OffloadHook::offload), or until
+/// the next model of a chain is called.
+///
+/// * `module`: A model.
+/// * `execution_device`: An accelerator.
+/// * `previous`: The hook of the model that is to leave the device when this one is called; may be `None`.
+///
+/// Gives: The hook; releasing it leaves the model as it is.
+///
+/// # Errors
+/// InvalidState, Unsupported.
+#[inline]
+pub fn cpu_offload_with_hook<'a>(module: &Model, execution_device: Device, previous: impl Into<Option<&'a OffloadHook>>) -> Result<OffloadHook> {
+    let previous = previous.into();
+    made(|out| unsafe {
+        sys::accel_cpu_offload_with_hook(module.as_raw(), execution_device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
+    })
+}
+
+/// Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear
+/// layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and
+/// ConvTranspose1d to ConvTranspose3d.
+///
+/// * `module`: A model.
+/// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
+/// * `compute_dtype`: Of parameters in forwards.
+/// * `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their name
+///   are left out. May be `None`.
+/// * `skip_modules_classes`: Names of classes with commas between them that are left out. May be `None`.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dtype: DType, skip_modules_pattern: Option<&str>, skip_modules_classes: Option<&str>) -> Result<()> {
+    let skip_modules_pattern = skip_modules_pattern.map(c_string).transpose()?;
+    let skip_modules_classes = skip_modules_classes.map(c_string).transpose()?;
+    check(unsafe {
+        sys::accel_attach_layerwise_casting(module.as_raw(), storage_dtype.to_raw(), compute_dtype.to_raw(), skip_modules_pattern.as_ref().map_or(ptr::null(), |text| text.as_ptr()), skip_modules_classes.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
+    }).map(drop)
+}
+
+/// Moves or replaces one parameter or buffer of a model.
+///
+/// * `module`: A model.
+/// * `name`: "layers.0.weight".
+/// * `device`: The goal.
+/// * `value`: New values of the same shape; may be `None` unless the tensor is on the device meta.
+/// * `dtype`: Of the result, for floating tensors; `None`: that of the tensor.
+///
+/// # Errors
+/// InvalidArgument, ShapeMismatch, NotFound.
+#[inline]
+pub fn set_module_tensor_to_device<'a>(module: &Model, name: &str, device: Device, value: impl Into<Option<&'a Tensor>>, dtype: Option<DType>) -> Result<()> {
+    let name = c_string(name)?;
+    let value = value.into();
+    check(unsafe {
+        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
+    }).map(drop)
+}
+
+/// Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that
+/// are listed already stay.
+///
+/// * `folder`: Is made if it is not there.
+/// * `state_dict`: A map name -> tensor.
+///
+/// # Errors
+/// TypeMismatch, Io.
+#[inline]
+pub fn offload_state_dict(folder: impl AsRef<Path>, state_dict: &Value) -> Result<()> {
+    let folder = c_path(folder.as_ref())?;
+    memory::reads(state_dict)?;
+    check(unsafe { sys::accel_offload_state_dict(folder.as_ptr(), state_dict.as_raw()) }).map(drop)
+}
+
+/// Opens offloaded weights without copying them.
+///
+/// * `folder`: With an index.json of [`offload_state_dict`](crate::offload_state_dict) or of the reference, whose entries may also
+///   name tensors in safetensors files.
+///
+/// Gives: A map name -> tensor, which shares the mapped file.
+///
+/// # Errors
+/// NotFound, Io, Corrupt.
+#[inline]
+pub fn offloaded_weights(folder: impl AsRef<Path>) -> Result<Value> {
+    let folder = c_path(folder.as_ref())?;
+    made(|out| unsafe { sys::accel_offloaded_weights(folder.as_ptr(), out) })
+}
+
+/// Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
+///
+/// * `tensors`: Tensors.
+#[inline]
+pub fn read_ahead(tensors: &[&Tensor]) -> Result<()> {
+    let tensors: Vec<_> = tensors.iter().map(|one| one.as_raw()).collect();
+    check(unsafe { sys::accel_read_ahead(first(&tensors), tensors.len()) }).map(drop)
+}
+
+/// The part of a state dict that belongs to some modules.
+///
+/// * `state_dict`: A map name -> tensor.
+/// * `modules`: Paths with commas between them.
+///
+/// Gives: What is one of them or below one; the tensors are the same.
+#[inline]
+pub fn extract_submodules_state_dict(state_dict: &Value, modules: &str) -> Result<Value> {
+    let modules = c_string(modules)?;
+    memory::reads(state_dict)?;
+    made(|out| unsafe { sys::accel_extract_submodules_state_dict(state_dict.as_raw(), modules.as_ptr(), out) })
+}
+
+impl State {
+    /// Loads weights into a model and dispatches it.
+    ///
+    /// * `module`: A model, usually of [`accel_init_empty_weights_begin`](accel_sys::accel_init_empty_weights_begin).
+    /// * `checkpoint`: As above.
+    /// * `device_map`: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE:
+    ///   the weights are loaded, and nothing is dispatched.
+    /// * `max_memory`: A map device -> bytes for these, or NONE: what is free.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: The map that was used. May be `None`.
+    ///
+    /// # Errors
+    /// NotFound, OutOfMemory.
+    #[inline]
+    pub fn load_checkpoint_and_dispatch(&self, module: &Model, checkpoint: &str, device_map: Option<&Value>, max_memory: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<Option<Value>> {
+        let checkpoint = c_string(checkpoint)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(&device_map)?;
+        memory::reads(&max_memory)?;
+        made(|out| unsafe {
+            sys::accel_load_checkpoint_and_dispatch(self.as_raw(), module.as_raw(), checkpoint.as_ptr(), device_map.map_or(ptr::null(), Value::as_raw), max_memory.map_or(ptr::null(), Value::as_raw), options, out)
+        })
+    }
+}
+
+impl Model {
+    /// Runs a model for several batches that share one pass over its offloaded weights: each block is brought once,
+    /// and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
+    ///
+    /// * `inputs`: A list of inputs by place for each batch.
+    ///
+    /// Gives: A list of outputs.
+    #[inline]
+    pub fn call_batches(&self, inputs: &[Arg<'_>]) -> Result<Value> {
+        memory::reads(inputs)?;
+        made(|out| unsafe {
+            sys::accel_module_call_batches(self.as_raw(), first(inputs).cast(), inputs.len(), out)
+        })
+    }
+}
+
+impl OffloadHook {
+    /// Moves the model back to the CPU.
+    #[inline]
+    pub fn offload(&self) -> Result<()> {
+        check(unsafe { sys::accel_offload_hook_offload(self.as_raw()) }).map(drop)
+    }
+
+    /// Takes the hook away from the model, which stays where it is.
+    #[inline]
+    pub fn remove(&self) -> Result<()> {
+        check(unsafe { sys::accel_offload_hook_remove(self.as_raw()) }).map(drop)
+    }
+}

@@ -73,3 +73,100 @@ impl DeviceMapOptions {
         self
     }
 }
+
+builder! {
+    /// How weights are loaded and kept.
+    #[derive(Clone)]
+    DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept
+}
+
+impl DispatchOptions {
+    /// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.0.dtype = dtype.to_raw();
+        self
+    }
+
+    /// Weights that the model does not know are an error. Default false.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.0.strict = strict.into();
+        self
+    }
+
+    /// Buffers are offloaded as parameters are. Default false.
+    pub fn offload_buffers(mut self, offload_buffers: bool) -> Self {
+        self.0.offload_buffers = offload_buffers.into();
+        self
+    }
+
+    /// Inputs are moved also where all modules are on one device. Default false.
+    pub fn force_hooks(mut self, force_hooks: bool) -> Self {
+        self.0.force_hooks = force_hooks.into();
+        self
+    }
+
+    /// Weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when
+    /// they are changed; false: copies in memory. Default true.
+    pub fn map_weights(mut self, map_weights: bool) -> Self {
+        self.0.map_weights = map_weights.into();
+        self
+    }
+
+    /// Rank 0 reads the weights, and sends them to the others. Default false.
+    pub fn broadcast_from_rank0(mut self, broadcast_from_rank0: bool) -> Self {
+        self.0.broadcast_from_rank0 = broadcast_from_rank0.into();
+        self
+    }
+
+    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: those of the largest
+    /// module without children, at least 64 MiB.
+    pub fn block_bytes(mut self, block_bytes: i64) -> Self {
+        self.0.block_bytes = block_bytes;
+        self
+    }
+
+    /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf).
+    /// Default: block_bytes.
+    pub fn prefetch_bytes(mut self, prefetch_bytes: i64) -> Self {
+        self.0.prefetch_bytes = prefetch_bytes;
+        self
+    }
+
+    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU.
+    pub fn main_device(mut self, main_device: &str) -> Self {
+        self.0.main_device = self.1.text(main_device);
+        self
+    }
+
+    /// Of an index.json of offloaded weights: [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, and
+    /// [`accel_dispatch_model`](accel_sys::accel_dispatch_model) reads it. Default: none.
+    pub fn offload_folder(mut self, offload_folder: &str) -> Self {
+        self.0.offload_folder = self.1.text(offload_folder);
+        self
+    }
+
+    /// Names of classes with commas between them: their modules are on one device. Default: none.
+    pub fn no_split_module_classes(mut self, no_split_module_classes: &str) -> Self {
+        self.0.no_split_module_classes = self.1.text(no_split_module_classes);
+        self
+    }
+
+    /// Names of classes with commas between them: their modules are blocks whatever their size. Default: none.
+    pub fn preload_module_classes(mut self, preload_module_classes: &str) -> Self {
+        self.0.preload_module_classes = self.1.text(preload_module_classes);
+        self
+    }
+
+    /// Names of inputs with commas between them that are not moved. Default: none.
+    pub fn skip_keys(mut self, skip_keys: &str) -> Self {
+        self.0.skip_keys = self.1.text(skip_keys);
+        self
+    }
+
+    /// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
+    /// Default: none.
+    pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: &str) -> Self {
+        self.0.keep_in_fp32_modules = self.1.text(keep_in_fp32_modules);
+        self
+    }
+}

@@ -1,0 +1,56 @@
+#include "bigmodel/aligned_module.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "tensor/device_availability.hpp"
+#include "tensor/set_data.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+// Numbers of scopes count down from the largest, those of blocks up from 0.
+size_t next_number() {
+  static std::atomic<size_t> next{SIZE_MAX};
+  return next--;
+}
+
+}  // namespace
+
+bool has_offloaded_parameters(const nn::Module& module) {
+  const std::shared_ptr<Dispatch> dispatch = Dispatch::of(module);
+  const auto members = module.members();
+  return dispatch != nullptr && std::any_of(members.begin(), members.end(), [&dispatch](const auto& member) {
+           return dispatch->find(member.tensor) != nullptr;
+         });
+}
+
+AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Device> device)
+    : number_(next_number()), dispatch_(Dispatch::of(*module)) {
+  if (device) tensor::require_device(*device);
+  const at::NoGradGuard no_grad;
+  for (const nn::Module::Member& member : module->members()) {
+    const std::shared_ptr<OffloadedTensor> offloaded = dispatch_ == nullptr ? nullptr : dispatch_->find(member.tensor);
+    if (offloaded != nullptr) {
+      offloaded->show(number_, offloaded->source().to(device.value_or(dispatch_->main_device()), offloaded->dtype(),
+                                                      /*non_blocking=*/false, /*copy=*/true));
+      shown_.push_back(offloaded);
+    } else if (device && member.tensor.device() != *device) {
+      moved_.push_back({member.tensor, member.tensor.device()});
+      tensor::set_data(member.tensor, member.tensor.detach().to(*device));
+    }
+  }
+}
+
+void AlignedModule::finish() {
+  const at::NoGradGuard no_grad;
+  for (const auto& offloaded : shown_) offloaded->hide(number_);
+  shown_.clear();
+  for (const Moved& moved : moved_) tensor::set_data(moved.tensor, moved.tensor.detach().to(moved.from));
+  moved_.clear();
+}
+
+}  // namespace accel::bigmodel

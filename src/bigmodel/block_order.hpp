@@ -1,0 +1,30 @@
+// Block order: which blocks a forward uses next. The first pass is expected in the order of registration, later ones as
+// the pass before.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace accel::bigmodel {
+
+class BlockOrder {
+ public:
+  explicit BlockOrder(size_t blocks);
+
+  // A block is used.
+  void use(size_t block);
+  // The forward of the whole model has ended.
+  void end_pass();
+
+  // The block that is expected as the i-th after the latest one; behind the last of a pass comes the next pass.
+  size_t upcoming(size_t i) const { return order_[(next_ + i) % order_.size()]; }
+  size_t pass_length() const { return order_.size(); }
+
+ private:
+  size_t blocks_;
+  std::vector<size_t> order_;
+  std::vector<size_t> pass_;  // so far
+  size_t next_ = 0;           // in order_
+};
+
+}  // namespace accel::bigmodel

@@ -1,0 +1,113 @@
+#include "bigmodel/layerwise_casting.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <regex>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/set_data.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+constexpr std::array<std::string_view, 9> kCastKinds = {"Linear",          "Conv1d",          "Conv1D",
+                                                        "Conv2d",          "Conv3d",          "ConvTranspose1d",
+                                                        "ConvTranspose2d", "ConvTranspose3d", "SelfAttention"};
+
+std::vector<std::regex> read_patterns(const std::vector<std::string>& patterns) {
+  std::vector<std::regex> expressions;
+  for (const std::string& pattern : patterns) try {
+      expressions.emplace_back(pattern);
+    } catch (const std::regex_error& error) {
+      fail(Status::kInvalidArgument, "skip_modules_pattern has '", pattern,
+           "', which is no regular expression: ", error.what());
+    }
+  return expressions;
+}
+
+// The parameters of one layer. Forwards on several threads share the values for the computation.
+class CastParameters {
+ public:
+  CastParameters(std::vector<at::Tensor> parameters, at::ScalarType dtype)
+      : parameters_(std::move(parameters)), dtype_(dtype) {}
+
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    if (uses_++ > 0) return;
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : parameters_) {
+      stored_.push_back(parameter.detach());
+      tensor::set_data(parameter, stored_.back().to(dtype_));
+    }
+  }
+
+  void end() {
+    const std::lock_guard lock(mutex_);
+    if (uses_ == 0 || --uses_ > 0) return;
+    for (size_t i = 0; i < stored_.size(); i++) tensor::set_data(parameters_[i], stored_[i]);
+    stored_.clear();
+  }
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  at::ScalarType dtype_;
+  std::mutex mutex_;
+  int uses_ = 0;
+  std::vector<at::Tensor> stored_;
+};
+
+void add_casting(nn::Module& layer, const LayerwiseCasting& casting) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parameters;
+  for (const nn::Module::Member& member : layer.members()) {
+    if (member.is_buffer || !member.tensor.is_floating_point()) continue;
+    tensor::set_data(member.tensor, member.tensor.detach().to(casting.storage_dtype));
+    parameters.push_back(member.tensor);
+  }
+  const auto cast = std::make_shared<CastParameters>(std::move(parameters), casting.compute_dtype);
+  layer.add_pre_hook(
+      [cast](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+        cast->begin();
+        return std::nullopt;
+      },
+      nn::HookOrder::kPrecision);
+  layer.add_post_hook(
+      [cast](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+        cast->end();
+        return std::nullopt;
+      },
+      nn::HookOrder::kPrecision, /*after_errors=*/true);
+}
+
+}  // namespace
+
+void attach_layerwise_casting(nn::Module& model, const LayerwiseCasting& casting) {
+  for (const auto& [name, dtype] :
+       {std::pair("storage_dtype", casting.storage_dtype), std::pair("compute_dtype", casting.compute_dtype)})
+    require(at::isFloatingType(dtype), Status::kInvalidArgument, name, " is ", tensor::dtype_name(dtype),
+            "; expected a floating dtype");
+  const std::vector<std::regex> skipped = read_patterns(casting.skipped_patterns);
+  std::vector<nn::ModulePtr> layers;
+  for (const auto& [path, module] : model.named_modules()) {
+    const std::string& name = path;
+    const auto& classes = casting.skipped_classes;
+    if (std::find(kCastKinds.begin(), kCastKinds.end(), module->kind()) == kCastKinds.end() ||
+        std::find(classes.begin(), classes.end(), module->kind()) != classes.end() ||
+        std::any_of(skipped.begin(), skipped.end(), [&](const auto& one) { return std::regex_search(name, one); }))
+      continue;
+    require(module->weight_store() == nullptr, Status::kInvalidState, "the weights of '", path,
+            "' are offloaded; attach casting before the model is dispatched");
+    layers.push_back(model.find(path));
+    layers.back()->check_activation_checkpointing();
+  }
+  for (const nn::ModulePtr& layer : layers) add_casting(*layer, casting);
+}
+
+}  // namespace accel::bigmodel

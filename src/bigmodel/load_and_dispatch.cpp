@@ -1,0 +1,103 @@
+#include "bigmodel/load_and_dispatch.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "bigmodel/device_place.hpp"
+#include "bigmodel/offload_folder.hpp"
+#include "comm/collectives.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+std::string name_of(c10::Device device) {
+  std::ostringstream name;
+  name << device;
+  return name.str();
+}
+
+void warn_of_unexpected(const nn::LoadReport& report) {
+  if (report.unexpected.empty()) return;
+  log(LogLevel::kWarning, "the checkpoint has ", report.unexpected.size(), " weights that the model lacks, '",
+      report.unexpected.front(), "' first; they are left out");
+}
+
+}  // namespace
+
+nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                        const DispatchSettings& settings) {
+  const bool has_disk =
+      map != nullptr && std::any_of(map->begin(), map->end(), [](const auto& entry) { return entry.second == "disk"; });
+  require(!has_disk || !settings.offload_folder.value.empty(), Status::kInvalidArgument,
+          "the device map has weights on disk and offload_folder is not set; expected a folder for their index");
+  LoadedCheckpoint loaded = load_checkpoint(model, weights, map, c10::Device(c10::kCPU), settings);
+  warn_of_unexpected(loaded.report);
+  if (!loaded.offloaded.empty()) write_offload_folder(settings.offload_folder, model, loaded.offloaded);
+  watch_mapped_files(model, std::move(loaded.files));
+  return loaded.report;
+}
+
+nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                            const DispatchSettings& settings) {
+  if (map == nullptr) return load_checkpoint_in_model(model, weights, map, settings);
+  const std::optional<c10::Device> main_device =
+      settings.main_device.value.empty() ? std::nullopt : device_of_place(settings.main_device);
+  LoadedCheckpoint loaded = load_checkpoint(model, weights, map, main_device, settings);
+  warn_of_unexpected(loaded.report);
+  MappedFiles files = loaded.files;
+  if (Dispatch::create(model, *map, loaded.offloaded, std::move(files), settings) == nullptr)
+    watch_mapped_files(model, std::move(loaded.files));
+  return loaded.report;
+}
+
+void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
+                    const DispatchSettings& settings) {
+  nn::NamedTensors values = offloaded;
+  const bool has_disk = std::any_of(map.begin(), map.end(), [](const auto& entry) { return entry.second == "disk"; });
+  if (has_disk && !settings.offload_folder.value.empty() && has_offload_index(settings.offload_folder))
+    for (auto& entry : open_offload_folder(settings.offload_folder)) values.push_back(std::move(entry));
+  Dispatch::create(model, map, values, {}, settings);
+}
+
+void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings) {
+  settings.main_device = name_of(device);
+  Dispatch::create(model, {{"", "cpu"}}, {}, {}, settings);
+}
+
+void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings) {
+  settings.main_device = name_of(device);
+  if (!has_offload_index(folder)) offload_state_dict(folder, model.state_dict());
+  Dispatch::create(model, {{"", "disk"}}, open_offload_folder(folder), {}, settings);
+}
+
+nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights) {
+  auto described = tree::new_list();
+  for (const auto& [name, tensor] : weights)
+    described.push_back(
+        tree::new_tuple({name, static_cast<int64_t>(tensor::dtype_number(tensor.scalar_type())),
+                         tree::new_list(std::vector<c10::IValue>(tensor.sizes().begin(), tensor.sizes().end()))}));
+  const c10::IValue agreed = comm::broadcast_object_list(communicator, tree::new_list({c10::IValue(described)}), 0);
+  nn::NamedTensors received;
+  size_t next = 0;
+  for (const c10::IValue& entry : tree::sequence_items(tree::sequence_items(agreed)[0])) {
+    const auto fields = tree::sequence_items(entry);
+    std::vector<int64_t> sizes;
+    for (const c10::IValue& size : tree::sequence_items(fields[2])) sizes.push_back(size.toInt());
+    const auto dtype = tensor::dtype_from_number(static_cast<int32_t>(fields[1].toInt()));
+    const at::Tensor tensor = communicator.rank() == 0 ? weights[next++].second.contiguous()
+                                                       : at::empty(sizes, at::TensorOptions().dtype(dtype));
+    communicator.broadcast(tensor, 0);
+    received.emplace_back(fields[0].toStringRef(), tensor);
+  }
+  return received;
+}
+
+}  // namespace accel::bigmodel

@@ -1,0 +1,33 @@
+// Loading and dispatch in one step, and the simple cases of dispatch.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bigmodel/dispatch.hpp"
+#include "bigmodel/load_checkpoint.hpp"
+#include "comm/communicator.hpp"
+
+namespace accel::bigmodel {
+
+// @accelerate load_checkpoint_and_dispatch
+nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                            const DispatchSettings& settings);
+
+// Into the model; what is on disk is listed in settings.offload_folder.
+// @accelerate load_checkpoint_in_model
+nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                        const DispatchSettings& settings);
+
+// Dispatches a model that has weights. Those of `offloaded`, and then those in settings.offload_folder, stand for
+// tensors of the same names.
+void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
+                    const DispatchSettings& settings);
+
+void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings);
+void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings);
+
+// The same weights on all ranks; only those of rank 0 are used. Collective.
+nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights);
+
+}  // namespace accel::bigmodel

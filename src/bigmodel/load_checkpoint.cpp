@@ -1,0 +1,161 @@
+#include "bigmodel/load_checkpoint.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/bus_error_guard.hpp"
+#include "base/error.hpp"
+#include "base/split_text.hpp"
+#include "bigmodel/device_place.hpp"
+#include "bigmodel/offload_folder.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/set_data.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+constexpr size_t kNamesInMessage = 8;
+
+std::string list_names(const std::vector<std::string>& names) {
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++) list += text(i > 0 ? ", '" : "'", names[i], "'");
+  if (names.size() > kNamesInMessage) list += text(" and ", names.size() - kNamesInMessage, " more");
+  return list;
+}
+
+// A tensor of the model that gets values.
+struct Load {
+  std::string name;
+  at::Tensor member, weight;
+  at::ScalarType dtype;
+  std::optional<c10::Device> device;  // nothing: it is offloaded
+};
+
+class Loader {
+ public:
+  Loader(const DeviceMap* map, std::optional<c10::Device> main_device, const DispatchSettings& settings)
+      : map_(map), settings_(settings) {
+    if (map == nullptr) return;
+    main_device_ = main_device ? *main_device : main_device_of(*map);
+    places_.emplace(*map);
+  }
+
+  // All checks.
+  std::vector<Load> plan(const nn::Module& model, const nn::NamedTensors& weights, nn::LoadReport& report) const {
+    std::unordered_map<std::string_view, at::Tensor> given;
+    for (const auto& [name, tensor] : weights) given.emplace(name, tensor);
+    std::vector<Load> loads;
+    std::vector<std::string> misfits, unplaced;
+    std::unordered_set<const at::TensorImpl*> planned;  // under any of their names
+    std::unordered_set<std::string_view> known;
+    const nn::NamedTensors members = model.named_members();
+    for (const auto& [name, member] : members) {
+      known.insert(name);
+      const auto weight = given.find(name);
+      if (weight == given.end()) continue;
+      if (weight->second.sizes() != member.sizes())
+        misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", member.sizes()));
+      if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
+      Load load{name, member, weight->second, loaded_dtype(name, member, settings_), member.device()};
+      if (member.is_meta()) load.device = c10::Device(c10::kCPU);
+      if (map_ != nullptr && !find_device(name, load.device)) unplaced.push_back(name);
+      loads.push_back(std::move(load));
+    }
+    for (const auto& [name, tensor] : model.state_dict())
+      if (planned.count(model.find_tensor(name).unsafeGetTensorImpl()) == 0) report.missing.push_back(name);
+    for (const auto& [name, tensor] : weights)
+      if (known.count(name) == 0) report.unexpected.push_back(name);
+    require(misfits.empty(), Status::kShapeMismatch, "weights of another shape: ", list_names(misfits),
+            "; expected the shapes of the model");
+    require(unplaced.empty(), Status::kInvalidArgument, "the device map has no place for ", list_names(unplaced),
+            "; expected an entry for each of them, for a module above, or for \"\", the whole model");
+    require(!settings_.strict || report.unexpected.empty(), Status::kNotFound, "the checkpoint has ",
+            list_names(report.unexpected), ", which the model lacks; load it without strict to leave them out");
+    return loads;
+  }
+
+  // The memory of a weight on the device, of the dtype.
+  at::Tensor place(const Load& load) const {
+    if (load.device->is_cpu() && load.weight.scalar_type() == load.dtype)
+      return settings_.map_weights ? load.weight : load.weight.clone();
+    return load.weight.to(*load.device, load.dtype);
+  }
+
+ private:
+  // False if the map does not cover the name.
+  bool find_device(const std::string& name, std::optional<c10::Device>& device) const {
+    const std::string* const place = places_->find(name);
+    if (place == nullptr) return false;
+    device = is_offloaded(*place, main_device_) ? std::nullopt : device_of_place(*place);
+    return true;
+  }
+
+  const DeviceMap* map_;
+  const DispatchSettings& settings_;
+  c10::Device main_device_{c10::kCPU};
+  std::optional<DevicePlaces> places_;
+};
+
+at::Tensor meta_like(const at::Tensor& weight, at::ScalarType dtype) {
+  return at::empty_like(weight, weight.options().dtype(dtype).device(at::kMeta));
+}
+
+}  // namespace
+
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings) {
+  if (!member.is_floating_point() || !settings.dtype.value) return member.scalar_type();
+  const at::ScalarType dtype = tensor::dtype_from_number(static_cast<int32_t>(*settings.dtype.value));
+  require(at::isFloatingType(dtype), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
+          "; expected a floating one, for weights");
+  if (dtype != at::kHalf) return dtype;
+  const std::vector<std::string> kept = split_text(settings.keep_in_fp32_modules.value);
+  const bool is_kept = std::any_of(kept.begin(), kept.end(),
+                                   [&name](const std::string& part) { return name.find(part) != std::string::npos; });
+  return is_kept ? at::kFloat : dtype;
+}
+
+LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                 std::optional<c10::Device> main_device, const DispatchSettings& settings) {
+  const at::NoGradGuard no_grad;
+  const Loader loader(map, main_device, settings);
+  LoadedCheckpoint loaded;
+  const std::vector<Load> loads = loader.plan(model, weights, loaded.report);
+  const BusErrorGuard lost_pages;
+  std::vector<at::Tensor> values;
+  for (const Load& load : loads)
+    values.push_back(load.device ? loader.place(load) : meta_like(load.weight, load.dtype));
+  lost_pages.check();
+  for (size_t i = 0; i < loads.size(); i++) {
+    tensor::set_data(loads[i].member, values[i].detach());
+    if (loads[i].device)
+      loaded.files.add(values[i]);
+    else
+      loaded.offloaded.emplace_back(loads[i].name, loads[i].weight);
+  }
+  return loaded;
+}
+
+void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded) {
+  std::vector<OffloadEntry> entries;
+  nn::NamedTensors copies;
+  for (const auto& [name, weight] : offloaded) {
+    const at::ScalarType dtype = model.find_tensor(name).scalar_type();
+    const std::string file = mapped_path(weight.const_data_ptr());
+    constexpr std::string_view kSuffix = ".safetensors";
+    const bool is_safetensors = file.size() > kSuffix.size() && file.rfind(kSuffix) == file.size() - kSuffix.size();
+    if (is_safetensors && weight.scalar_type() == dtype)
+      entries.push_back({name, dtype, weight.sizes().vec(), file, name});
+    else
+      copies.emplace_back(name, weight.to(dtype));
+  }
+  offload_state_dict(folder, copies);
+  write_offload_index(folder, entries);
+}
+
+}  // namespace accel::bigmodel

@@ -1,0 +1,34 @@
+// Loads the weights of a checkpoint into a model, each straight to its place of a device map.
+// @accelerate load_checkpoint_in_model
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bigmodel/device_map.hpp"
+#include "bigmodel/mapped_files.hpp"
+#include "config/generated/settings.hpp"
+#include "nn/module.hpp"
+
+namespace accel::bigmodel {
+
+struct LoadedCheckpoint {
+  nn::LoadReport report;
+  // By names of the model: those on disk, and those on the CPU beside an accelerator. They are meta tensors in the
+  // model, of the dtype that they are used in.
+  nn::NamedTensors offloaded;
+  MappedFiles files;  // whose pages tensors of the model are
+};
+
+// `weights` as checkpoint::load_state_dict() returns them. Without a map tensors keep their device, and are on the CPU
+// if that was meta. Everything is checked before anything is changed. Tensors keep their identity.
+LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
+                                 std::optional<c10::Device> main_device, const DispatchSettings& settings);
+
+// The dtype in which a weight is used.
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings);
+
+// Writes the index of offloaded weights; those that cannot be read from their own file as they are used get files.
+void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded);
+
+}  // namespace accel::bigmodel

@@ -1,0 +1,164 @@
+#include "bigmodel/offload_folder.hpp"
+
+#include <ATen/ops/from_blob.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/mapped_file.hpp"
+#include "base/regular_file.hpp"
+#include "checkpoint/files/atomic_file.hpp"
+#include "checkpoint/files/make_folders.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "tensor/dtype.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+constexpr const char* kIndexName = "index.json";
+
+std::string index_path(const std::string& folder) { return folder + "/" + kIndexName; }
+
+std::string data_path(const std::string& folder, const std::string& name) {
+  require(!name.empty() && name.find('/') == std::string::npos && name.front() != '.', Status::kInvalidArgument,
+          "the name '", name,
+          "' cannot be that of an offloaded weight; expected one without '/' and without a dot first");
+  return folder + "/" + name + ".dat";
+}
+
+Json::Members read_index(const std::string& folder) {
+  const std::string path = index_path(folder);
+  const Json json = parse_json(RegularFile(path).read(), path);
+  require(json.members() != nullptr, Status::kCorrupt, "'", path, "' is no JSON object; expected one of names");
+  return *json.members();
+}
+
+Json json_of(const OffloadEntry& entry) {
+  Json::Members members;
+  if (!entry.safetensors_file.empty()) {
+    members.emplace_back("safetensors_file", Json(entry.safetensors_file));
+    members.emplace_back("weight_name", Json(entry.weight_name));
+  }
+  members.emplace_back("dtype", Json(tensor::dtype_name(entry.dtype)));
+  Json::Items shape;
+  for (const int64_t size : entry.shape) shape.push_back(Json::number(size));
+  members.emplace_back("shape", Json(std::move(shape)));
+  return Json(std::move(members));
+}
+
+void write_file(const std::string& path, const void* data, size_t size) {
+  checkpoint::AtomicFile file(path);
+  file.output().write(data, size);
+  file.commit();
+}
+
+// The shape of an entry, whose elements must fill the bytes.
+std::vector<int64_t> read_shape(const Json& entry, const std::string& name, uint64_t bytes, size_t element_size) {
+  const Json* const shape = json_member(entry, "shape");
+  require(shape != nullptr && shape->items() != nullptr, Status::kCorrupt, "the index has no shape of '", name,
+          "'; expected a list of sizes");
+  std::vector<int64_t> sizes;
+  uint64_t left = bytes / element_size;  // elements that further dimensions may have
+  bool is_empty = false;
+  for (const Json& item : *shape->items()) {
+    const std::optional<int64_t> size = item.integer();
+    require(size && *size >= 0, Status::kCorrupt, "the shape of '", name, "' in the index has ", print_json(item),
+            "; expected sizes");
+    sizes.push_back(*size);
+    is_empty = is_empty || *size == 0;
+    if (*size > 0) left /= static_cast<uint64_t>(*size);
+  }
+  // Nothing overflows: the product is compared only if no partial one is larger than the file.
+  uint64_t elements = 1;
+  for (const int64_t size : sizes)
+    if (!is_empty && left > 0) elements *= static_cast<uint64_t>(size);
+  require(is_empty || (left > 0 && elements * element_size == bytes), Status::kCorrupt, "the file of '", name, "' has ",
+          bytes, " bytes; expected those of its shape and dtype in the index");
+  return sizes;
+}
+
+at::Tensor open_data_file(const std::string& folder, const std::string& name, const Json& entry) {
+  const std::string dtype_name = json_text(entry, "dtype", "");
+  const tensor::Dtype* const dtype = tensor::find_dtype(dtype_name);
+  require(dtype != nullptr, Status::kCorrupt, "the index has the dtype '", dtype_name, "' for '", name,
+          "'; expected one such as float32");
+  const auto file = std::make_shared<const MappedFile>(data_path(folder, name));
+  const std::vector<int64_t> shape = read_shape(entry, name, file->size(), dtype->size);
+  return at::from_blob(
+      file->data(), shape, [file](void*) {}, at::TensorOptions().dtype(dtype->type));
+}
+
+using OpenFiles = std::map<std::string, std::unordered_map<std::string, at::Tensor>>;
+
+at::Tensor find_in_safetensors(OpenFiles& files, const std::string& path, const std::string& name) {
+  const auto [file, is_new] = files.try_emplace(path);
+  if (is_new)
+    for (auto& [key, tensor] : checkpoint::load_safetensors(path).tensors) file->second.emplace(key, std::move(tensor));
+  const auto found = file->second.find(name);
+  require(found != file->second.end(), Status::kCorrupt, "'", path, "' has no tensor '", name,
+          "', which the index expects there");
+  return found->second;
+}
+
+at::Tensor open_entry(const std::string& folder, const std::string& name, const Json& entry, OpenFiles& files) {
+  require(entry.members() != nullptr, Status::kCorrupt, "the index has no description of '", name,
+          "'; expected an object with its dtype and shape");
+  const std::string file = json_text(entry, "safetensors_file", "");
+  if (file.empty()) return open_data_file(folder, name, entry);
+  const at::Tensor tensor = find_in_safetensors(files, file, json_text(entry, "weight_name", name));
+  const std::string dtype = json_text(entry, "dtype", "");
+  return dtype.empty() ? tensor : tensor.to(tensor::dtype_from_name(dtype));
+}
+
+}  // namespace
+
+bool has_offload_index(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(index_path(folder), error);
+}
+
+void write_offload_index(const std::string& folder, const std::vector<OffloadEntry>& entries) {
+  checkpoint::make_folders(folder);
+  Json::Members index = has_offload_index(folder) ? read_index(folder) : Json::Members();
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < index.size(); i++) places.emplace(index[i].first, i);
+  for (const OffloadEntry& entry : entries) {
+    const auto [place, is_new] = places.emplace(entry.name, index.size());
+    if (is_new)
+      index.emplace_back(entry.name, json_of(entry));
+    else
+      index[place->second].second = json_of(entry);
+  }
+  const std::string document = print_json(Json(std::move(index)));
+  write_file(index_path(folder), document.data(), document.size());
+}
+
+void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors) {
+  std::vector<OffloadEntry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    checkpoint::check_writable(name, tensor);
+    data_path(folder, name);  // all names are checked before the first file
+  }
+  checkpoint::make_folders(folder);
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor plain = checkpoint::dense_on_cpu(tensor);
+    write_file(data_path(folder, name), plain.const_data_ptr(), plain.nbytes());
+    entries.push_back({name, plain.scalar_type(), plain.sizes().vec(), {}, {}});
+  }
+  write_offload_index(folder, entries);
+}
+
+nn::NamedTensors open_offload_folder(const std::string& folder) {
+  nn::NamedTensors tensors;
+  OpenFiles files;
+  for (const auto& [name, entry] : read_index(folder))
+    tensors.emplace_back(name, open_entry(folder, name, entry, files));
+  return tensors;
+}
+
+}  // namespace accel::bigmodel

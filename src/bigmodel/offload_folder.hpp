@@ -1,0 +1,34 @@
+// Offload folder: weights as files of their bytes, NAME.dat, and an index.json with their dtypes and shapes. An entry
+// of the index may also name a tensor of a safetensors file. The reference reads and writes the same.
+// @accelerate offload_state_dict, save_offload_index, OffloadedWeightsLoader
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <vector>
+
+#include "nn/module.hpp"
+
+namespace accel::bigmodel {
+
+struct OffloadEntry {
+  std::string name;
+  at::ScalarType dtype;  // as it is used
+  std::vector<int64_t> shape;
+  std::string safetensors_file;  // "": it is in NAME.dat
+  std::string weight_name;       // in that file
+};
+
+bool has_offload_index(const std::string& folder);
+
+// Adds to the index that is there; entries of the same name are replaced.
+void write_offload_index(const std::string& folder, const std::vector<OffloadEntry>& entries);
+// Writes the files and their entries. The folder is made.
+void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors);
+
+// The tensors share the mapped files, unless an entry asks for another dtype than that of its file. kNotFound without
+// an index; kCorrupt if the index or a file of it is not as described.
+nn::NamedTensors open_offload_folder(const std::string& folder);
+
+}  // namespace accel::bigmodel

@@ -1,0 +1,324 @@
+/* Section 12: loading, dispatch and offload. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capi_test.h"
+
+enum { WIDTH = 8, ROWS = 3, PATH_SIZE = 512 };
+
+static const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, meta = {ACCEL_DEVICE_META, -1}, none = {-1, -1};
+static char folder[PATH_SIZE];
+
+static const char *path_of(const char *name) {
+  static char path[PATH_SIZE * 2];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static int set_up(void **state) {
+  (void)state;
+  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+  snprintf(folder, sizeof folder, "%s/accel-big-model-XXXXXX", root);
+  return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+/* Files of one level of folders. */
+static void remove_files(const char *path) {
+  DIR *const entries = opendir(path);
+  if (entries == NULL) return;
+  for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+    char inner[PATH_SIZE * 2];
+    struct stat kind;
+    if (entry->d_name[0] == '.') continue;
+    snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+    if (stat(inner, &kind) == 0 && S_ISDIR(kind.st_mode)) remove_files(inner);
+    unlink(inner);
+  }
+  closedir(entries);
+  rmdir(path);
+}
+
+static int tear_down(void **state) {
+  remove_files(folder);
+  return assert_nothing_left(state);
+}
+
+#define big_model_test(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+/* Linear layers "0", "1" and "2". */
+static accel_module_t *new_model(void) {
+  accel_module_t *layers[3], *model = NULL;
+  for (int i = 0; i < 3; i++) assert_ok(accel_module_linear(WIDTH, WIDTH, 1, &layers[i]));
+  assert_ok(accel_module_sequential(layers, 3, &model));
+  for (int i = 0; i < 3; i++) accel_module_release(layers[i]);
+  return model;
+}
+
+static accel_module_t *new_empty_model(void) {
+  accel_module_t *const model = new_model();
+  assert_ok(accel_module_to(model, ACCEL_UNSET, meta));
+  return model;
+}
+
+/* A model whose weights are in "model.safetensors". */
+static accel_module_t *saved_model(void) {
+  accel_module_t *const model = new_model();
+  accel_value_t weights = ACCEL_VALUE_INIT;
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_save(&weights, NULL, path_of("model.safetensors"), NULL));
+  accel_value_dispose(&weights);
+  return model;
+}
+
+static void parse(const char *json, accel_value_t *out) { assert_ok(accel_value_from_json(json, out)); }
+
+static accel_value_t call(accel_module_t *model, double number) {
+  const int64_t shape[] = {ROWS, WIDTH};
+  accel_tensor_t *tensor = NULL;
+  accel_value_t output = ACCEL_VALUE_INIT;
+  assert_ok(accel_tensor_full(shape, 2, number, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+  const accel_value_t input = accel_arg_tensor(tensor);
+  assert_ok(accel_module_call(model, &input, 1, &output));
+  accel_tensor_release(tensor);
+  return output;
+}
+
+static void assert_equal_values(const accel_value_t *a, const accel_value_t *b) {
+  int32_t equal = 0;
+  assert_ok(accel_value_equal(a, b, &equal));
+  assert_int_equal(equal, 1);
+}
+
+static void assert_same_output(accel_module_t *model, accel_module_t *expected) {
+  accel_value_t got = call(model, 0.25), wanted = call(expected, 0.25);
+  assert_equal_values(&got, &wanted);
+  accel_value_dispose(&got);
+  accel_value_dispose(&wanted);
+}
+
+static accel_device_t device_of(accel_module_t *model, const char *name) {
+  accel_tensor_t *tensor = NULL;
+  assert_ok(accel_module_tensor(model, name, &tensor));
+  accel_device_t device = none;
+  assert_ok(accel_tensor_device(tensor, &device));
+  accel_tensor_release(tensor);
+  return device;
+}
+
+static accel_dtype_t dtype_of(const accel_tensor_t *tensor) {
+  accel_dtype_t dtype = 0;
+  assert_ok(accel_tensor_dtype(tensor, &dtype));
+  return dtype;
+}
+
+static void test_load_and_dispatch(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model();
+  accel_value_t map = ACCEL_VALUE_INIT, used = ACCEL_VALUE_INIT, report = ACCEL_VALUE_INIT;
+  parse("{\"0\": \"cpu\", \"1\": \"disk\", \"2\": \"disk\"}", &map);
+  assert_ok(accel_load_checkpoint_and_dispatch(NULL, empty, folder, &map, NULL, NULL, &used));
+  assert_json(&used, "{\"0\":\"cpu\",\"1\":\"disk\",\"2\":\"disk\"}");
+  assert_int_equal(device_of(empty, "0.weight").type, ACCEL_DEVICE_CPU);
+  assert_int_equal(device_of(empty, "1.weight").type, ACCEL_DEVICE_META);
+  assert_same_output(empty, model);
+  assert_same_output(empty, model);
+  assert_ok(accel_dispatch_report(empty, &report));
+  assert_int_equal(accel_value_get(&report, "passes")->as.integer, 2);
+  assert_int_equal(accel_value_get(&report, "offloaded_bytes")->as.integer, 2 * 4 * (WIDTH * WIDTH + WIDTH));
+  accel_value_dispose(&report);
+
+  int32_t offloaded = 0;
+  accel_module_t *layer = NULL;
+  assert_ok(accel_module_child(empty, "1", &layer));
+  assert_ok(accel_has_offloaded_params(layer, &offloaded));
+  assert_int_equal(offloaded, 1);
+  accel_scope_t *scope = NULL;
+  assert_ok(accel_align_module_device_begin(layer, none, &scope));
+  assert_int_equal(device_of(empty, "1.weight").type, ACCEL_DEVICE_CPU);
+  assert_ok(accel_scope_end(scope));
+  assert_int_equal(device_of(empty, "1.weight").type, ACCEL_DEVICE_META);
+  accel_module_release(layer);
+
+  assert_fails(accel_module_to(empty, ACCEL_UNSET, cpu), ACCEL_ERROR_INVALID_STATE, "offloaded weights");
+  assert_ok(accel_remove_dispatch(empty, 1));
+  assert_int_equal(device_of(empty, "2.bias").type, ACCEL_DEVICE_CPU);
+  assert_ok(accel_dispatch_report(empty, &report));
+  assert_int_equal(report.kind, ACCEL_VALUE_NONE);
+  assert_same_output(empty, model);
+  accel_value_dispose(&map);
+  accel_value_dispose(&used);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
+static void test_named_maps(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model();
+  accel_value_t memory = ACCEL_VALUE_INIT, used = ACCEL_VALUE_INIT;
+  parse("{\"cpu\": 700}", &memory);
+  const accel_value_t sequential = accel_arg_string("sequential"), wrong = accel_arg_string("best");
+  assert_fails(accel_load_checkpoint_and_dispatch(NULL, empty, folder, &wrong, &memory, NULL, NULL),
+               ACCEL_ERROR_INVALID_ARGUMENT, "best");
+  assert_ok(accel_load_checkpoint_and_dispatch(NULL, empty, folder, &sequential, &memory, NULL, &used));
+  int disk = 0;
+  for (size_t i = 0; i < accel_value_count(&used); i++)
+    disk += strcmp(accel_value_at(&used, i)->as.string, "disk") == 0;
+  assert_true(disk > 0);
+  assert_same_output(empty, model);
+  accel_value_dispose(&used);
+  accel_value_dispose(&memory);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
+static void test_loading_only(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model();
+  accel_value_t report = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT;
+  accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  assert_ok(accel_load_checkpoint_in_model(empty, path_of("model.safetensors"), NULL, NULL, &report));
+  assert_json(&report, "{\"missing\":[],\"unexpected\":[]}");
+  assert_same_output(empty, model);
+  accel_value_dispose(&report);
+
+  parse("{\"\": \"disk\"}", &map);
+  assert_fails(accel_load_checkpoint_in_model(empty, folder, &map, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "offload_folder");
+  char offload[PATH_SIZE * 2];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  options.offload_folder = offload;
+  assert_ok(accel_load_checkpoint_in_model(empty, folder, &map, &options, NULL));
+  assert_int_equal(device_of(empty, "0.weight").type, ACCEL_DEVICE_META);
+  assert_ok(accel_dispatch_model(empty, &map, NULL, &options));
+  assert_same_output(empty, model);
+  assert_fails(accel_dispatch_model(empty, &map, NULL, &options), ACCEL_ERROR_INVALID_STATE, "dispatched already");
+  assert_fails(accel_load_checkpoint_in_model(model, path_of("no.safetensors"), NULL, NULL, NULL),
+               ACCEL_ERROR_NOT_FOUND, "no.safetensors");
+  options.broadcast_from_rank0 = 1;
+  assert_fails(accel_load_checkpoint_and_dispatch(NULL, model, folder, &map, NULL, &options, NULL),
+               ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
+  accel_value_dispose(&map);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
+static void test_offload_of_whole_models(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const offloaded = new_empty_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT;
+  char offload[PATH_SIZE * 2];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  assert_fails(accel_disk_offload(offloaded, offload, cpu, NULL), ACCEL_ERROR_TYPE_MISMATCH, "meta");
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_offload_state_dict(offload, &weights));
+  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_equal_values(&opened, &weights);
+  assert_ok(accel_extract_submodules_state_dict(&opened, "1", &part));
+  assert_int_equal(accel_value_count(&part), 2);
+  assert_non_null(accel_value_get(&part, "1.bias"));
+  accel_tensor_t *const tensors[] = {accel_value_get(&part, "1.bias")->as.tensor};
+  assert_ok(accel_read_ahead(tensors, 1));
+  assert_ok(accel_disk_offload(offloaded, offload, cpu, NULL));
+  assert_int_equal(device_of(offloaded, "1.weight").type, ACCEL_DEVICE_META);
+  assert_same_output(offloaded, model);
+  accel_value_dispose(&part);
+  accel_value_dispose(&opened);
+  accel_value_dispose(&weights);
+  accel_module_release(offloaded);
+  accel_module_release(model);
+}
+
+static void test_batches_share_a_pass(void **state) {
+  (void)state;
+  enum { BATCHES = 3 };
+  const int64_t shape[] = {ROWS, WIDTH};
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model();
+  accel_value_t map = ACCEL_VALUE_INIT, batches[BATCHES], outputs = ACCEL_VALUE_INIT;
+  parse("{\"\": \"disk\"}", &map);
+  assert_ok(accel_load_checkpoint_and_dispatch(NULL, empty, folder, &map, NULL, NULL, NULL));
+  for (int i = 0; i < BATCHES; i++) {
+    accel_tensor_t *tensor = NULL;
+    assert_ok(accel_tensor_full(shape, 2, i, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+    const accel_value_t input = accel_arg_tensor(tensor);
+    assert_ok(accel_value_list(&input, 1, &batches[i]));
+    accel_tensor_release(tensor);
+  }
+  assert_ok(accel_module_call_batches(empty, batches, BATCHES, &outputs));
+  assert_int_equal(accel_value_count(&outputs), BATCHES);
+  for (int i = 0; i < BATCHES; i++) {
+    accel_value_t wanted = call(model, i);
+    assert_equal_values(accel_value_at(&outputs, (size_t)i), &wanted);
+    accel_value_dispose(&wanted);
+    accel_value_dispose(&batches[i]);
+  }
+  batches[0] = accel_arg_int(1);
+  assert_fails(accel_module_call_batches(empty, batches, 1, &outputs), ACCEL_ERROR_TYPE_MISMATCH, "inputs[0]");
+  accel_value_dispose(&outputs);
+  accel_value_dispose(&map);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
+static void test_single_tensors_and_casting(void **state) {
+  (void)state;
+  const int64_t shape[] = {WIDTH};
+  accel_module_t *const empty = new_empty_model(), *const model = new_model();
+  accel_tensor_t *value = NULL, *weight = NULL;
+  assert_ok(accel_tensor_full(shape, 1, 2, ACCEL_DTYPE_FLOAT32, cpu, &value));
+  assert_fails(accel_set_module_tensor_to_device(empty, "0.bias", cpu, NULL, ACCEL_UNSET),
+               ACCEL_ERROR_INVALID_ARGUMENT, "meta tensor");
+  assert_fails(accel_set_module_tensor_to_device(empty, "0.weight", cpu, value, ACCEL_UNSET),
+               ACCEL_ERROR_SHAPE_MISMATCH, "'0.weight'");
+  assert_ok(accel_set_module_tensor_to_device(empty, "0.bias", cpu, value, ACCEL_DTYPE_BFLOAT16));
+  assert_int_equal(device_of(empty, "0.bias").type, ACCEL_DEVICE_CPU);
+  accel_tensor_release(value);
+
+  assert_fails(accel_attach_layerwise_casting(model, ACCEL_DTYPE_FLOAT16, ACCEL_DTYPE_FLOAT32, "(", NULL),
+               ACCEL_ERROR_INVALID_ARGUMENT, "regular expression");
+  assert_ok(accel_attach_layerwise_casting(model, ACCEL_DTYPE_FLOAT16, ACCEL_DTYPE_FLOAT32, "^1$", NULL));
+  assert_ok(accel_module_tensor(model, "0.weight", &weight));
+  assert_int_equal(dtype_of(weight), ACCEL_DTYPE_FLOAT16);
+  accel_tensor_release(weight);
+  assert_ok(accel_module_tensor(model, "1.weight", &weight));
+  assert_int_equal(dtype_of(weight), ACCEL_DTYPE_FLOAT32);
+  accel_tensor_release(weight);
+  accel_value_t output = call(model, 1);
+  assert_int_equal(dtype_of(output.as.tensor), ACCEL_DTYPE_FLOAT32);
+  accel_value_dispose(&output);
+  accel_module_release(model);
+  accel_module_release(empty);
+}
+
+/* Where there is no accelerator the CPU stands for one. */
+static void test_chain(void **state) {
+  (void)state;
+  accel_module_t *const first = new_model(), *const second = new_model();
+  accel_offload_hook_t *first_hook = NULL, *second_hook = NULL;
+  assert_ok(accel_cpu_offload_with_hook(first, cpu, NULL, &first_hook));
+  assert_ok(accel_cpu_offload_with_hook(second, cpu, first_hook, &second_hook));
+  accel_value_t output = call(second, 1);
+  accel_value_dispose(&output);
+  assert_ok(accel_offload_hook_offload(second_hook));
+  assert_ok(accel_offload_hook_remove(second_hook));
+  accel_offload_hook_release(first_hook);
+  accel_offload_hook_release(second_hook);
+  accel_offload_hook_release(NULL);
+  accel_module_release(first);
+  accel_module_release(second);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      big_model_test(test_load_and_dispatch),
+      big_model_test(test_named_maps),
+      big_model_test(test_loading_only),
+      big_model_test(test_offload_of_whole_models),
+      big_model_test(test_batches_share_a_pass),
+      big_model_test(test_single_tensors_and_casting),
+      big_model_test(test_chain),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,282 @@
+// Offload on the simulated device: blocks are copied beside the computation, and what a model computes equals the CPU.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "big_model_fixture.hpp"
+#include "bigmodel/aligned_module.hpp"
+#include "bigmodel/batch_schedule.hpp"
+#include "bigmodel/dispatch.hpp"
+#include "bigmodel/offload_chain.hpp"
+#include "engine/expect_error.hpp"
+#include "simulated_device/simulated_device_fixture.hpp"
+
+namespace accel::bigmodel {
+namespace streamed_offload_test {
+
+using simulated_device::tests::library;
+using tests::block_bytes;
+using tests::block_model;
+using tests::BlockModelShape;
+using tests::empty_block_model;
+using tests::expect_error;
+using tests::weight_values;
+using tests::WeightFolder;
+
+constexpr int64_t kDelay = 2000;      // us, of each copy and of each block
+constexpr int64_t kPadding = 6 * 64;  // of a buffer
+
+at::Tensor rows(int64_t width) { return weight_values("input", {3, width}, {}); }
+
+at::Tensor forward(nn::Module& model, const at::Tensor& input) {
+  const at::NoGradGuard no_grad;
+  return model.call(input).cpu();
+}
+
+class StreamedOffload : public simulated_device::tests::SimulatedDeviceTest {
+ protected:
+  StreamedOffload() {
+    configure([](auto& settings) {
+      settings.seed = 5;
+      settings.random_delay_us = 200;
+    });
+  }
+
+  static int64_t allocated(int index = 0) {
+    simulated_device_statistics statistics;
+    library().get_statistics(index, &statistics);
+    return statistics.allocated_bytes;
+  }
+  static DispatchSettings blocks_of(int64_t bytes, int64_t prefetch) {
+    DispatchSettings settings;
+    settings.block_bytes = bytes;
+    settings.prefetch_bytes = prefetch;
+    return settings;
+  }
+};
+
+TEST_F(StreamedOffload, EqualsTheCpu) {
+  const BlockModelShape shape{6, 32, 64};
+  const auto model = block_model(shape);
+  const at::Tensor expected = forward(*model, rows(32));
+  for (const int64_t bytes : {block_bytes(shape), int64_t{1}})
+    for (const int64_t prefetch : {int64_t{0}, block_bytes(shape), 20 * block_bytes(shape)}) {
+      const auto offloaded = block_model(shape);
+      cpu_offload(*offloaded, device(), blocks_of(bytes, prefetch));
+      for (const auto& [name, parameter] : offloaded->named_parameters()) EXPECT_TRUE(parameter.is_meta());
+      for (int pass = 0; pass < 4; pass++) {
+        EXPECT_TRUE(at::equal(forward(*offloaded, rows(32)), expected)) << bytes << " " << prefetch << " " << pass;
+        EXPECT_TRUE(at::equal(forward(*offloaded, rows(32).to(device())), expected));
+      }
+    }
+}
+
+TEST_F(StreamedOffload, OutputsAreWhereTheInputsWere) {
+  const auto model = block_model();
+  cpu_offload(*model, device(), {});
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(model->call(rows(16)).is_cpu());
+  EXPECT_EQ(model->call(rows(16).to(device(1))).device(), device(1));
+}
+
+TEST_F(StreamedOffload, CopiesAreBesideTheComputation) {
+  const BlockModelShape shape{24, 16, 16};
+  const auto model = block_model(shape);
+  cpu_offload(*model, device(), blocks_of(block_bytes(shape), block_bytes(shape) + kPadding));
+  for (const auto& [name, layer] : model->find("layers")->children())
+    layer->add_post_hook([](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+      library().run_kernel(0, kDelay);
+      return std::nullopt;
+    });
+  configure([](auto& settings) {
+    settings.seed = 0;
+    settings.copy_delay_us = kDelay;
+  });
+  const at::Tensor input = rows(16).to(device());
+  const at::NoGradGuard no_grad;
+  double best = 1e9;
+  for (int attempt = 0; attempt < 5; attempt++) {
+    const auto begin = std::chrono::steady_clock::now();
+    model->call(input);
+    impl().synchronizeDevice(0);
+    best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+  }
+  RecordProperty("milliseconds", std::to_string(best / 1000));
+  std::printf("a pass over 24 blocks takes %.2f ms, copies and computation 2 ms each\n", best / 1000);
+  EXPECT_LE(best, 26.0 * kDelay);
+}
+
+TEST_F(StreamedOffload, TheBudgetHolds) {
+  const BlockModelShape shape{12, 32, 64};
+  const int64_t block = block_bytes(shape) + kPadding;
+  for (const int64_t ahead : {0, 1, 3}) {
+    const auto model = block_model(shape);
+    const int64_t before = allocated();
+    cpu_offload(*model, device(), blocks_of(block, ahead * block));
+    std::set<int64_t> seen;
+    for (const auto& [name, layer] : model->find("layers")->children())
+      layer->add_pre_hook([&seen, before](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+        seen.insert(allocated() - before);
+        return std::nullopt;
+      });
+    for (int pass = 0; pass < 20; pass++) forward(*model, rows(32));
+    const auto statistics = Dispatch::of(*model)->stream()->statistics();
+    EXPECT_LE(statistics.peak_bytes, (1 + ahead) * block);
+    constexpr int64_t kActivations = 64 << 10;
+    EXPECT_LE(*seen.rbegin(), (1 + ahead) * block + kActivations) << ahead << " blocks ahead";
+  }
+}
+
+TEST_F(StreamedOffload, SeveralDevices) {
+  BlockModelShape shape{6, 32, 64};
+  shape.is_tied = true;
+  const auto model = block_model(shape);
+  const at::Tensor tokens = at::ones({2, 3}, at::kLong), expected = forward(*model, tokens);
+  const WeightFolder folder(*model, 10000);
+  const DeviceMap map = {{"embedding", "0"},  {"layers.0", "0"},    {"layers.1", "1"}, {"layers.2", "sim:2"},
+                         {"layers.3", "cpu"}, {"layers.4", "disk"}, {"layers.5", "3"}, {"head", "3"}};
+  const auto empty = empty_block_model(shape);
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &map, {});
+  EXPECT_EQ(empty->find_tensor("layers.1.scale").device(), device(1));
+  EXPECT_TRUE(empty->find_tensor("layers.3.scale").is_meta());
+  EXPECT_TRUE(empty->find_tensor("layers.4.scale").is_meta());
+  EXPECT_EQ(empty->find_tensor("embedding.weight").device(), device(0));
+  EXPECT_EQ(empty->find_tensor("head.weight").device(), device(3)) << "a tied weight is on each of its devices";
+  for (int pass = 0; pass < 3; pass++) EXPECT_TRUE(at::equal(forward(*empty, tokens), expected));
+}
+
+TEST_F(StreamedOffload, WeightsInUseByAGraphStay) {
+  const BlockModelShape shape{5, 16, 32};
+  const auto train = [&](nn::Module& model) {
+    for (const at::Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
+    std::vector<at::Tensor> gradients;
+    for (int step = 0; step < 3; step++) {
+      at::Tensor input = rows(16);
+      input.set_requires_grad(true);
+      model.call(input).square().sum().backward();
+      gradients.push_back(input.grad());
+    }
+    return gradients;
+  };
+  const auto expected = train(*block_model(shape));
+  for (const int64_t bytes : {block_bytes(shape), int64_t{1}}) {
+    const auto model = block_model(shape);
+    cpu_offload(*model, device(), blocks_of(bytes, block_bytes(shape)));
+    const auto found = train(*model);
+    for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+  }
+}
+
+// A graph does not keep the blocks that it went through.
+TEST_F(StreamedOffload, MemoryOfAGraphHasNoWeights) {
+  const BlockModelShape shape{16, 64, 256};
+  const int64_t block = block_bytes(shape) + kPadding;
+  const auto model = block_model(shape);
+  for (const at::Tensor& parameter : model->parameters()) parameter.set_requires_grad(false);
+  cpu_offload(*model, device(), blocks_of(block, block));
+  at::Tensor input = weight_values("input", {1, 64}, {});
+  input.set_requires_grad(true);
+  const int64_t before = allocated();
+  const at::Tensor output = model->call(input);
+  EXPECT_LE(allocated() - before, 3 * block) << "of 16 blocks";
+  output.sum().backward();
+  EXPECT_TRUE(input.grad().defined());
+}
+
+TEST_F(StreamedOffload, SeveralBatchesShareAPass) {
+  const BlockModelShape shape{5, 32, 64};
+  const auto model = block_model(shape), offloaded = block_model(shape);
+  cpu_offload(*offloaded, device(), blocks_of(block_bytes(shape), 0));
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> outputs(4);
+  std::vector<std::function<void()>> bodies;
+  for (size_t i = 0; i < outputs.size(); i++)
+    bodies.emplace_back([&, i] { outputs[i] = offloaded->call(rows(32) * static_cast<double>(i)); });
+  BatchSchedule::run(bodies, device());
+  for (size_t i = 0; i < outputs.size(); i++)
+    EXPECT_TRUE(at::equal(outputs[i].cpu(), forward(*model, rows(32) * static_cast<double>(i)))) << i;
+  EXPECT_EQ(Dispatch::of(*offloaded)->stream()->statistics().brought_bytes, 5 * block_bytes(shape));
+}
+
+TEST_F(StreamedOffload, AFailedCopyIsAnErrorAndTheNextPassWorks) {
+  const BlockModelShape shape{6, 32, 64};
+  const auto model = block_model(shape);
+  const at::Tensor expected = forward(*model, rows(32));
+  cpu_offload(*model, device(), blocks_of(block_bytes(shape), block_bytes(shape)));
+  EXPECT_TRUE(at::equal(forward(*model, rows(32)), expected));
+  for (const int64_t n : {1, 3, 6}) {
+    library().fail_copy(0, n);
+    EXPECT_ANY_THROW(for (int i = 0; i < 3; i++) forward(*model, rows(32))) << n;
+    library().fail_copy(0, 0);
+    for (int i = 0; i < 2; i++) {
+      at::Tensor result;
+      // A block that failed ahead of its use is reported at its use.
+      try {
+        result = forward(*model, rows(32));
+      } catch (const std::exception&) {
+        continue;
+      }
+      EXPECT_TRUE(at::equal(result, expected));
+    }
+    EXPECT_TRUE(at::equal(forward(*model, rows(32)), expected)) << n;
+  }
+}
+
+TEST_F(StreamedOffload, ADeviceWithoutMemoryIsAnError) {
+  const BlockModelShape shape{4, 256, 1024};
+  const auto model = block_model(shape);
+  cpu_offload(*model, device(), {});
+  const int64_t used = allocated();
+  configure([used](auto& settings) { settings.memory_bytes = used + block_bytes(BlockModelShape{1, 256, 1024}) / 2; });
+  EXPECT_ANY_THROW(forward(*model, rows(256)));
+  for (const auto& [name, parameter] : model->named_parameters()) EXPECT_TRUE(parameter.is_meta()) << name;
+}
+
+TEST_F(StreamedOffload, AChainHasOneModelOnTheDevice) {
+  const BlockModelShape shape{1, 32, 64};
+  const auto first = block_model(shape), second = block_model(shape);
+  const at::Tensor expected = forward(*second, forward(*first, rows(32)));
+  const auto first_hook = OffloadHook::add(first, device(), nullptr);
+  const auto second_hook = OffloadHook::add(second, device(), first_hook);
+  EXPECT_TRUE(first->find_tensor("layers.0.scale").is_cpu());
+  for (int round = 0; round < 2; round++) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor between = first->call(rows(32));
+    EXPECT_EQ(between.device(), device());
+    EXPECT_EQ(first->find_tensor("layers.0.scale").device(), device());
+    const at::Tensor result = second->call(between);
+    EXPECT_TRUE(first->find_tensor("layers.0.scale").is_cpu());
+    EXPECT_TRUE(at::equal(result.cpu(), expected));
+  }
+  second_hook->offload();
+  EXPECT_TRUE(second->find_tensor("layers.0.scale").is_cpu());
+  second_hook->remove();
+  forward(*second, rows(32));
+  EXPECT_TRUE(second->find_tensor("layers.0.scale").is_cpu());
+}
+
+TEST_F(StreamedOffload, TheEndBringsWeightsToTheirDevices) {
+  const auto model = block_model();
+  model->find("layers.1")->to(std::nullopt, device(1));
+  const DeviceMap map = {{"", "cpu"}};
+  DispatchSettings settings;
+  settings.main_device = "sim:0";
+  dispatch_model(*model, map, {}, settings);
+  const auto dispatch = Dispatch::of(*model);
+  {
+    AlignedModule aligned(model->find("layers.1"), std::nullopt);
+    EXPECT_EQ(model->find_tensor("layers.1.scale").device(), device(0));
+  }
+  for (const auto& [path, module] : model->named_modules()) dispatch->remove(*model->find(path));
+  EXPECT_EQ(model->find_tensor("layers.1.scale").device(), device(1));
+  EXPECT_TRUE(model->find_tensor("layers.0.scale").is_cpu());
+}
+
+}  // namespace streamed_offload_test
+}  // namespace accel::bigmodel

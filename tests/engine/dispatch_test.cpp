@@ -1,0 +1,552 @@
+// Dispatch on the CPU: weights in files, mapped or brought by blocks.
+#include "bigmodel/dispatch.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "base/bus_error_guard.hpp"
+#include "big_model_fixture.hpp"
+#include "bigmodel/aligned_module.hpp"
+#include "bigmodel/batch_schedule.hpp"
+#include "bigmodel/block_order.hpp"
+#include "bigmodel/layerwise_casting.hpp"
+#include "bigmodel/module_tensor.hpp"
+#include "bigmodel/offload_folder.hpp"
+#include "expect_error.hpp"
+#include "nn_fixture.hpp"
+
+namespace accel::bigmodel {
+namespace dispatch_test {
+
+using tests::block_bytes;
+using tests::block_model;
+using tests::BlockModelShape;
+using tests::empty_block_model;
+using tests::expect_error;
+using tests::WeightFolder;
+
+const DeviceMap kOnDisk = {{"", "disk"}};
+
+at::Tensor rows(int64_t width = 16) { return tests::pattern_tensor({3, width}, 5); }
+
+at::Tensor forward(nn::Module& model, const at::Tensor& input) {
+  const at::NoGradGuard no_grad;
+  return model.call(input);
+}
+
+DispatchSettings small_blocks() {
+  DispatchSettings settings;
+  settings.block_bytes = 1;
+  return settings;
+}
+
+void expect_meta(const nn::Module& model) {
+  for (const auto& [name, parameter] : model.named_parameters()) EXPECT_TRUE(parameter.is_meta()) << name;
+}
+
+bool is_mapped(const at::Tensor& tensor) { return !mapped_path(tensor.const_data_ptr()).empty(); }
+
+TEST(Dispatch, WeightsThatStayOnTheCpuAreTheMappedFiles) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  const nn::LoadReport report = load_checkpoint_in_model(*empty, folder.weights(), nullptr, {});
+  EXPECT_TRUE(report.missing.empty() && report.unexpected.empty());
+  for (const auto& [name, parameter] : empty->named_parameters()) EXPECT_TRUE(is_mapped(parameter)) << name;
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+
+  DispatchSettings copies;
+  copies.map_weights = false;
+  const auto copied = empty_block_model();
+  load_checkpoint_in_model(*copied, folder.weights(), nullptr, copies);
+  for (const auto& [name, parameter] : copied->named_parameters()) EXPECT_FALSE(is_mapped(parameter)) << name;
+  EXPECT_TRUE(at::equal(forward(*copied, rows()), forward(*model, rows())));
+}
+
+TEST(Dispatch, WritingToMappedWeightsLeavesTheFileAsItIs) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  load_checkpoint_in_model(*empty, folder.weights(), nullptr, {});
+  empty->find_tensor("layers.0.scale").detach().fill_(7);
+  EXPECT_TRUE(at::equal(checkpoint::load_state_dict(folder.path())[0].second, folder.weights()[0].second));
+  const auto again = empty_block_model();
+  load_checkpoint_in_model(*again, folder.weights(), nullptr, {});
+  EXPECT_TRUE(at::equal(again->find_tensor("layers.0.scale"), model->find_tensor("layers.0.scale")));
+}
+
+TEST(Dispatch, WeightsOnDiskAreThereInForwardsOnly) {
+  const auto model = block_model();
+  const WeightFolder folder(*model, 5000);  // several files
+  for (const DispatchSettings& settings : {DispatchSettings(), small_blocks()}) {
+    const auto empty = empty_block_model();
+    load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+    expect_meta(*empty);
+    for (int pass = 0; pass < 3; pass++) {
+      EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+      expect_meta(*empty);
+    }
+    const auto dispatch = Dispatch::of(*empty);
+    EXPECT_EQ(dispatch->stream()->statistics().passes, 3);
+    EXPECT_EQ(dispatch->stream()->statistics().peak_bytes, 0) << "mapped weights need no memory";
+    EXPECT_EQ(dispatch->offloaded_bytes(), 4 * block_bytes({}));
+  }
+}
+
+TEST(Dispatch, AModuleOfAModelMayBeCalledAlone) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, {});
+  for (const char* path : {"layers.2", "layers.1.in", "layers.3"}) {
+    EXPECT_TRUE(at::equal(forward(*empty->find(path), rows()), forward(*model->find(path), rows()))) << path;
+    expect_meta(*empty);
+  }
+}
+
+TEST(Dispatch, WeightsAreConvertedBlockByBlock) {
+  const BlockModelShape shape{6, 32, 64};
+  const auto model = block_model(shape);
+  const WeightFolder folder(*model);
+  DispatchSettings settings;
+  settings.dtype = Dtype::kBfloat16;
+  settings.block_bytes = block_bytes(shape) / 2;
+  const auto empty = empty_block_model(shape);
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+  model->to(at::kBFloat16, std::nullopt);
+  const at::Tensor input = rows(32).to(at::kBFloat16);
+  for (int pass = 0; pass < 3; pass++) EXPECT_TRUE(at::equal(forward(*empty, input), forward(*model, input)));
+  const auto statistics = Dispatch::of(*empty)->stream()->statistics();
+  EXPECT_EQ(statistics.brought_bytes % (block_bytes(shape) / 2), 0);
+  EXPECT_GE(statistics.brought_bytes, 3 * 6 * block_bytes(shape) / 2);
+  EXPECT_LE(statistics.brought_bytes, 4 * 6 * block_bytes(shape) / 2);
+  EXPECT_LE(statistics.peak_bytes, 2 * block_bytes(shape) / 2 + 2 * 5 * 64) << "the block in use and the next one";
+}
+
+TEST(Dispatch, NothingComesAheadWithoutABudget) {
+  const BlockModelShape shape{4, 32, 64};
+  const auto model = block_model(shape);
+  const WeightFolder folder(*model);
+  DispatchSettings settings;
+  settings.dtype = Dtype::kFloat64;
+  settings.block_bytes = 2 * block_bytes(shape);
+  settings.prefetch_bytes = 0;
+  const auto empty = empty_block_model(shape);
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+  model->to(at::kDouble, std::nullopt);
+  EXPECT_TRUE(at::equal(forward(*empty, rows(32).to(at::kDouble)), forward(*model, rows(32).to(at::kDouble))));
+  EXPECT_LE(Dispatch::of(*empty)->stream()->statistics().peak_bytes, 2 * block_bytes(shape) + 5 * 64);
+}
+
+TEST(Dispatch, TiedWeightsAreTied) {
+  BlockModelShape shape;
+  shape.is_tied = true;
+  const auto model = block_model(shape);
+  const WeightFolder folder(*model);
+  const at::Tensor tokens = at::ones({2, 3}, at::kLong);
+  for (const DeviceMap& map : {kOnDisk, DeviceMap{{"embedding", "cpu"}, {"layers", "disk"}, {"head", "disk"}}}) {
+    const auto empty = empty_block_model(shape);
+    load_checkpoint_and_dispatch(*empty, folder.weights(), &map, small_blocks());
+    for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*empty, tokens), forward(*model, tokens)));
+    EXPECT_EQ(empty->find_tensor("head.weight").unsafeGetTensorImpl(),
+              empty->find_tensor("embedding.weight").unsafeGetTensorImpl());
+    EXPECT_EQ(empty->find_tensor("head.weight").is_meta(), map.size() == 1) << "one place is enough";
+  }
+}
+
+TEST(Dispatch, FilesOfTorchAndOffloadFolders) {
+  const auto model = block_model();
+  const WeightFolder folder;
+  checkpoint::ModelFileOptions options;
+  options.safe_serialization = false;
+  checkpoint::save_model(folder.path(), model->state_dict(), options);
+  const auto empty = empty_block_model();
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, {});
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+
+  const WeightFolder offload;
+  const at::Tensor expected = forward(*model, rows());
+  disk_offload(*model, offload.path(), c10::Device(c10::kCPU), {});
+  expect_meta(*model);
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+  // Again, with the index that is there.
+  const auto other = block_model();
+  other->find_tensor("layers.0.scale").detach().zero_();
+  disk_offload(*other, offload.path(), c10::Device(c10::kCPU), {});
+  EXPECT_TRUE(at::equal(forward(*other, rows()), expected)) << "the weights of the folder are used";
+}
+
+TEST(Dispatch, LoadingWithAnOffloadFolderAndDispatchAfterwards) {
+  const auto model = block_model();
+  const WeightFolder folder(*model), offload;
+  const DeviceMap map = {{"layers.0", "cpu"}, {"layers.1", "disk"}, {"layers.2", "disk"}, {"layers.3", "cpu"}};
+  DispatchSettings settings;
+  const auto empty = empty_block_model();
+  expect_error(Status::kInvalidArgument, "offload_folder is not set",
+               [&] { load_checkpoint_in_model(*empty, folder.weights(), &map, settings); });
+  settings.offload_folder = offload.path();
+  load_checkpoint_in_model(*empty, folder.weights(), &map, settings);
+  EXPECT_TRUE(empty->find_tensor("layers.1.scale").is_meta());
+  EXPECT_FALSE(empty->find_tensor("layers.3.scale").is_meta());
+  uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(offload.path())) bytes += entry.file_size();
+  EXPECT_LT(bytes, 4096U) << "the index points to the checkpoint";
+  dispatch_model(*empty, map, {}, settings);
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+
+  // Weights of another dtype than that of their file are written.
+  settings.dtype = Dtype::kFloat64;
+  const auto wide = empty_block_model();
+  load_checkpoint_in_model(*wide, folder.weights(), &map, settings);
+  dispatch_model(*wide, map, {}, settings);
+  model->to(at::kDouble, std::nullopt);
+  EXPECT_TRUE(at::equal(forward(*wide, rows().to(at::kDouble)), forward(*model, rows().to(at::kDouble))));
+  EXPECT_TRUE(std::filesystem::exists(offload.file("layers.1.scale.dat")));
+}
+
+TEST(Dispatch, AnErrorInAForwardLeavesTheWeightsAway) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, small_blocks());
+  const nn::ModulePtr inner = empty->find("layers.2.out");
+  const int64_t hook = inner->add_pre_hook([](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+    throw std::runtime_error("a hook of the program");
+  });
+  for (int i = 0; i < 3; i++) EXPECT_THROW(forward(*empty, rows()), std::runtime_error);
+  expect_meta(*empty);
+  inner->remove_hook(hook);
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+  EXPECT_ANY_THROW(forward(*empty, rows(7)));  // of LibTorch
+  expect_meta(*empty);
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
+}
+
+TEST(Dispatch, AFileThatWasCutOffIsAnError) {
+  const auto model = block_model({4, 64, 512});
+  const WeightFolder folder(*model);
+  for (const bool is_on_disk : {true, false}) {
+    const auto empty = empty_block_model({4, 64, 512});
+    const DeviceMap map = {{"", is_on_disk ? "disk" : "cpu"}};
+    load_checkpoint_and_dispatch(*empty, folder.weights(), &map, {});
+    const auto size = std::filesystem::file_size(folder.file("model.safetensors"));
+    const nn::ModulePtr last = empty->find("layers.3");
+    // In the middle of a pass, when the files were checked already.
+    const int64_t hook = last->add_pre_hook([&](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+      std::filesystem::resize_file(folder.file("model.safetensors"), 4096);
+      return std::nullopt;
+    });
+    expect_error(Status::kIo, "became shorter", [&] { forward(*empty, rows(64)); });
+    last->remove_hook(hook);
+    expect_error(Status::kIo, "was changed while a model used", [&] { forward(*empty, rows(64)); });
+    std::filesystem::resize_file(folder.file("model.safetensors"), size);
+    checkpoint::save_model(folder.path(), model->state_dict());
+  }
+}
+
+TEST(Dispatch, AFileThatWasChangedIsAnErrorAndOneThatWasReplacedIsNot) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, {});
+  const at::Tensor expected = forward(*model, rows());
+  model->find_tensor("layers.0.scale").detach().zero_();
+  checkpoint::save_model(folder.path(), model->state_dict());  // by another file of this name
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), expected));
+
+  const auto changed = empty_block_model();
+  load_checkpoint_and_dispatch(*changed, folder.weights(), &kOnDisk, {});
+  forward(*changed, rows());
+  std::fstream(folder.file("model.safetensors"), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-4, std::ios::end)
+      .write("abcd", 4);
+  expect_error(Status::kIo, "was changed while a model used", [&] { forward(*changed, rows()); });
+
+  // Removed: the mapping stays.
+  const auto kept = empty_block_model();
+  load_checkpoint_and_dispatch(*kept, folder.weights(), &kOnDisk, {});
+  const at::Tensor before = forward(*kept, rows());
+  std::filesystem::remove(folder.file("model.safetensors"));
+  EXPECT_TRUE(at::equal(forward(*kept, rows()), before));
+}
+
+TEST(Dispatch, WrongWeightsChangeNothing) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  nn::NamedTensors weights = folder.weights();
+  const auto untouched = [&](const char* part, Status status, const nn::NamedTensors& given,
+                             const DispatchSettings& settings = {}) {
+    const auto empty = empty_block_model();
+    expect_error(status, part, [&] { load_checkpoint_and_dispatch(*empty, given, &kOnDisk, settings); });
+    expect_meta(*empty);
+    EXPECT_EQ(Dispatch::of(*empty), nullptr);
+  };
+  nn::NamedTensors missing(weights.begin() + 1, weights.end());
+  untouched(weights[0].first.c_str(), Status::kNotFound, missing);
+  nn::NamedTensors misfit = weights;
+  misfit[0].second = at::ones({2, 3});
+  untouched("weights of another shape: '", Status::kShapeMismatch, misfit);
+  nn::NamedTensors extra = weights;
+  extra.emplace_back("layers.9.scale", at::ones({16}));
+  DispatchSettings strict;
+  strict.strict = true;
+  untouched("'layers.9.scale', which the model lacks", Status::kNotFound, extra, strict);
+  const auto loose = empty_block_model();
+  EXPECT_EQ(load_checkpoint_and_dispatch(*loose, extra, &kOnDisk, {}).unexpected,
+            std::vector<std::string>{"layers.9.scale"});
+}
+
+TEST(Dispatch, WrongMapsAreErrors) {
+  const auto model = block_model();
+  const auto refused = [&](Status status, const char* part, const DeviceMap& map) {
+    expect_error(status, part, [&] { dispatch_model(*model, map, {}, {}); });
+  };
+  refused(Status::kInvalidArgument, "no place for 'layers.1.scale'",
+          {{"layers.0", "cpu"}, {"layers.2", "disk"}, {"layers.3", "cpu"}});
+  refused(Status::kNotFound, "'layers.7'", {{"", "cpu"}, {"layers.7", "disk"}});
+  refused(Status::kInvalidArgument, "lake", {{"", "lake"}});
+  refused(Status::kUnsupported, "accelerator", {{"", "0"}});
+  dispatch_model(*model, kOnDisk, {}, {});
+  refused(Status::kInvalidState, "is dispatched already", kOnDisk);
+  expect_error(Status::kInvalidState, "has offloaded weights", [&] { model->to(at::kDouble, std::nullopt); });
+}
+
+TEST(Dispatch, TheEndBringsWeightsBack) {
+  const auto model = block_model();
+  const at::Tensor expected = forward(*model, rows());
+  dispatch_model(*model, kOnDisk, {}, small_blocks());
+  expect_meta(*model);
+  const auto dispatch = Dispatch::of(*model);
+  dispatch->remove(*model->find("layers.1"));
+  EXPECT_FALSE(model->find_tensor("layers.1.scale").is_meta());
+  EXPECT_TRUE(model->find_tensor("layers.1.in.weight").is_meta());
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+  for (const auto& [path, module] : model->named_modules()) dispatch->remove(*model->find(path));
+  for (const auto& [name, parameter] : model->named_parameters()) EXPECT_FALSE(parameter.is_meta()) << name;
+  EXPECT_EQ(Dispatch::of(*model), nullptr);
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+  dispatch_model(*model, kOnDisk, {}, {});  // once more
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+}
+
+TEST(Dispatch, TheStateDictHasTheValues) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  DispatchSettings settings;
+  settings.dtype = Dtype::kFloat64;
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+  const nn::NamedTensors expected = model->state_dict(), found = empty->state_dict();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); i++) {
+    EXPECT_EQ(found[i].second.scalar_type(), at::kDouble);
+    EXPECT_TRUE(at::equal(found[i].second, expected[i].second.to(at::kDouble))) << found[i].first;
+  }
+  EXPECT_TRUE(at::equal(empty->find("layers.1")->state_dict()[0].second, found[5].second));
+}
+
+TEST(Dispatch, WeightsOfAModuleOutsideOfForwards) {
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model();
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, {});
+  const nn::ModulePtr block = empty->find("layers.1");
+  EXPECT_TRUE(has_offloaded_parameters(*block));
+  EXPECT_FALSE(has_offloaded_parameters(*empty));
+  {
+    AlignedModule aligned(block, std::nullopt);
+    const at::Tensor scale = empty->find_tensor("layers.1.scale");
+    EXPECT_TRUE(at::equal(scale, model->find_tensor("layers.1.scale")));
+    EXPECT_TRUE(empty->find_tensor("layers.1.in.weight").is_meta()) << "what is below is not";
+    scale.detach().zero_();
+    aligned.finish();
+    EXPECT_TRUE(scale.is_meta());
+  }
+  EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows()))) << "changes are lost";
+}
+
+TEST(Dispatch, SeveralBatchesShareAPass) {
+  const BlockModelShape shape{5, 32, 64};
+  const auto model = block_model(shape);
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model(shape);
+  DispatchSettings settings;
+  settings.dtype = Dtype::kFloat64;
+  settings.block_bytes = 2 * block_bytes(shape);
+  settings.prefetch_bytes = 0;
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+  model->to(at::kDouble, std::nullopt);
+  constexpr size_t kBatches = 7;
+  std::vector<at::Tensor> inputs, outputs(kBatches);
+  for (size_t i = 0; i < kBatches; i++)
+    inputs.push_back(tests::pattern_tensor({static_cast<int64_t>(i) + 1, 32}, static_cast<int64_t>(i)).to(at::kDouble));
+  std::vector<std::function<void()>> bodies;
+  for (size_t i = 0; i < kBatches; i++)
+    bodies.emplace_back([&, i] {
+      EXPECT_FALSE(at::GradMode::is_enabled()) << "the settings of the caller hold";
+      outputs[i] = empty->call(inputs[i]);
+    });
+  const at::NoGradGuard no_grad;
+  BatchSchedule::run(bodies, c10::Device(c10::kCPU));
+  for (size_t i = 0; i < kBatches; i++) EXPECT_TRUE(at::equal(outputs[i], forward(*model, inputs[i]))) << i;
+  const auto statistics = Dispatch::of(*empty)->stream()->statistics();
+  EXPECT_EQ(statistics.brought_bytes, 5 * 2 * block_bytes(shape)) << "each block once";
+  EXPECT_LE(statistics.peak_bytes, 2 * 2 * block_bytes(shape) + 10 * 64);
+
+  // One that fails does not stop the others.
+  inputs[3] = rows(7).to(at::kDouble);
+  outputs.assign(kBatches, {});
+  EXPECT_ANY_THROW(BatchSchedule::run(bodies, c10::Device(c10::kCPU)));
+  for (size_t i = 0; i < kBatches; i++) EXPECT_EQ(outputs[i].defined(), i != 3);
+  expect_meta(*empty);
+}
+
+TEST(Dispatch, GradientsFlowThroughOffloadedWeights) {
+  const auto run = [](nn::Module& model, nn::Module& adapter) {
+    for (const auto& [name, parameter] : model.named_parameters()) parameter.set_requires_grad(false);
+    std::vector<at::Tensor> gradients;
+    for (int step = 0; step < 3; step++) {
+      for (const at::Tensor& parameter : adapter.parameters()) parameter.mutable_grad().reset();
+      at::Tensor input = rows();
+      input.set_requires_grad(true);
+      adapter.call(model.call(adapter.call(input))).square().sum().backward();
+      gradients.push_back(input.grad());
+      for (const at::Tensor& parameter : adapter.parameters()) gradients.push_back(parameter.grad());
+    }
+    return gradients;
+  };
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const auto adapter = [] { return block_model({1, 16, 8}); };
+  const std::vector<at::Tensor> expected = run(*model, *adapter());
+  for (const auto dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    const auto empty = empty_block_model();
+    DispatchSettings settings = small_blocks();
+    settings.dtype = dtype;
+    load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+    if (dtype == Dtype::kFloat64) continue;
+    const std::vector<at::Tensor> found = run(*empty, *adapter());
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+    expect_meta(*empty);
+  }
+}
+
+TEST(Dispatch, MemoryStaysConstant) {
+  const BlockModelShape shape{4, 64, 128};
+  const auto model = block_model(shape);
+  const WeightFolder folder(*model);
+  const auto empty = empty_block_model(shape);
+  DispatchSettings settings;
+  settings.dtype = Dtype::kBfloat16;
+  settings.block_bytes = block_bytes(shape) / 2;
+  load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, settings);
+  const at::Tensor input = rows(64).to(at::kBFloat16);
+  const at::Tensor expected = forward(*empty, input);
+  const auto anonymous = [] {
+    std::ifstream status("/proc/self/status");
+    std::string word;
+    int64_t kib = 0;
+    while (status >> word)
+      if (word == "RssAnon:") status >> kib;
+    return kib;
+  };
+  int64_t after_warm_up = 0;
+  for (int pass = 0; pass < 500; pass++) {
+    ASSERT_TRUE(at::equal(forward(*empty, input), expected));
+    if (pass == 50) after_warm_up = anonymous();
+  }
+  EXPECT_LE(anonymous(), after_warm_up + 1024) << "KiB";
+  EXPECT_LE(Dispatch::of(*empty)->stream()->statistics().peak_bytes, block_bytes(shape) + 20 * 64);
+}
+
+TEST(Dispatch, BlocksAreExpectedAsInThePassBefore) {
+  BlockOrder order(4);
+  EXPECT_EQ(order.upcoming(0), 0U);
+  for (const size_t block : {2, 0, 2, 1}) order.use(block);  // 3 is not used, 2 twice
+  EXPECT_EQ(order.upcoming(0), 2U) << "so far the order of registration";
+  order.end_pass();
+  EXPECT_EQ(order.pass_length(), 4U);
+  EXPECT_EQ(order.upcoming(0), 2U);
+  order.use(2);
+  order.use(0);
+  EXPECT_EQ(order.upcoming(0), 2U);
+  EXPECT_EQ(order.upcoming(1), 1U);
+  order.use(3);  // unknown so far
+  EXPECT_EQ(order.upcoming(0), 2U) << "nothing known changes";
+}
+
+TEST(Dispatch, LayersKeepASmallDtype) {
+  const auto model = block_model();
+  attach_layerwise_casting(*model, {at::kFloat8_e4m3fn, at::kFloat, {"layers\\.1"}, {"Block"}});
+  EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
+  EXPECT_EQ(model->find_tensor("layers.1.in.weight").scalar_type(), at::kFloat) << "skipped by its name";
+  EXPECT_EQ(model->find_tensor("layers.0.scale").scalar_type(), at::kFloat) << "no linear layer";
+  const auto expected = block_model();
+  for (const auto& [name, parameter] : expected->named_parameters())
+    if (name.find("layers.1") == std::string::npos && name.find("scale") == std::string::npos)
+      parameter.detach().copy_(parameter.detach().to(at::kFloat8_e4m3fn).to(at::kFloat));
+  for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*model, rows()), forward(*expected, rows())));
+  EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
+  expect_error(Status::kInvalidArgument, "no regular expression", [&] {
+    attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {"("}, {}});
+  });
+  expect_error(Status::kInvalidArgument, "storage_dtype is int32", [&] {
+    attach_layerwise_casting(*model, {at::kInt, at::kFloat, {}, {}});
+  });
+}
+
+TEST(Dispatch, SingleTensorsAreSet) {
+  const auto empty = empty_block_model();
+  const at::Tensor scale = empty->find_tensor("layers.0.scale"), values = at::ones({16}, at::kDouble);
+  expect_error(Status::kInvalidArgument, "is a meta tensor",
+               [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, {}, {}); });
+  expect_error(Status::kShapeMismatch, "[3]",
+               [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, at::ones({3}), {}); });
+  expect_error(Status::kNotFound, "layers.0.scales",
+               [&] { set_module_tensor(*empty, "layers.0.scales", c10::kCPU, values, {}); });
+  set_module_tensor(*empty, "layers.0.scale", c10::kCPU, values, {});
+  EXPECT_EQ(scale.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(scale, values.to(at::kFloat)));
+  set_module_tensor(*empty, "layers.0.scale", c10::kCPU, values, at::kBFloat16);
+  EXPECT_EQ(scale.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(is_below_any("a.1.weight", {"b", "a.1"}));
+  EXPECT_FALSE(is_below_any("a.10.weight", {"a.1"}));
+}
+
+TEST(Dispatch, AnIndexThatDoesNotFitIsAnError) {
+  const WeightFolder folder;
+  offload_state_dict(folder.path(), {{"a", at::ones({2, 3})}, {"number", at::ones({}, at::kBFloat16)}});
+  const nn::NamedTensors opened = open_offload_folder(folder.path());
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_TRUE(at::equal(opened[0].second, at::ones({2, 3})));
+  EXPECT_EQ(opened[1].second.dim(), 0);
+  EXPECT_EQ(opened[1].second.scalar_type(), at::kBFloat16);
+  expect_error(Status::kInvalidArgument, "'../b'", [&] {
+    offload_state_dict(folder.path(), {{"../b", at::ones({1})}});
+  });
+  const auto refused = [&](const std::string& index, Status status, const char* part) {
+    std::ofstream(folder.file("index.json")) << index;
+    expect_error(status, part, [&] { open_offload_folder(folder.path()); });
+  };
+  refused(R"({"a":{"dtype":"float32","shape":[2,4]}})", Status::kCorrupt, "has 24 bytes");
+  refused(R"({"a":{"dtype":"float32","shape":[4611686018427387904,4,6]}})", Status::kCorrupt, "has 24 bytes");
+  refused(R"({"a":{"dtype":"float33","shape":[2,3]}})", Status::kCorrupt, "float33");
+  refused(R"({"a":{"dtype":"float32","shape":[-2,3]}})", Status::kCorrupt, "-2");
+  refused(R"({"a":{"dtype":"float32"}})", Status::kCorrupt, "no shape");
+  refused(R"({"../a":{"dtype":"float32","shape":[2,3]}})", Status::kInvalidArgument, "../a");
+  refused(R"({"c":{"dtype":"float32","shape":[2,3]}})", Status::kNotFound, "c.dat");
+  refused("[1]", Status::kCorrupt, "no JSON object");
+  refused("{", Status::kInvalidArgument, "index.json");
+}
+
+}  // namespace dispatch_test
+}  // namespace accel::bigmodel
