@@ -64,8 +64,9 @@
  * waits, with ACCEL_ERROR_PEER_LOST when a rank has died, with ACCEL_ERROR_COLLECTIVE_MISMATCH on every rank when they
  * disagree, and with ACCEL_ERROR_CANCELLED after accel_interrupt().
  *
- * The library never prints (except accel_print), never exits, installs no signal handler, changes neither locale nor
- * working directory. It cannot be unloaded. After fork() only exec() is allowed.
+ * The library never prints (except accel_print), never exits, installs no signal handler (except for SIGBUS during calls
+ * that read mapped files, for the pages of its own mappings), changes neither locale nor working directory. It cannot be
+ * unloaded. After fork() only exec() is allowed.
  */
 #ifndef ACCEL_H
 #define ACCEL_H

@@ -2930,6 +2930,21 @@ inline Value calculate_maximum_sizes(const Module& module) {
   return out;
 }
 
+// Parameters that modules get inside are on the device meta: they have shapes and no memory.
+inline Scope init_empty_weights(bool include_buffers) {
+  Scope out;
+  detail::check(accel_init_empty_weights_begin(include_buffers, out.put()));
+  return out;
+}
+
+// Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the
+// device meta.
+inline Scope init_on_device(accel_device_t device, bool include_buffers) {
+  Scope out;
+  detail::check(accel_init_on_device_begin(device, include_buffers, out.put()));
+  return out;
+}
+
 // Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again
 // when it needs them.
 inline void checkpoint_activations(const Module& module, const ActivationCheckpointingOptions& options = {}) {

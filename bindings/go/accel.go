@@ -1010,6 +1010,14 @@ static inline accel_status_t go_accel_calculate_maximum_sizes(const accel_module
   return go_checked(accel_calculate_maximum_sizes(module, out), failure);
 }
 
+static inline accel_status_t go_accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_init_empty_weights_begin(include_buffers, out), failure);
+}
+
+static inline accel_status_t go_accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_init_on_device_begin(device, include_buffers, out), failure);
+}
+
 static inline accel_status_t go_accel_module_linear(int64_t in_features, int64_t out_features, int32_t bias, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_linear(in_features, out_features, bias, out), failure);
 }
@@ -9836,8 +9844,11 @@ func ModuleLoadTorchscript(path string) (out *Module, err error) {
 }
 
 // ModuleFromConfig is accel_module_from_config. A model from the configuration of a Hugging Face model, with fresh
-// weights from the default generator. Known: "gpt2". Inputs: token ids int64 [batch, length]. Output: logits [batch,
-// length, vocabulary].
+// weights from the default generator. Known: "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output:
+// logits [batch, length, vocabulary]. A Llama also takes "past_key_values", keys and values of earlier tokens, and
+// then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output
+// is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length,
+// head size].
 //
 //   - config: The path of a config.json, or the JSON text itself.
 //
@@ -9893,6 +9904,48 @@ func CalculateMaximumSizes(module *Module) (out any, err error) {
 	}
 	out = made(&cOut)
 	return
+}
+
+// InitEmptyWeights is accel_init_empty_weights_begin. Parameters that modules get inside are on the device meta: they
+// have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator
+// stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and
+// then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come
+// later, as accel_load_checkpoint_and_dispatch() loads them.
+//
+//   - includeBuffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable
+//     ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`,
+//     are not in checkpoints either.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func InitEmptyWeights(includeBuffers bool, body func(*Scope) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_init_empty_weights_begin(flag(includeBuffers), &cOut, &failure)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
+}
+
+// InitOnDevice is accel_init_on_device_begin. Parameters that modules get inside are made on a device; what a program
+// adds is moved there, except what is on the device meta. Layers draw their numbers from the generator of the device.
+//
+//   - device: A device.
+//   - includeBuffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+func InitOnDevice(device Device, includeBuffers bool, body func(*Scope) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_init_on_device_begin(device.c(), flag(includeBuffers), &cOut, &failure)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
 }
 
 // ModuleLinear is accel_module_linear. weight [out_features, in_features].
@@ -14160,7 +14213,7 @@ func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, opt
 //   - options: NULL: defaults.
 //
 // Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
-func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (deviceMap any, err error) {
+func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (outDeviceMap any, err error) {
 	var given arguments
 	defer given.end()
 	cDevicemap := given.optional(deviceMap)
@@ -14178,7 +14231,7 @@ func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string,
 	if err = status(code, failure); err != nil {
 		return
 	}
-	deviceMap = made(&cDeviceMap)
+	outDeviceMap = made(&cDeviceMap)
 	return
 }
 

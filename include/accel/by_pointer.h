@@ -186,6 +186,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_by_pointer(const accel_tensor_t *tensor, accel_dtype_t dtype, const accel_device_t *device,
     int32_t non_blocking, accel_tensor_t *ACCEL_OWNED *out);
 
+/** accel_init_on_device_begin() by pointer.
+ * @param device,include_buffers,out As there.
+ * @return As accel_init_on_device_begin().
+ * @threads thread */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_init_on_device_begin_by_pointer(const accel_device_t *device, int32_t include_buffers,
+    accel_scope_t *ACCEL_OWNED *out);
+
 /** accel_module_to() by pointer.
  * @param module,dtype,device As there.
  * @return As accel_module_to().

@@ -51,7 +51,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
 
 /** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
- * "gpt2". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+ * "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+ * A Llama also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
+ * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
+ * value] for each layer, each [batch, key heads, length, head size].
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.
  * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
@@ -78,6 +81,30 @@ accel_module_shapes_from_weights(const char *path, accel_module_t *ACCEL_OWNED *
  * @accelerate utils.calculate_maximum_sizes */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
+
+/** Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no
+ * numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and
+ * TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with
+ * accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
+ * @param include_buffers 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0.
+ *   Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
+ * @param out The scope. Of several inside each other the innermost counts.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads thread
+ * @accelerate init_empty_weights */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
+
+/** Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the device meta. Layers
+ * draw their numbers from the generator of the device.
+ * @param device A device.
+ * @param include_buffers 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
+ * @param out The scope.
+ * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+ * @threads thread
+ * @accelerate init_on_device */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
 
 /* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and returns one. */
 /** weight [out_features, in_features].

@@ -20,14 +20,11 @@ namespace accel::accelerator {
 namespace {
 
 void require_not_sharded(const nn::Module& module, const ShardedModels& sharded) {
-  for (const auto& entry : sharded) {
-    const auto model = entry.lock();
-    if (model == nullptr) continue;
+  for (const auto& model : sharded.living())
     for (const auto& [name, parameter] : module.named_parameters())
       require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
               "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
               "parameters of this model alone");
-  }
 }
 
 }  // namespace
@@ -90,7 +87,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared = std::make_shared<PreparedModel>(
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
-  if (prepared->parallel()->is_sharded()) sharded_models_->push_back(prepared->parallel());
+  if (prepared->parallel()->is_sharded()) sharded_models_->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr});
@@ -176,7 +173,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, state_.device());
   auto [model, gradients] =
       parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, state_.device());
-  if (model->is_sharded()) sharded_models_->push_back(model);
+  if (model->is_sharded()) sharded_models_->add(model);
   models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>(), std::move(model)});
   return std::make_shared<PreparedParameters>(std::move(gradients), state_.gradient_group(), state_.gradient_state());
 }

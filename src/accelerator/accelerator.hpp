@@ -156,7 +156,7 @@ class Accelerator {
 
   const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
   const std::vector<std::shared_ptr<PreparedOptimizer>>& optimizers() const { return optimizers_; }
-  const ShardedModels& sharded_models() const { return *sharded_models_; }
+  std::vector<parallel::ParallelModelPtr> sharded_models() const { return sharded_models_->living(); }
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 

@@ -206,15 +206,13 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
 parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::Tensor>& parameters,
                                                           parallel::ParallelModelPtr otherwise) const {
   parallel::ParallelModelPtr found;
-  for (const auto& entry : *sharded_models_) {
-    auto model = entry.lock();
-    if (model == nullptr || std::none_of(parameters.begin(), parameters.end(), [&model](const at::Tensor& parameter) {
-          return model->shard_of(parameter) != nullptr;
-        }))
+  for (const auto& model : sharded_models()) {
+    if (std::none_of(parameters.begin(), parameters.end(),
+                     [&model](const at::Tensor& parameter) { return model->shard_of(parameter) != nullptr; }))
       continue;
     require(found == nullptr, Status::kUnsupported,
             "the gradients of two sharded models cannot be clipped together; expected one call for each model");
-    found = std::move(model);
+    found = model;
   }
   if (found != nullptr) return found;
   return otherwise;

@@ -30,12 +30,10 @@ void describe_precision(std::ostream& out, Precision precision, const AutocastSe
 void describe_sharding(std::ostream& out, const parallel::ParallelModel& model) {
   const auto modules = model.sharded_modules();
   int64_t elements = 0, shard_elements = 0;
-  for (const parallel::ShardedModule& module : modules)
-    for (const at::Tensor& parameter : module.parameters) {
-      const parallel::ParameterShard& shard = *model.shard_of(parameter);
-      elements += c10::multiply_integers(shard.shape);
-      shard_elements += shard.shard_elements;
-    }
+  for (const parallel::ShardedModule& module : modules) {
+    elements += module.elements;
+    shard_elements += module.shard_elements;
+  }
   out << "sharded in " << modules.size() << " groups, " << shard_elements << " of " << elements
       << " elements on this rank; ";
 }

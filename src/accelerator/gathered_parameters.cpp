@@ -16,9 +16,9 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
   const int ranks = accelerator_->state().gradient_group()->size();
   require(!modifier_ || (*modifier_ >= 0 && *modifier_ < ranks), Status::kInvalidArgument, "modifier_rank is ",
           modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
-  std::vector<std::shared_ptr<parallel::ParallelModel>> done;
+  std::vector<parallel::ParallelModelPtr> done;
   try {
-    for (const auto& model : models()) {
+    for (const auto& model : accelerator_->sharded_models()) {
       model->gather_parameters(parameters_);
       done.push_back(model);
     }
@@ -29,21 +29,14 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
   gathered_ = true;
 }
 
-std::vector<std::shared_ptr<parallel::ParallelModel>> GatheredParameters::models() const {
-  std::vector<std::shared_ptr<parallel::ParallelModel>> models;
-  for (const auto& entry : accelerator_->sharded_models())
-    if (auto model = entry.lock()) models.push_back(std::move(model));
-  return models;
-}
-
 GatheredParameters::~GatheredParameters() {
   if (!gathered_) return;
-  for (const auto& model : models()) model->release_parameters(parameters_, std::nullopt);
+  for (const auto& model : accelerator_->sharded_models()) model->release_parameters(parameters_, std::nullopt);
 }
 
 void GatheredParameters::finish() {
   gathered_ = false;
-  const auto sharding = models();
+  const auto sharding = accelerator_->sharded_models();
   for (const auto& model : sharding) model->release_parameters(parameters_, modifier_);
   if (!modifier_) return;
   const at::NoGradGuard no_grad;

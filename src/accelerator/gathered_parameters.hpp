@@ -27,8 +27,6 @@ class GatheredParameters {
   void finish();
 
  private:
-  std::vector<std::shared_ptr<parallel::ParallelModel>> models() const;
-
   std::shared_ptr<Accelerator> accelerator_;
   std::vector<at::Tensor> parameters_;
   std::optional<int> modifier_;

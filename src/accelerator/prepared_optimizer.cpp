@@ -25,15 +25,8 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
   });
 }
 
-std::vector<std::shared_ptr<parallel::ParallelModel>> PreparedOptimizer::sharded_models() const {
-  std::vector<std::shared_ptr<parallel::ParallelModel>> models;
-  for (const auto& entry : *sharded_models_)
-    if (auto model = entry.lock()) models.push_back(std::move(model));
-  return models;
-}
-
 bool PreparedOptimizer::updates_shards() const {
-  for (const auto& model : sharded_models())
+  for (const auto& model : sharded_models_->living())
     for (const optim::ParameterGroup& group : optimizer_->groups())
       for (const at::Tensor& parameter : group.parameters)
         if (model->shard_of(parameter) != nullptr) return true;
@@ -41,7 +34,7 @@ bool PreparedOptimizer::updates_shards() const {
 }
 
 void PreparedOptimizer::finish_sharded_models() const {
-  for (const auto& model : sharded_models()) {
+  for (const auto& model : sharded_models_->living()) {
     model->finish_step();
     if (!optimizer_->is_elementwise())
       for (const optim::ParameterGroup& group : optimizer_->groups())
@@ -58,7 +51,7 @@ void PreparedOptimizer::finish_sharded_models() const {
 // Each rank looks at the gradients of its shards; all skip the step, or none.
 bool PreparedOptimizer::overflowed() const {
   bool overflowed = scaled_->overflowed();
-  for (const auto& model : sharded_models()) overflowed = model->any_rank(overflowed);
+  for (const auto& model : sharded_models_->living()) overflowed = model->any_rank(overflowed);
   return overflowed;
 }
 
@@ -75,7 +68,7 @@ void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {
 
 // Ranks whose inputs have ended make the step too, because they have a part of the parameters.
 void PreparedOptimizer::announce_step() {
-  for (const auto& model : sharded_models()) {
+  for (const auto& model : sharded_models_->living()) {
     parallel::UnevenInputs* const inputs = model->uneven_inputs();
     if (inputs == nullptr) continue;
     if (const auto source = inputs->announce_step(index_)) share_settings(inputs->communicator(), *source);
@@ -126,7 +119,7 @@ bool PreparedOptimizer::step_by(const optim::Closure& closure) {
           "DeepSpeed's gradient_clipping clips before the step, and a closure computes gradients within it; expected a "
           "step without a closure, or a gradient_clipping of 0");
   if (!gradient_state_->sync_gradients()) return false;
-  for (const auto& model : sharded_models())
+  for (const auto& model : sharded_models_->living())
     require(!model->has_uneven_inputs(), Status::kUnsupported,
             "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
             "expected a step without a closure, or even batches");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "accelerator/sharded_models.hpp"
 #include "accelerator/step_clipping.hpp"
 #include "base/step_times.hpp"
 #include "comm/communicator.hpp"
@@ -13,9 +14,6 @@
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
-
-// The sharded models of an accelerator, which complete their gradients before an update.
-using ShardedModels = std::vector<std::weak_ptr<parallel::ParallelModel>>;
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
@@ -67,7 +65,6 @@ class PreparedOptimizer final : public optim::Optimizer {
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
 
  private:
-  std::vector<std::shared_ptr<parallel::ParallelModel>> sharded_models() const;
   void finish_sharded_models() const;
   void announce_step();
   bool update();

@@ -157,8 +157,7 @@ void OptimizerState::load_state_dict(const c10::IValue& state) {
 namespace {
 
 at::Tensor kept_in(const std::string& folder, const at::Tensor& tensor) {
-  constexpr size_t kLeastBytes = 65536;  // for a file
-  if (!folder.empty() && tensor.nbytes() >= kLeastBytes) try {
+  if (!folder.empty() && tensor.nbytes() >= tensor::kLeastFileBytes) try {
       return tensor::file_zeros(folder, tensor.sizes(), tensor.scalar_type()).copy_(tensor);
     } catch (const Error&) {  // such as a full disk; the write of the checkpoint will say so
     }

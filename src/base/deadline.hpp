@@ -12,6 +12,13 @@ class Deadline {
   using Milliseconds = std::chrono::milliseconds;
 
   explicit Deadline(Milliseconds from_now) : total_(from_now), end_(Clock::now() + from_now) {}
+  // The same, without another look at the clock, which takes 25 ns.
+  Deadline later(Milliseconds more) const {
+    Deadline deadline = *this;
+    deadline.total_ += more;
+    deadline.end_ += more;
+    return deadline;
+  }
   bool passed() const { return Clock::now() >= end_; }
   Milliseconds left() const {
     return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()));

@@ -1,6 +1,7 @@
 #include "bigmodel/block_stream.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <chrono>
@@ -71,6 +72,7 @@ void BlockStream::acquire(size_t block) {
 void BlockStream::wait_until_here(size_t block, std::unique_lock<std::mutex>& lock) {
   Entry& entry = entries_[block];
   if (entry.place == Place::kHere) return;
+  entry.failure = nullptr;  // of an attempt ahead of time: this one decides
   const auto began = std::chrono::steady_clock::now();
   while (entry.place != Place::kHere) {
     if (entry.failure != nullptr) std::rethrow_exception(std::exchange(entry.failure, nullptr));
@@ -195,6 +197,12 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
     const BusErrorGuard lost_pages;
     filled = std::make_shared<FilledBuffer>(uploader_.upload(blocks_[block], std::move(spare)));
     lost_pages.check();
+  } catch (const c10::OutOfMemoryError& error) {
+    failure = std::make_exception_ptr(Error(
+        Status::kOutOfMemory,
+        text(blocks_[block].path.empty() ? "the model" : "the block '" + blocks_[block].path + "'", " needs ", bytes,
+             " bytes on ", device_, "; expected as much free memory, or a smaller block_bytes or prefetch_bytes (",
+             error.what_without_backtrace(), ")")));
   } catch (...) {
     failure = std::current_exception();
   }

@@ -1,8 +1,10 @@
 // Makes a Dispatch: decides where each tensor of a model is, and which modules are blocks.
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <unordered_set>
 
 #include "base/bus_error_guard.hpp"
@@ -44,8 +46,8 @@ bool can_be_hooked(const nn::Module& module) {
 class DispatchBuilder {
  public:
   DispatchBuilder(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
-                  const DispatchSettings& settings)
-      : settings_(settings), places_(map), dispatch_(new Dispatch(map)) {
+                  const DispatchSettings& settings, std::optional<int64_t> main_bytes)
+      : settings_(settings), main_bytes_(main_bytes), places_(map), dispatch_(new Dispatch(map)) {
     dispatch_->main_device_ = main_device(map);
     for (const auto& [name, tensor] : offloaded) values_.emplace(name, tensor);
     require_paths(model, map);
@@ -199,6 +201,8 @@ class DispatchBuilder {
       DeviceCopy& copy = copies[i];
       const bool is_first = copy.device == copy.of->uses[0].device;
       if (!is_first) copy.tensor = untied(copy);
+      if (!copy.is_offloaded && copy.device == dispatch_->main_device_)
+        resident_bytes_ += static_cast<int64_t>(copy.tensor.nbytes());
       if (copy.is_offloaded)
         offload(copy);
       else if (resident[i].unsafeGetTensorImpl() != copy.tensor.unsafeGetTensorImpl())
@@ -208,7 +212,13 @@ class DispatchBuilder {
 
   static at::Tensor on_device(const DeviceCopy& copy) {
     const bool stays = copy.value.is_alias_of(copy.tensor) && copy.tensor.device() == copy.device;
-    return stays ? copy.tensor : copy.value.detach().to(copy.device, copy.tensor.scalar_type());
+    if (stays) return copy.tensor;
+    try {
+      return copy.value.detach().to(copy.device, copy.tensor.scalar_type());
+    } catch (const c10::OutOfMemoryError& error) {
+      fail(Status::kOutOfMemory, "'", copy.of->uses[0].path, "' needs ", copy.value.nbytes(), " bytes on ", copy.device,
+           "; expected a device map whose parts fit (", error.what_without_backtrace(), ")");
+    }
   }
 
   // A tensor of its own for the modules on this device.
@@ -256,9 +266,14 @@ class DispatchBuilder {
     return bytes;
   }
 
+  // What is left for weights that come and go.
+  int64_t free_bytes() const {
+    return main_bytes_ ? std::max<int64_t>(*main_bytes_ - resident_bytes_, 0) : std::numeric_limits<int64_t>::max();
+  }
+
   int64_t block_limit() const {
     if (settings_.block_bytes.value) return *settings_.block_bytes.value;
-    int64_t most = kLeastBlockBytes;
+    int64_t most = std::min(kLeastBlockBytes, free_bytes());
     for (size_t node = 0; node < nodes_.size(); node++) most = std::max(most, bytes_of(collect(node, /*own=*/true)));
     return most;
   }
@@ -289,8 +304,11 @@ class DispatchBuilder {
       for (const size_t child : nodes_[node].children) visit(child, outer);
     };
     visit(0, std::nullopt);
-    dispatch_->stream_ = std::make_shared<BlockStream>(std::move(blocks), dispatch_->main_device_,
-                                                       settings_.prefetch_bytes.value_or(limit));
+    int64_t largest = 0;
+    for (const Block& block : blocks) largest = std::max(largest, buffer_bytes(block));
+    const int64_t prefetch =
+        std::min(settings_.prefetch_bytes.value_or(limit), std::max<int64_t>(free_bytes() - largest, 0));
+    dispatch_->stream_ = std::make_shared<BlockStream>(std::move(blocks), dispatch_->main_device_, prefetch);
   }
 
   void add_hooks(size_t index) {
@@ -312,6 +330,8 @@ class DispatchBuilder {
   }
 
   const DispatchSettings& settings_;
+  const std::optional<int64_t> main_bytes_;
+  int64_t resident_bytes_ = 0;  // on the main device
   const DevicePlaces places_;
   std::shared_ptr<Dispatch> dispatch_;
   std::unordered_map<std::string, at::Tensor> values_;
@@ -325,11 +345,12 @@ class DispatchBuilder {
 };
 
 std::shared_ptr<Dispatch> Dispatch::create(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
-                                           MappedFiles files, const DispatchSettings& settings) {
+                                           MappedFiles files, const DispatchSettings& settings,
+                                           std::optional<int64_t> main_bytes) {
   for (const auto& [path, module] : model.named_modules())
     require(module->weight_store() == nullptr, Status::kInvalidState, "the module '", path,
             "' is dispatched already; end that with accel_remove_dispatch() first");
-  return DispatchBuilder(model, map, offloaded, settings).build(std::move(files));
+  return DispatchBuilder(model, map, offloaded, settings, main_bytes).build(std::move(files));
 }
 
 }  // namespace accel::bigmodel

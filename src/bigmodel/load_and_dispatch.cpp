@@ -46,14 +46,14 @@ nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensor
 }
 
 nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
-                                            const DispatchSettings& settings) {
+                                            const DispatchSettings& settings, std::optional<int64_t> main_bytes) {
   if (map == nullptr) return load_checkpoint_in_model(model, weights, map, settings);
   const std::optional<c10::Device> main_device =
       settings.main_device.value.empty() ? std::nullopt : device_of_place(settings.main_device);
-  LoadedCheckpoint loaded = load_checkpoint(model, weights, map, main_device, settings);
+  LoadedCheckpoint loaded = load_checkpoint(model, weights, map, main_device, settings, /*needs_all=*/true);
   warn_of_unexpected(loaded.report);
   MappedFiles files = loaded.files;
-  if (Dispatch::create(model, *map, loaded.offloaded, std::move(files), settings) == nullptr)
+  if (Dispatch::create(model, *map, loaded.offloaded, std::move(files), settings, main_bytes) == nullptr)
     watch_mapped_files(model, std::move(loaded.files));
   return loaded.report;
 }

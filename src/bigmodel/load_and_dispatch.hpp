@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bigmodel/dispatch.hpp"
@@ -10,9 +11,11 @@
 
 namespace accel::bigmodel {
 
+// `main_bytes` as for Dispatch::create().
 // @accelerate load_checkpoint_and_dispatch
 nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
-                                            const DispatchSettings& settings);
+                                            const DispatchSettings& settings,
+                                            std::optional<int64_t> main_bytes = std::nullopt);
 
 // Into the model; what is on disk is listed in settings.offload_folder.
 // @accelerate load_checkpoint_in_model

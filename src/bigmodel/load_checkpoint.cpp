@@ -121,11 +121,19 @@ at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, c
 }
 
 LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
-                                 std::optional<c10::Device> main_device, const DispatchSettings& settings) {
+                                 std::optional<c10::Device> main_device, const DispatchSettings& settings,
+                                 bool needs_all) {
   const at::NoGradGuard no_grad;
   const Loader loader(map, main_device, settings);
   LoadedCheckpoint loaded;
   const std::vector<Load> loads = loader.plan(model, weights, loaded.report);
+  if (needs_all) {
+    std::vector<std::string> without;
+    for (const std::string& name : loaded.report.missing)
+      if (model.find_tensor(name).is_meta()) without.push_back(name);
+    require(without.empty(), Status::kNotFound, "the checkpoint has no weights for ", list_names(without),
+            ", which are meta tensors in the model; expected a checkpoint of this model");
+  }
   const BusErrorGuard lost_pages;
   std::vector<at::Tensor> values;
   for (const Load& load : loads)

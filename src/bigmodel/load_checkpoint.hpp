@@ -21,9 +21,11 @@ struct LoadedCheckpoint {
 };
 
 // `weights` as checkpoint::load_state_dict() returns them. Without a map tensors keep their device, and are on the CPU
-// if that was meta. Everything is checked before anything is changed. Tensors keep their identity.
+// if that was meta. Everything is checked before anything is changed; with `needs_all` also that no meta tensor is
+// left. Tensors keep their identity.
 LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
-                                 std::optional<c10::Device> main_device, const DispatchSettings& settings);
+                                 std::optional<c10::Device> main_device, const DispatchSettings& settings,
+                                 bool needs_all = false);
 
 // The dtype in which a weight is used.
 at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings);

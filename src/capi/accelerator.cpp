@@ -212,17 +212,11 @@ ACCEL_FUNCTION accel_status_t accel_sharded_modules(const accel_module_t* module
     const parallel::ParallelModelPtr model = accelerator::require_prepared(check(module, "module").module);
     auto list = tree::new_list();
     for (const parallel::ShardedModule& sharded : model->sharded_modules()) {
-      int64_t elements = 0, shard_elements = 0;
-      for (const at::Tensor& parameter : sharded.parameters) {
-        const parallel::ParameterShard& shard = *model->shard_of(parameter);
-        elements += c10::multiply_integers(shard.shape);
-        shard_elements += shard.shard_elements;
-      }
       auto entry = tree::new_map();
       entry.insert("module", sharded.path);
       entry.insert("parameters", static_cast<int64_t>(sharded.parameters.size()));
-      entry.insert("elements", elements);
-      entry.insert("shard_elements", shard_elements);
+      entry.insert("elements", sharded.elements);
+      entry.insert("shard_elements", sharded.shard_elements);
       list.push_back(entry);
     }
     return from_ivalue(list);

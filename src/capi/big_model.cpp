@@ -46,18 +46,31 @@ std::optional<bigmodel::DeviceMap> read_hand_made_map(const accel_value_t* map) 
   return bigmodel::read_device_map(to_ivalue(*map, "device_map"), "device_map");
 }
 
+struct ChosenMap {
+  std::optional<bigmodel::DeviceMap> map;
+  std::optional<int64_t> main_bytes;  // what the map was made for; a map by hand has no such limit
+};
+
 // With the memory that the named ways of making one fill.
-std::optional<bigmodel::DeviceMap> choose_map(const nn::Module& model, const accel_value_t* map,
-                                              const accel_value_t* max_memory, const DispatchSettings& settings) {
-  if (is_absent(map)) return std::nullopt;
+ChosenMap choose_map(const nn::Module& model, const accel_value_t* map, const accel_value_t* max_memory,
+                     const DispatchSettings& settings) {
+  if (is_absent(map)) return {};
   bigmodel::DeviceMapSettings wanted;
   wanted.no_split_module_classes = split_text(settings.no_split_module_classes.value);
   if (settings.dtype.value)
     wanted.dtype = tensor::dtype_name(tensor::dtype_from_number(static_cast<int32_t>(*settings.dtype.value)));
   wanted.offload_buffers = settings.offload_buffers;
+  const c10::IValue given = to_ivalue(*map, "device_map");
   std::optional<bigmodel::MaxMemory> memory;
   if (!is_absent(max_memory)) memory = bigmodel::read_max_memory(to_ivalue(*max_memory, "max_memory"), "max_memory");
-  return bigmodel::resolve_device_map(to_ivalue(*map, "device_map"), model, memory, wanted);
+  ChosenMap chosen{bigmodel::resolve_device_map(given, model, memory, wanted), std::nullopt};
+  if (!given.isString()) return chosen;
+  std::string main_place = settings.main_device;
+  for (auto entry = chosen.map->begin(); main_place.empty() && entry != chosen.map->end(); ++entry)
+    if (bigmodel::is_accelerator(entry->second)) main_place = entry->second;
+  for (const auto& [place, bytes] : memory ? *memory : bigmodel::available_memory())
+    if (place == main_place && bytes < static_cast<double>(INT64_MAX)) chosen.main_bytes = static_cast<int64_t>(bytes);
+  return chosen;
 }
 
 const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) { return map ? &*map : nullptr; }
@@ -149,9 +162,9 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
     const DispatchSettings settings = read_settings(options, "options");
-    const std::optional<bigmodel::DeviceMap> map = choose_map(model, device_map, max_memory, settings);
+    const auto [map, main_bytes] = choose_map(model, device_map, max_memory, settings);
     const nn::NamedTensors weights = read_weights(state, checkpoint, settings.broadcast_from_rank0);
-    bigmodel::load_checkpoint_and_dispatch(model, weights, pointer_to(map), settings);
+    bigmodel::load_checkpoint_and_dispatch(model, weights, pointer_to(map), settings, main_bytes);
     if (out_device_map != nullptr)
       write_output(out_device_map, from_ivalue(map ? bigmodel::value_of(*map) : c10::IValue()));
   });

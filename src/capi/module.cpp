@@ -5,6 +5,7 @@
 
 #include "accel.h"
 #include "accelerator/prepared_model.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "capi/callback.hpp"
@@ -14,11 +15,13 @@
 #include "capi/named_tensors.hpp"
 #include "capi/object.hpp"
 #include "capi/options.hpp"
+#include "capi/scope.hpp"
 #include "capi/value.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/activation_checkpointing.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/module_shapes.hpp"
 #include "nn/module_sizes.hpp"
 #include "nn/torchscript_module.hpp"
@@ -124,6 +127,11 @@ int64_t add_hook(nn::Module& module, int32_t when, Callback<accel_module_hook_fn
   }
 }
 
+bool include_buffers_of(int32_t given) {
+  if (const auto flag = optional_flag(given, "include_buffers")) return *flag;
+  return environment_flag("ACCELERATE_INIT_INCLUDE_BUFFERS").value_or(false);
+}
+
 nn::NamedInputs read_named_inputs(const accel_value_t* values) {
   nn::NamedInputs named;
   if (values == nullptr || values->kind == ACCEL_VALUE_NONE) return named;
@@ -148,6 +156,19 @@ ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, ac
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
   return guarded(__func__, out, [&] { return nn::module_from_config(check_pointer(config, "config")); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t** out) {
+  return guarded(__func__, out, [&] {
+    return open_scope<nn::CreationDevice>(c10::Device(c10::kMeta), include_buffers_of(include_buffers));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_init_on_device_begin(accel_device_t device, int32_t include_buffers,
+                                                         accel_scope_t** out) {
+  return guarded(__func__, out, [&] {
+    return open_scope<nn::CreationDevice>(to_device(device), include_buffers_of(include_buffers));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_shapes_from_weights(const char* path, accel_module_t** out) {

@@ -20,7 +20,6 @@ constexpr Variable kVariables[] = {
     {"ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE", "no", "SageMaker"},
     {"ACCELERATE_IN_TPU_POD", nullptr, "TPUs"},
     {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},
-    {"ACCELERATE_INIT_INCLUDE_BUFFERS", nullptr, "models without memory for their buffers"},
     {"ACCELERATE_DYNAMO_BACKEND", "no", "compilation by torch.compile"},
     {"ACCELERATE_FP8_BACKEND", "no", "8-bit floating point"},
     {"PARALLELISM_CONFIG_SP_SIZE", "1", "sequence parallelism"},

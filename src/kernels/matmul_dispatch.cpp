@@ -27,6 +27,7 @@
 #include "kernels/kept_results.hpp"
 #include "kernels/matmul_timing.hpp"
 #include "kernels/microkernel.hpp"
+#include "kernels/skinny_matmul.hpp"
 #include "kernels/tiled_matmul.hpp"
 
 namespace accel::kernels {
@@ -103,6 +104,13 @@ bool is_tiled(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   return all ? AutotuneTable::always().selects(gemm) : dispatch().autotuner.table().selects(gemm);
 }
 
+// The same for products of a few rows (skinny_matmul.hpp), as each token of a generation makes them.
+bool is_routed_skinny(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
+  return dim == 2 && is_float_matrix(first, 2) && is_float_matrix(second, 2) && first.size(1) == second.size(0) &&
+         is_skinny(first, second) && compute_policy().use_tuned_kernels &&
+         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+}
+
 // Whether `result` may be written before the factors have been read.
 bool is_fresh(const at::Tensor& result, const at::Tensor& first, const at::Tensor& second, c10::IntArrayRef shape) {
   return is_float_matrix(result, static_cast<int64_t>(shape.size())) && result.sizes() == shape &&
@@ -148,9 +156,13 @@ at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& first, const at::T
     emulated_matmul(first, second, result);
     return result;
   }
-  if (!is_tiled(first, second, kDim)) return Below::redispatch(keys & kBelowOverrides, first, second);
+  const bool skinny = is_routed_skinny(first, second, kDim);
+  if (!skinny && !is_tiled(first, second, kDim)) return Below::redispatch(keys & kBelowOverrides, first, second);
   const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
-  tiled_matmul(first, second, result, {}, false);
+  if (skinny)
+    skinny_matmul(first, second, result, {});
+  else
+    tiled_matmul(first, second, result, {}, false);
   return result;
 }
 
@@ -174,6 +186,12 @@ at::Tensor addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Te
   if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second)) {
     const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
     emulated_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
+    return result;
+  }
+  if (is_routed_skinny(first, second, kDim) && can_add(added, first, second, alpha) && beta.toDouble() == 1 &&
+      added.scalar_type() == at::kFloat && is_bias(added, second.size(-1))) {
+    const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
+    skinny_matmul(first, second, result, added);
     return result;
   }
   if (!is_tiled(first, second, kDim) || !can_add(added, first, second, alpha))

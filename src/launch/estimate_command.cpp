@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <stdexcept>
@@ -20,10 +21,13 @@ namespace {
 
 constexpr char kHelp[] =
     R"(Estimates the memory that a model takes, from the names and shapes of its weights, which are not loaded. PATH is a file
-of safetensors or of torch, an index of several, or a folder with one of them.
+of safetensors or of torch, an index of several, or a folder with one of them. Without weights it is the config.json of
+a model that the library knows, or a folder with one.
 The first table is that of Accelerate: the weights in each dtype, and training them on one device. The second one has the
 peak of a step on each rank, by what takes it; parameters are float32. Operators and allocators take more.
 )";
+
+constexpr char kConfigName[] = "config.json";
 
 // Bytes of an element of each dtype by those of float32.
 struct WeightDtype {
@@ -130,8 +134,7 @@ void add_options(CLI::App& app, Options& options) {
   add("--mixed-precision,--mixed_precision", options.precision, "no, bf16 or fp16. Default: no.", "NAME");
   add("--wrap", options.wrap,
       "The modules that are gathered together, with commas between them: layers.N for the members of a list 'layers', "
-      "or "
-      "the last part of a name. Default: the members of the outermost lists.",
+      "or the last part of a name; of a config.json the names of classes. Default: the members of the outermost lists.",
       "NAME");
   add("--min-num-params,--min_num_params", options.min_num_params,
       "Instead of --wrap: modules of at least so many parameters.", "N");
@@ -181,6 +184,18 @@ void print_table(const std::string& title, const std::vector<Row>& rows) {
   }
 }
 
+// Shapes of the weights in files, or of a model that a configuration describes. A folder may have both.
+cpp::Module open_model(const std::string& path) {
+  const bool is_config = std::filesystem::path(path).filename() == kConfigName;
+  if (!is_config) try {
+      return cpp::Module::shapes_from_weights(path);
+    } catch (const cpp::Error& error) {
+      if (error.status() != ACCEL_ERROR_NOT_FOUND || !std::filesystem::exists(path + "/" + kConfigName)) throw;
+    }
+  const cpp::Scope empty = cpp::init_empty_weights(/*include_buffers=*/true);
+  return cpp::Module::from_config(is_config ? path : path + "/" + kConfigName);
+}
+
 // The kinds of the members of lists that are in no other list.
 std::string members_of_outer_lists(const cpp::Module& module) {
   const cpp::Value modules = module.named_modules();
@@ -191,7 +206,9 @@ std::string members_of_outer_lists(const cpp::Module& module) {
     const bool is_inside = std::any_of(members.begin(), members.end(), [&](const std::string& outer) {
       return path.compare(0, outer.size() + 1, outer + ".") == 0;
     });
-    const bool is_member = kind == "N" || (kind.size() > 2 && kind.compare(kind.size() - 2, 2, ".N") == 0);
+    const size_t dot = path.rfind('.');
+    const std::string outer = dot == std::string::npos ? "" : path.substr(0, dot);
+    const bool is_member = kind == "N" || (!path.empty() && modules.at(outer).string() == "ModuleList");
     if (is_inside || !is_member) continue;
     members.push_back(path);
     kinds.insert(kind);
@@ -203,8 +220,7 @@ std::string members_of_outer_lists(const cpp::Module& module) {
 
 class Estimate {
  public:
-  Estimate(const std::string& path, const Options& options)
-      : module_(cpp::Module::shapes_from_weights(path)), path_(path), given_(options) {
+  Estimate(const std::string& path, const Options& options) : module_(open_model(path)), path_(path), given_(options) {
     module_.to(ACCEL_DTYPE_FLOAT32, accel_device_t{ACCEL_DEVICE_META, 0});
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -83,6 +84,7 @@ void Module::check_name(const std::string& name) const {
 size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_grad) {
   check_name(name);
   check_parameter(name, tensor, requires_grad);
+  tensor = as_new_parameter(std::move(tensor));
   tensor.set_requires_grad(requires_grad);
   count_change();
   parameters_.emplace_back(std::move(name), std::move(tensor));
@@ -92,7 +94,7 @@ size_t Module::add_parameter(std::string name, at::Tensor tensor, bool requires_
 size_t Module::add_buffer(std::string name, at::Tensor tensor, bool persistent) {
   check_name(name);
   require(tensor.defined(), Status::kTypeMismatch, "buffer '", name, "' has no tensor; expected one");
-  buffers_.push_back({std::move(name), std::move(tensor), persistent});
+  buffers_.push_back({std::move(name), as_new_buffer(std::move(tensor)), persistent});
   return buffers_.size() - 1;
 }
 

@@ -105,7 +105,7 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual std::vector<std::string> input_names() const { return {"input"}; }
 
   // Building. Names are unique among parameters, buffers and children, and have no dot. The index is for parameter()
-  // and buffer().
+  // and buffer(). In a scope of a CreationDevice tensors are moved to its device.
   size_t add_parameter(std::string name, at::Tensor tensor, bool requires_grad = true);
   size_t add_buffer(std::string name, at::Tensor tensor, bool persistent = true);
   void add_child(std::string name, ModulePtr child);

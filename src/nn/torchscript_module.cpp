@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
@@ -73,6 +74,23 @@ class TorchScriptModule final : public Module {
       add_parameter(name, tensor, tensor.requires_grad());
     for (const auto& [name, tensor] : script_.named_buffers(/*recurse=*/false)) add_buffer(name, tensor);
     has_training_flag_ = script_.hasattr("training");
+  }
+
+  // A tensor, and what is in its place.
+  using Moved = std::unordered_map<const at::TensorImpl*, std::pair<at::Tensor, at::Tensor>>;
+
+  // Tensors as new ones, where a scope asks for another device. Tied ones stay so.
+  void place_as_new(Moved& moved) {
+    const auto place = [&](const std::string& name, const at::Tensor& tensor, at::Tensor (*as_new)(at::Tensor)) {
+      auto& [original, placed] = moved[tensor.unsafeGetTensorImpl()];
+      if (!placed.defined()) std::tie(original, placed) = std::pair(tensor, as_new(tensor));
+      if (placed.is_same(tensor)) return;
+      placed.set_requires_grad(tensor.requires_grad());
+      replace_tensor(name, placed);
+    };
+    for (const auto& [name, tensor] : script_.named_parameters(/*recurse=*/false))
+      place(name, tensor, as_new_parameter);
+    for (const auto& [name, tensor] : script_.named_buffers(/*recurse=*/false)) place(name, tensor, as_new_buffer);
   }
 
   std::vector<std::string> input_names() const override {
@@ -174,8 +192,13 @@ ModulePtr load_torchscript(const std::string& path) {
   ModulePtr root;
   try {
     Nodes nodes;
-    root = wrap(torch::jit::load(path, c10::Device(c10::kCPU)), true, nodes);
-    restore_ties(*root);
+    {
+      const CreationDevice as_in_the_file(std::nullopt, /*include_buffers=*/true);  // ties are found by the memory
+      root = wrap(torch::jit::load(path, c10::Device(c10::kCPU)), true, nodes);
+      restore_ties(*root);
+    }
+    TorchScriptModule::Moved moved;
+    for (const auto& [object, node] : nodes) dynamic_cast<TorchScriptModule&>(*node).place_as_new(moved);
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {

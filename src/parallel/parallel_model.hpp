@@ -45,13 +45,14 @@ struct ModelRanks {
 struct ParameterShard {
   std::vector<int64_t> shape;   // of the whole parameter
   std::vector<int64_t> offset;  // of the first element here
-  int64_t shard_elements = 0;
 };
 
 // A module whose parameters are gathered together.
 struct ShardedModule {
   std::string path;
   std::vector<at::Tensor> parameters;  // their shards
+  int64_t elements = 0;                // of the whole parameters
+  int64_t shard_elements = 0;          // of these, those of this rank
 };
 
 class ParallelModel : public nn::Module {

@@ -9,9 +9,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <string>
 
 namespace accel::tensor {
+
+// Less than some pages is not worth a file.
+constexpr size_t kLeastFileBytes = size_t{64} << 10;
 
 // Contiguous zeros on the CPU. The space on disk is reserved: a folder that is missing, read-only or full is an error
 // here, not when the memory is used.

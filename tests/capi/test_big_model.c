@@ -268,8 +268,8 @@ static void test_single_tensors_and_casting(void **state) {
   accel_module_t *const empty = new_empty_model(), *const model = new_model();
   accel_tensor_t *value = NULL, *weight = NULL;
   assert_ok(accel_tensor_full(shape, 1, 2, ACCEL_DTYPE_FLOAT32, cpu, &value));
-  assert_fails(accel_set_module_tensor_to_device(empty, "0.bias", cpu, NULL, ACCEL_UNSET),
-               ACCEL_ERROR_INVALID_ARGUMENT, "meta tensor");
+  assert_fails(accel_set_module_tensor_to_device(empty, "0.bias", cpu, NULL, ACCEL_UNSET), ACCEL_ERROR_INVALID_ARGUMENT,
+               "meta tensor");
   assert_fails(accel_set_module_tensor_to_device(empty, "0.weight", cpu, value, ACCEL_UNSET),
                ACCEL_ERROR_SHAPE_MISMATCH, "'0.weight'");
   assert_ok(accel_set_module_tensor_to_device(empty, "0.bias", cpu, value, ACCEL_DTYPE_BFLOAT16));

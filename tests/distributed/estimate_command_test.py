@@ -128,6 +128,45 @@ class EstimateMemory(unittest.TestCase):
         self.assertEqual(list(self.training(self.model, "--world-size", 4, "--shard-size", 2)),
                          ["ddp", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_zero2"])
 
+    def test_configurations_without_weights(self):
+        folder = self.root / "described"
+        folder.mkdir()
+        width, inner, vocabulary, layers = 64, 96, 500, 3
+        config = folder / "config.json"
+        config.write_text(json.dumps({"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "vocab_size": vocabulary,
+                                      "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
+                                      "torch_dtype": "bfloat16"}))
+        weights = {"model.embed_tokens.weight": [vocabulary, width], "model.norm.weight": [width], "lm_head.weight": [vocabulary, width]}
+        for i in range(layers):
+            weights.update({f"model.layers.{i}.{name}.weight": shape for name, shape in (
+                ("self_attn.q_proj", [width, width]), ("self_attn.k_proj", [width // 2, width]), ("self_attn.v_proj", [width // 2, width]),
+                ("self_attn.o_proj", [width, width]), ("mlp.gate_proj", [inner, width]), ("mlp.up_proj", [inner, width]),
+                ("mlp.down_proj", [width, inner]), ("input_layernorm", [width]), ("post_attention_layernorm", [width]))})
+        described = self.values(folder, "--world-size", 4)
+        self.assertEqual(self.values(config, "--world-size", 4), described)
+        write_safetensors(self.root / "llama.safetensors", weights)
+        stored = self.values(self.root / "llama.safetensors", "--world-size", 4)
+        frequencies = width // 4 // 2 * 4  # bytes of a buffer that is not saved
+        for ours, theirs in zip(described["weights"], stored["weights"]):
+            share = ours["total_size"] / described["weights"][0]["total_size"]
+            self.assertEqual(ours["total_size"], theirs["total_size"] + frequencies * share)
+            self.assertEqual(ours["largest_layer"], theirs["largest_layer"])
+        for ours, theirs in zip(described["training"], stored["training"]):
+            self.assertEqual(ours["peak"], theirs["peak"] + frequencies, ours["strategy"])
+        self.assertIn(["Peak of a training step on each of 2 ranks, groups: LlamaDecoderLayer"], self.rows(folder, "--world-size", 2))
+        # Weights tell more than their description.
+        write_safetensors(folder / "model.safetensors", {"a.weight": [3]})
+        self.assertEqual(self.values(folder)["weights"][0]["total_size"], 12)
+
+    def test_configurations_that_are_not_known(self):
+        folder = self.root / "unknown"
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "t5"}')
+        for path in (folder, folder / "config.json"):
+            result = accel(path)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("model_type 't5' is not known; expected one of gpt2, llama", result.stderr)
+
     def test_folders_with_an_index(self):
         folder = self.root / "shards"
         folder.mkdir()

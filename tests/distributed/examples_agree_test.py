@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the five programs of examples/README.md in each language that is built, and compares their lines:
+"""Runs the programs of examples/README.md in each language that is built, and compares their lines:
 examples_agree_test.py README LAUNCHER LANGUAGE=COMMAND... where {} in COMMAND is the name of a program. With
 ACCELERATE_TORCH_DEVICE they run on that device, and print what the first one prints on the CPU."""
 
+import json
 import os
+import random
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,9 +29,35 @@ def documented_names(program):
     return [line.split(":")[0] for line in shown]
 
 
-def lines_of(language, program, processes, **variables):
+def write_llama(folder):
+    """A model of 3 layers, whose weights are drawn here."""
+    width, inner, vocabulary, layers = 16, 24, 64, 3
+    config = {"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "vocab_size": vocabulary, "num_hidden_layers": layers,
+              "num_attention_heads": 4, "num_key_value_heads": 2}
+    shapes = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
+    for i in range(layers):
+        shapes.update({f"model.layers.{i}.{name}.weight": shape for name, shape in (
+            ("self_attn.q_proj", (width, width)), ("self_attn.k_proj", (width // 2, width)), ("self_attn.v_proj", (width // 2, width)),
+            ("self_attn.o_proj", (width, width)), ("mlp.gate_proj", (inner, width)), ("mlp.up_proj", (inner, width)),
+            ("mlp.down_proj", (width, inner)), ("input_layernorm", (width,)), ("post_attention_layernorm", (width,)))})
+    drawn, header, weights = random.Random(7), {}, b""
+    for name, shape in shapes.items():
+        numbers = [drawn.gauss(0, 0.5) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
+        packed = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(weights), len(weights) + len(packed)]}
+        weights += packed
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + weights)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
+
+
+def lines_of(language, program, processes, *arguments, **variables):
     with tempfile.TemporaryDirectory() as folder:
         command = shlex.split(LANGUAGES[language].replace("{}", program))
+        command += arguments
         if program in WITH_FOLDER:
             command.append(os.path.join(folder, "made"))
         launched = [LAUNCHER, "launch", "--num-processes", str(processes), "--", *command]
@@ -66,6 +95,27 @@ class ExamplesAgree(unittest.TestCase):
 
     def test_embed(self):
         self.compare("embed")
+
+    def test_big_model(self):
+        on_device = "ACCELERATE_TORCH_DEVICE" in os.environ
+        budget = '{"0": "24KB", "cpu": "1GB"}' if on_device else '{"cpu": "24KB"}'
+        with tempfile.TemporaryDirectory() as folder:
+            write_llama(folder)
+
+            def run(language, *placement):
+                lines = lines_of(language, "big_model", 1, folder, "--tokens", "3,1,4,1,5", "--new-tokens", "6", *placement)
+                self.assertEqual([line.split(":")[0] for line in lines], documented_names("big_model"))
+                self.assertGreater(float(lines[3].split(":")[1]), 0)
+                self.assertGreater(int(lines[4].split(":")[1]), 0)
+                return lines[:3]
+
+            first = next(iter(LANGUAGES))
+            expected = run(first, "--max-memory", budget)
+            self.assertEqual(set(json.loads(expected[1].split(": ", 1)[1]).values()), {0, "cpu"} if on_device else {"cpu", "disk"})
+            for language in LANGUAGES:
+                self.assertEqual(run(language, "--max-memory", budget), expected, language)
+                whole = run(language, "--device-map", '{"": "cpu"}')
+                self.assertEqual(whole, [expected[0], 'device map: {"":"cpu"}', expected[2]], language)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -57,14 +58,48 @@ std::shared_ptr<optim::Optimizer> adam_of(const std::vector<at::Tensor>& paramet
   return optimizer;
 }
 
+Prepared prepare(const AcceleratorPtr& accelerator, const std::shared_ptr<nn::CallbackModule>& inner,
+                 const PrepareModelSettings& settings, const std::vector<at::Tensor>& trained) {
+  Prepared prepared{accelerator, inner, nullptr, nullptr};
+  const auto optimizer = adam_of(trained);
+  prepared.model = accelerator->prepare_model(inner, settings);
+  prepared.optimizer = accelerator->prepare_optimizer(optimizer);
+  return prepared;
+}
+
+Prepared prepare(const AcceleratorPtr& accelerator, const std::shared_ptr<nn::CallbackModule>& inner,
+                 const PrepareModelSettings& settings = sharded()) {
+  return prepare(accelerator, inner, settings, inner->parameters());
+}
+
 void on_ranks(int ranks, const std::function<void(const Prepared&)>& body) {
+  tests::run_accelerators(ranks, {},
+                          [&](const AcceleratorPtr& accelerator) { body(prepare(accelerator, make_model())); });
+}
+
+using LossOfStep = std::function<at::Tensor(const Prepared&, int step)>;
+
+// What a training says on rank 0; each rank has all rows.
+std::vector<double> losses_of(int ranks, int steps, const std::function<Prepared(const AcceleratorPtr&)>& make,
+                              const LossOfStep& loss_of = &Prepared::loss) {
+  std::vector<double> losses;
   tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
-    Prepared prepared{accelerator, make_model(), nullptr, nullptr};
-    const auto optimizer = adam_of(prepared.inner->parameters());
-    prepared.model = accelerator->prepare_model(prepared.inner, sharded());
-    prepared.optimizer = accelerator->prepare_optimizer(optimizer);
-    body(prepared);
+    const Prepared prepared = make(accelerator);
+    for (int step = 0; step < steps; step++) {
+      const at::Tensor loss = loss_of(prepared, step);
+      accelerator->backward(loss);
+      prepared.optimizer->step();
+      prepared.optimizer->zero_grad(true);
+      if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
+    }
   });
+  EXPECT_EQ(losses.size(), steps);
+  return losses;
+}
+
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
 }
 
 // On all ranks, so that nobody waits.
@@ -158,102 +193,67 @@ TEST(ShardedMisuse, AModuleWithoutAGroupCalledOutsideOfItsModel) {
 // As of a model with adapters: the group of the root is frozen, and is needed behind trained groups.
 TEST(ShardedMisuse, AFrozenRootBehindTrainedGroups) {
   const auto run = [](int ranks, bool wraps) {
-    std::vector<double> losses;
-    tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+    return losses_of(ranks, 4, [wraps](const AcceleratorPtr& accelerator) {
       const auto inner = make_model();
       for (const char* const name : {"first", "last", "block1.weight"})
         inner->find_tensor(name).set_requires_grad(false);
       std::vector<at::Tensor> trained;
       for (const at::Tensor& parameter : inner->parameters())
         if (parameter.requires_grad()) trained.push_back(parameter);
-      const auto plain = adam_of(trained);
       PrepareModelSettings settings = sharded();
       if (!wraps) settings.fsdp.auto_wrap_policy = AutoWrapPolicy::kNoWrap;
-      const auto model = accelerator->prepare_model(inner, settings);
-      const auto optimizer = accelerator->prepare_optimizer(plain);
-      for (int step = 0; step < 4; step++) {
-        const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
-        accelerator->backward(loss);
-        optimizer->step();
-        optimizer->zero_grad(true);
-        if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-      }
+      return prepare(accelerator, inner, settings, trained);
     });
-    return losses;
   };
   const std::vector<double> expected = run(1, true);
-  for (const bool wraps : {true, false}) {
-    const std::vector<double> actual = run(2, wraps);
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
-  }
+  for (const bool wraps : {true, false}) expect_near(run(2, wraps), expected);
 }
 
 TEST(ShardedMisuse, ForwardsMayComeInAnotherOrder) {
   for (const bool forward_prefetch : {false, true}) {
-    const auto run = [&](int ranks) {
-      std::vector<double> losses;
-      tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+    const auto run = [forward_prefetch](int ranks) {
+      return losses_of(ranks, 12, [forward_prefetch](const AcceleratorPtr& accelerator) {
         PrepareModelSettings settings = sharded();
         settings.fsdp.forward_prefetch = forward_prefetch;
         const auto inner = make_model();
-        int step = 0;
-        inner->set_forward([&step](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+        inner->set_forward([step = 0](nn::Module& self, const nn::Inputs& inputs) mutable -> c10::IValue {
           static constexpr size_t kOrders[4][3] = {{0, 1, 2}, {2, 1, 0}, {1, 1, 1}, {2, 0, 0}};
           at::Tensor x = at::linear(inputs[0].toTensor(), self.parameter(0));
-          for (const size_t index : kOrders[step % 4]) x = self.children()[index].second->call(x);
+          for (const size_t index : kOrders[step++ % 4]) x = self.children()[index].second->call(x);
           return at::linear(x, self.parameter(1));
         });
-        const auto plain = adam_of(inner->parameters());
-        const auto model = accelerator->prepare_model(inner, settings);
-        const auto optimizer = accelerator->prepare_optimizer(plain);
-        for (; step < 12; step++) {
-          const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
-          accelerator->backward(loss);
-          optimizer->step();
-          optimizer->zero_grad(true);
-          if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-        }
+        return prepare(accelerator, inner, settings);
       });
-      return losses;
     };
-    const std::vector<double> expected = run(1), actual = run(3);  // each rank has all rows
-    ASSERT_EQ(expected.size(), 12);
-    ASSERT_EQ(actual.size(), 12);
-    for (size_t i = 0; i < 12; i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
+    expect_near(run(3), run(1));
   }
 }
 
 // On all ranks; the next step is as if it had not been.
 TEST(ShardedMisuse, AForwardThatThrows) {
   for (const bool forward_prefetch : {false, true}) {
-    const auto run = [&](bool throws) {
-      std::vector<double> losses;
-      tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
-        PrepareModelSettings settings = sharded();
-        settings.fsdp.forward_prefetch = forward_prefetch;
-        const auto inner = make_model();
-        bool now = false;
-        inner->find("block1")->add_pre_hook([&now](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
-          require(!now, Status::kInvalidArgument, "the application failed");
-          return std::nullopt;
-        });
-        const auto plain = adam_of(inner->parameters());
-        const auto model = accelerator->prepare_model(inner, settings);
-        const auto optimizer = accelerator->prepare_optimizer(plain);
-        for (int step = 0; step < 4; step++) {
-          now = throws && step > 0;
-          if (now)
-            expect_error(Status::kInvalidArgument, "the application failed", [&] { model->call(rows_of_step(step)); });
-          now = false;
-          const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
-          accelerator->backward(loss);
-          optimizer->step();
-          optimizer->zero_grad(true);
-          if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-        }
-      });
-      return losses;
+    const auto run = [forward_prefetch](bool throws) {
+      std::array<bool, 2> now{};  // of each rank
+      return losses_of(
+          2, 4,
+          [&](const AcceleratorPtr& accelerator) {
+            PrepareModelSettings settings = sharded();
+            settings.fsdp.forward_prefetch = forward_prefetch;
+            const auto inner = make_model();
+            const bool& fails = now.at(static_cast<size_t>(accelerator->state().process_index()));
+            inner->find("block1")->add_pre_hook([&fails](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+              require(!fails, Status::kInvalidArgument, "the application failed");
+              return std::nullopt;
+            });
+            return prepare(accelerator, inner, settings);
+          },
+          [&](const Prepared& prepared, int step) {
+            bool& fails = now.at(static_cast<size_t>(prepared.accelerator->state().process_index()));
+            fails = throws && step > 0;
+            if (fails) expect_error(Status::kInvalidArgument, "the application failed", [&] { prepared.loss(step); });
+            fails = false;
+            return prepared.loss(step);
+          });
     };
     EXPECT_EQ(run(true), run(false));
   }
@@ -284,66 +284,52 @@ TEST(ShardedMisuse, AModelThatGoesInTheMiddleOfAForward) {
 
 TEST(ShardedMisuse, TwoModelsInOneOptimizer) {
   const auto run = [](int ranks) {
-    std::vector<double> losses;
-    tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
-      const auto first = make_model(), second = make_model();
-      std::vector<at::Tensor> parameters = first->parameters();
-      for (const at::Tensor& parameter : second->parameters()) parameters.push_back(parameter);
-      const auto plain = adam_of(parameters);
-      const auto a = accelerator->prepare_model(first, sharded()), b = accelerator->prepare_model(second, sharded());
-      const auto optimizer = accelerator->prepare_optimizer(plain);
-      for (int step = 0; step < 6; step++) {
-        // In every other step one backward goes through both.
-        const at::Tensor of_a = a->call(rows_of_step(step)), of_b = b->call(rows_of_step(step + 1));
-        const at::Tensor loss = (step % 2 == 0 ? of_a * of_b : of_b).square().mean();
-        accelerator->backward(loss);
-        optimizer->step();
-        optimizer->zero_grad(true);
-        if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-      }
-    });
-    return losses;
+    std::vector<nn::ModulePtr> others(static_cast<size_t>(ranks));  // of each rank
+    return losses_of(
+        ranks, 6,
+        [&](const AcceleratorPtr& accelerator) {
+          const auto first = make_model(), second = make_model();
+          std::vector<at::Tensor> parameters = first->parameters();
+          for (const at::Tensor& parameter : second->parameters()) parameters.push_back(parameter);
+          const Prepared prepared = prepare(accelerator, first, sharded(), parameters);
+          others.at(static_cast<size_t>(accelerator->state().process_index())) =
+              accelerator->prepare_model(second, sharded());
+          return prepared;
+        },
+        [&](const Prepared& prepared, int step) {
+          nn::Module& other = *others.at(static_cast<size_t>(prepared.accelerator->state().process_index()));
+          // In every other step one backward goes through both.
+          const at::Tensor of_first = prepared.model->call(rows_of_step(step));
+          const at::Tensor of_other = other.call(rows_of_step(step + 1));
+          return (step % 2 == 0 ? of_first * of_other : of_other).square().mean();
+        });
   };
-  const std::vector<double> expected = run(1), actual = run(2);
-  ASSERT_EQ(expected.size(), 6);
-  ASSERT_EQ(actual.size(), 6);
-  for (size_t i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
+  expect_near(run(2), run(1));
 }
 
 // As in gradual unfreezing, and when a part is no longer trained.
 TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
   const auto run = [](int ranks) {
-    std::vector<double> losses;
-    tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
-      const auto inner = make_model();
-      const at::Tensor weight = inner->find_tensor("block1.weight"), bias = inner->find_tensor("block2.bias");
-      weight.set_requires_grad(false);
-      const auto plain = adam_of(inner->parameters());
-      const auto model = accelerator->prepare_model(inner, sharded());
-      const auto optimizer = accelerator->prepare_optimizer(plain);
-      for (int step = 0; step < 9; step++) {
-        weight.set_requires_grad(step >= 3);
-        bias.set_requires_grad(step < 3 || step >= 6);
-        const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
-        accelerator->backward(loss);
-        optimizer->step();
-        optimizer->zero_grad(true);
-        if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-      }
-    });
-    return losses;
+    return losses_of(
+        ranks, 9,
+        [](const AcceleratorPtr& accelerator) {
+          const auto inner = make_model();
+          inner->find_tensor("block1.weight").set_requires_grad(false);
+          return prepare(accelerator, inner);
+        },
+        [](const Prepared& prepared, int step) {
+          prepared.inner->find_tensor("block1.weight").set_requires_grad(step >= 3);
+          prepared.inner->find_tensor("block2.bias").set_requires_grad(step < 3 || step >= 6);
+          return prepared.loss(step);
+        });
   };
-  const std::vector<double> expected = run(1), actual = run(2);
-  ASSERT_EQ(expected.size(), 9);
-  ASSERT_EQ(actual.size(), 9);
-  for (size_t i = 0; i < 9; i++) EXPECT_NEAR(actual[i], expected[i], 1e-6 * expected[i]) << i;
+  expect_near(run(2), run(1));
 }
 
 // The gradient of its inputs needs the frozen parameter when that of its trained one is there.
 TEST(ShardedMisuse, AFrozenParameterOfAModuleThatRunsTwice) {
   const auto run = [](int ranks) {
-    std::vector<double> losses;
-    tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+    return losses_of(ranks, 4, [](const AcceleratorPtr& accelerator) {
       const auto inner = make_model();
       const auto twice = std::make_shared<nn::CallbackModule>("Block");
       twice->add_parameter("frozen", at::linspace(-0.4, 0.5, 49).view({7, 7}), false);
@@ -357,22 +343,10 @@ TEST(ShardedMisuse, AFrozenParameterOfAModuleThatRunsTwice) {
         for (const size_t child : {0, 3, 3}) x = self.children()[child].second->call(x);
         return at::linear(x, self.parameter(1));
       });
-      const auto plain = adam_of({inner->find_tensor("first"), inner->find_tensor("twice.scale")});
-      const auto model = accelerator->prepare_model(inner, sharded());
-      const auto optimizer = accelerator->prepare_optimizer(plain);
-      for (int step = 0; step < 4; step++) {
-        const at::Tensor loss = model->call(rows_of_step(step)).square().mean();
-        accelerator->backward(loss);
-        optimizer->step();
-        optimizer->zero_grad(true);
-        if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
-      }
+      return prepare(accelerator, inner, sharded(), {inner->find_tensor("first"), inner->find_tensor("twice.scale")});
     });
-    return losses;
   };
-  const std::vector<double> expected = run(1), actual = run(2);
-  ASSERT_EQ(actual.size(), 4);
-  for (size_t i = 0; i < 4; i++) EXPECT_NEAR(actual[i], expected.at(i), 1e-6 * expected[i]) << i;
+  expect_near(run(2), run(1));
 }
 
 }  // namespace sharded_misuse_test

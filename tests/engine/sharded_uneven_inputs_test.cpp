@@ -32,6 +32,7 @@ struct Training {
   Shape shape = {};
   bool clips = false;
   bool changes_lr = false;
+  int backwards = 1;  // over the graph of each forward
   Precision precision = Precision::kNo;
 };
 
@@ -56,7 +57,7 @@ std::map<std::string, at::Tensor> train_alone(const Training& run) {
   for (int step = 0; step < steps; step++) {
     for (int rank = 0; rank < ranks; rank++)
       if (step < run.batches[static_cast<size_t>(rank)])
-        (model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean() / ranks).backward();
+        (model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean() * run.backwards / ranks).backward();
     if (run.clips) optim::clip_gradients_by_norm(model->parameters(), kMaxNorm, 2);
     if (run.changes_lr) optimizer->set_lr(0, lr_of(step));
     optimizer->step();
@@ -81,8 +82,11 @@ std::map<std::string, at::Tensor> train(const Training& run) {
     const auto model = accelerator->prepare_model(inner, preparation);
     const auto optimizer = accelerator->prepare_optimizer(plain);
     JoinedInputs joined(accelerator, {model}, std::nullopt);
+    tensor::BackwardOptions keep;
+    keep.retain_graph = run.backwards > 1;
     for (int step = 0; step < run.batches[static_cast<size_t>(rank)]; step++) {
-      accelerator->backward(model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean());
+      const at::Tensor loss = model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean();
+      for (int i = 0; i < run.backwards; i++) accelerator->backward(loss, keep);
       if (run.clips) accelerator->clip_gradients_by_norm(model, kMaxNorm, 2);
       if (run.changes_lr) optimizer->set_lr(0, lr_of(step));
       optimizer->step();
@@ -133,6 +137,15 @@ TEST(ShardedUnevenInputs, FrozenTiedAndSharedParameters) {
        {Shape{true, false, false, false}, Shape{false, true, false, true}, Shape{false, false, true, false}}) {
     Training run{{1, 3}};
     run.shape = shape;
+    expect_as_alone(run);
+  }
+}
+
+TEST(ShardedUnevenInputs, SeveralBackwardsOverAKeptGraph) {
+  for (const bool again : {false, true}) {
+    Training run{{1, 3, 2}};
+    run.fsdp.activation_checkpointing = again;
+    run.backwards = 2;
     expect_as_alone(run);
   }
 }

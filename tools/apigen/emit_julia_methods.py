@@ -71,7 +71,7 @@ class Method:
             kind = class_of(self.bases[name]) if self.roles[name] == "handle" else "Function"
             kind = f"Union{{{kind},Nothing}}" if self.parameters[name]["nullable"] else kind
             text = re.sub(rf"\b{own(name)}\b(?!::)", f"{own(name)}::{kind}", text, count=1)
-        text = f"body::Function, {text}".strip(", ") if self.of_role("out_scope") else text
+        text = f"body::Function, {text}".strip(", ").replace(", ;", ";") if self.of_role("out_scope") else text
         return text + (", options..." if ";" in text else "; options...") * bool(self.of_role("options"))
 
     def result(self, call):

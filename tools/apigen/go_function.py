@@ -105,6 +105,8 @@ class Function:
         kind, name = parameter["type"], parameter["name"].removeprefix("out_")
         base, pointers = base_of(kind), kind["pointers"]
         go, variable = local(name), f"c{exported(name)}"
+        if any(go == taken for taken, _ in self.taken):
+            go = local(parameter["name"])
         if role == "out_values":
             self.before.append("var results [16]C.accel_value_t\n\tvar nResults C.size_t")
             self.arguments.append("&results[0]")

@@ -4979,7 +4979,7 @@ accel_module_load_torchscript(path, out) =
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and \"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. A Llama also takes \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size].
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -5020,6 +5020,37 @@ Threads: any.
 """
 accel_calculate_maximum_sizes(var"module", out) =
     check(ccall((:accel_calculate_maximum_sizes, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_calculate_maximum_sizes")
+
+"""
+    accel_init_empty_weights_begin(include_buffers, out)
+
+Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
+
+- `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
+- `out`: The scope. Of several inside each other the innermost counts.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: thread.
+"""
+accel_init_empty_weights_begin(include_buffers, out) =
+    check(ccall((:accel_init_empty_weights_begin, libaccel), accel_status_t, (Int32, Ptr{Ptr{accel_scope_t}}), include_buffers, out), "accel_init_empty_weights_begin")
+
+"""
+    accel_init_on_device_begin(device, include_buffers, out)
+
+Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the device meta. Layers draw their numbers from the generator of the device.
+
+- `device`: A device.
+- `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
+- `out`: The scope.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+
+Threads: thread.
+"""
+accel_init_on_device_begin(device, include_buffers, out) =
+    check(ccall((:accel_init_on_device_begin, libaccel), accel_status_t, (accel_device_t, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -9849,6 +9880,22 @@ accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out) =
     check(@waiting(ccall((:accel_tensor_to_by_pointer, libaccel), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
 
 """
+    accel_init_on_device_begin_by_pointer(device, include_buffers, out)
+
+accel_init_on_device_begin() by pointer.
+
+- `device`: As there.
+- `include_buffers`: As there.
+- `out`: As there.
+
+Returns: As accel_init_on_device_begin().
+
+Threads: thread.
+"""
+accel_init_on_device_begin_by_pointer(device, include_buffers, out) =
+    check(ccall((:accel_init_on_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin_by_pointer")
+
+"""
     accel_module_to_by_pointer(module, dtype, device)
 
 accel_module_to() by pointer.
@@ -10189,6 +10236,8 @@ const FUNCTIONS = (
     :accel_module_from_config,
     :accel_module_shapes_from_weights,
     :accel_calculate_maximum_sizes,
+    :accel_init_empty_weights_begin,
+    :accel_init_on_device_begin,
     :accel_module_linear,
     :accel_module_embedding,
     :accel_module_layer_norm,
@@ -10491,6 +10540,7 @@ const FUNCTIONS = (
     :accel_tensor_randn_by_pointer,
     :accel_tensor_from_blob_by_pointer,
     :accel_tensor_to_by_pointer,
+    :accel_init_on_device_begin_by_pointer,
     :accel_module_to_by_pointer,
     :accel_generator_create_by_pointer,
     :accel_cpu_offload_by_pointer,

@@ -25,6 +25,7 @@ _NAMES = {
     "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),
     "errors": ("Error",),
     "fsdp": ("FullyShardedDataParallelPlugin",),
+    "gathered_parameters": ("GatheredParameters",),
     "handlers": ("AutocastKwargs", "DataLoaderConfiguration", "DistributedDataParallelKwargs", "GradScalerKwargs",
                  "GradientAccumulationPlugin", "InitProcessGroupKwargs", "PowerSGDKwargs", "ProjectConfiguration"),
     "launchers": ("debug_launcher", "notebook_launcher"),

@@ -14,6 +14,7 @@ from .dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 
 from .enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
 from .errors import Error as Error
 from .fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
+from .gathered_parameters import GatheredParameters as GatheredParameters
 from .handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
 from .launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .local_sgd import LocalSGD as LocalSGD

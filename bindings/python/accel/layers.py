@@ -96,7 +96,9 @@ class ModuleList(Sequential):
 
 
 def from_config(config):
-    """A model from the configuration of a Hugging Face model: the path of a config.json, or its text. Known: "gpt2"."""
+    """A model from the configuration of a Hugging Face model: the path of a config.json, or its text. Known: "gpt2" and "llama"; a Llama
+    generates with the keys and values of earlier tokens as its second argument: a list that is empty at first, then what the call before gave with
+    the logits."""
     return _made_by(from_config, capi.accel_module_from_config(str(config)), str(config))
 
 

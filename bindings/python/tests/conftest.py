@@ -14,8 +14,16 @@ import pytest
 import accel
 from accel import capi
 from accel.launchers import _free_port
+from warm_start import WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def modules_are_no_garbage():
+    """Collections do not look at what the imports made: with torch half a million objects, for each test anew."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +51,12 @@ class Ranks:
         script.write_text(textwrap.dedent(text))
         job = {"WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(),
                "OMP_NUM_THREADS": 1, **environment}
+        environments = [{**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}}
+                        for rank in range(num_processes)]
+        if "torch" in sys.modules:
+            return [WarmProcess([script], own, self.folder) for own in environments]
         return [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
-                                 env={**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}})
-                for rank in range(num_processes)]
+                                 env=own) for own in environments]
 
     def __call__(self, text, num_processes=2, **environment):
         """What each rank printed."""

@@ -57,6 +57,7 @@ def test_a_name_is_the_same_object_everywhere():
 
     assert gather is accel.utils.gather is accel.collectives.gather and set_seed is accel.set_seed
     assert accel.utils.dataclasses.DistributedType is accel.DistributedType
+    assert accel.utils.GatheredParameters is accel.GatheredParameters
     assert "gather" in dir(accel.utils) and "no_such_name" not in dir(accel.utils)
 
 

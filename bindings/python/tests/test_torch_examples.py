@@ -4,14 +4,13 @@ import importlib.util
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 pytest.importorskip("torch")
 
 from accel.launchers import _free_port  # noqa: E402
+from warm_start import WarmProcess  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python" / "torch"
 NO_PROGRAMS = {"command_line", "tasks", "training"}
@@ -22,15 +21,13 @@ def run(example, ranks, folder, *arguments):
     """What rank 0 prints."""
     job = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()),
            "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
-    started = [subprocess.Popen([sys.executable, str(FOLDER / f"{example}.py"), *arguments], cwd=folder, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, env={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+    started = [WarmProcess([FOLDER / f"{example}.py", *arguments], {**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)}, folder)
                for rank in range(ranks)]
     try:
         printed = [rank.communicate(timeout=120) for rank in started]
     finally:
         for rank in started:
-            if rank.poll() is None:
-                rank.kill()
+            rank.kill()
     assert [rank.returncode for rank in started] == [0] * ranks, printed
     return printed[0][0]
 

@@ -99,6 +99,11 @@ ACCEL_FUNCTION accel_status_t accel_tensor_to_by_pointer(const accel_tensor_t *t
   return accel_tensor_to(tensor, dtype, pointed(device), non_blocking, out);
 }
 
+ACCEL_FUNCTION accel_status_t accel_init_on_device_begin_by_pointer(const accel_device_t *device,
+    int32_t include_buffers, accel_scope_t **out) {
+  return accel_init_on_device_begin(pointed(device), include_buffers, out);
+}
+
 ACCEL_FUNCTION accel_status_t accel_module_to_by_pointer(accel_module_t *module, accel_dtype_t dtype,
     const accel_device_t *device) {
   return accel_module_to(module, dtype, pointed(device));

@@ -16,8 +16,6 @@ constexpr size_t kControlBytes = kPage;
 constexpr size_t kSlotBytes = HostSegment::kBlockBytes + HostSegment::kResultBytes;
 // For the blocks of a preamble. Only pages that are written use memory.
 constexpr size_t kGreetingBytes = 1 << 20;
-// The counters in the file begin at 0, which stands for this step: every group soon passes their wrap-around.
-constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
 
 }  // namespace
 
@@ -45,27 +43,17 @@ HostSegment::HostSegment(const Peers& peers)
                                  lost ? "that rank has given up; see what it said" : std::strerror(errno)));
     }
     regions_.emplace_back(file.number(), file_size(), peers.rank());
+    starts_.push_back(regions_.back().data());
   }
 }
 
 char* HostSegment::slot(int rank, uint32_t step) const {
-  return regions_[rank].data() + kControlBytes + step % kDepth * kSlotBytes;
+  return starts_[static_cast<size_t>(rank)] + kControlBytes + step % kDepth * kSlotBytes;
 }
 
 char* HostSegment::preamble(int rank, uint32_t number) const {
-  return regions_[rank].data() + kControlBytes + kDepth * kSlotBytes + number % 2 * (kControlBytes + kGreetingBytes);
-}
-
-void HostSegment::advance(Stage stage, uint32_t step) {
-  Counter& own = counter(rank_, stage);
-  // A sleeper registers before it reads the steps: either it sees the advance, or it is seen here.
-  own.steps.store(step + 1 - kFirstStep, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.steps);
-}
-
-bool HostSegment::reached(int peer, Stage stage, uint32_t step) const {
-  const uint32_t finished = counter(peer, stage).steps.load(std::memory_order_acquire) + kFirstStep;
-  return static_cast<int32_t>(finished - (step + 1)) >= 0;
+  return starts_[static_cast<size_t>(rank)] + kControlBytes + kDepth * kSlotBytes +
+         number % 2 * (kControlBytes + kGreetingBytes);
 }
 
 FutexWait HostSegment::begin_sleep(int peer, Stage stage) const {

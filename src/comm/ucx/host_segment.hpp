@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "comm/ucx/futex.hpp"
 #include "comm/ucx/peers.hpp"
@@ -51,8 +52,16 @@ class HostSegment {
   char* result(int rank, uint32_t step) const { return slot(rank, step) + kBlockBytes; }
 
   // Publishes that this rank has completed a stage of `step`.
-  void advance(Stage stage, uint32_t step);
-  bool reached(int peer, Stage stage, uint32_t step) const;
+  void advance(Stage stage, uint32_t step) {
+    Counter& own = counter(rank_, stage);
+    // A sleeper registers before it reads the steps: either it sees the advance, or it is seen here.
+    own.steps.store(step + 1 - kFirstStep, std::memory_order_seq_cst);
+    if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.steps);
+  }
+  bool reached(int peer, Stage stage, uint32_t step) const {
+    const uint32_t finished = counter(peer, stage).steps.load(std::memory_order_acquire) + kFirstStep;
+    return static_cast<int32_t>(finished - (step + 1)) >= 0;
+  }
   // Between these two calls, the peer wakes sleepers of its counter when it advances. Check reached() after the first
   // call: either it sees the advance, or the peer sees the sleeper.
   FutexWait begin_sleep(int peer, Stage stage) const;
@@ -69,14 +78,19 @@ class HostSegment {
   };
   static_assert(std::atomic<uint32_t>::is_always_lock_free, "a lock would not be shared");
 
-  Control& control(int rank) const { return *reinterpret_cast<Control*>(regions_[rank].data()); }
-  Counter& counter(int rank, Stage stage) const { return control(rank).counters[static_cast<int>(stage)]; }
+  // The counters in the file begin at 0, which stands for this step: every group soon passes their wrap-around.
+  static constexpr uint32_t kFirstStep = ~uint32_t{0} - 20;
+
+  Counter& counter(int rank, Stage stage) const {
+    return reinterpret_cast<Control*>(starts_[static_cast<size_t>(rank)])->counters[static_cast<int>(stage)];
+  }
   char* slot(int rank, uint32_t step) const;
 
   int rank_;
   int ranks_;
   uint32_t next_step_, next_preamble_;
   std::deque<Mapping> regions_;
+  std::vector<char*> starts_;  // of the regions
 };
 
 }  // namespace accel::comm::ucx

@@ -33,7 +33,12 @@ char* Scratch::reserve(size_t bytes) {
 
 Session::Session(GroupProgress& group, Buffers& buffers, const Header& header, const char* call,
                  std::chrono::milliseconds timeout)
-    : group_(group), buffers_(buffers), header_(header), call_(call), deadline_(timeout), grace_(timeout + kGrace) {
+    : group_(group),
+      buffers_(buffers),
+      header_(header),
+      call_(call),
+      deadline_(timeout),
+      grace_(deadline_.later(kGrace)) {
   buffers_.messages.clear();
 }
 

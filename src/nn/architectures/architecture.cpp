@@ -7,6 +7,7 @@
 #include "base/json.hpp"
 #include "base/regular_file.hpp"
 #include "nn/architectures/gpt2.hpp"
+#include "nn/architectures/llama.hpp"
 
 namespace accel::nn {
 namespace {
@@ -17,7 +18,7 @@ struct Architecture {
 };
 
 // New architectures are added here.
-constexpr std::array<Architecture, 1> kArchitectures = {{{"gpt2", build_gpt2}}};
+constexpr std::array<Architecture, 2> kArchitectures = {{{"gpt2", build_gpt2}, {"llama", build_llama}}};
 
 bool is_document(const std::string& config) {
   const size_t start = config.find_first_not_of(" \t\r\n");

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 
@@ -13,16 +12,16 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "nn/architectures/model_config.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
-#include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/split_heads.hpp"
-#include "tensor/dtype.hpp"
 
 namespace accel::nn {
 namespace {
@@ -35,44 +34,31 @@ struct Gpt2Config {
   bool scale_attn_weights, scale_attn_by_inverse_layer_idx, tie_word_embeddings;
 };
 
-int64_t size_member(const Json& json, const char* key, const char* alias, int64_t otherwise) {
-  const int64_t size = json_integer(json, key, alias == nullptr ? otherwise : json_integer(json, alias, otherwise));
-  check_size(size, key);
-  return size;
-}
-
-bool is_empty(const Json& value) {
-  if (const Json::Items* const items = value.items()) return items->empty();
-  const Json::Members* const members = value.members();
-  return members != nullptr && members->empty();
+// Of the names of GPT-2 and of others.
+int64_t size_of(const Json& json, const char* key, const char* alias, int64_t otherwise) {
+  return size_member(json, key, json_integer(json, alias, otherwise));
 }
 
 // Unsupported settings that would change the result.
 void refuse_unsupported(const Json& json) {
   for (const char* key : {"add_cross_attention", "reorder_and_upcast_attn"})
     require(!json_flag(json, key, false), Status::kUnsupported, key, " is true; only false is supported");
-  for (const char* key : {"quantization_config", "pruned_heads"}) {
-    const Json* const value = json_member(json, key);
-    require(value == nullptr || is_empty(*value), Status::kUnsupported, key,
-            " is set; remove it from the configuration");
-  }
-  const Json* const architectures = json_member(json, "architectures");
-  if (architectures == nullptr || is_empty(*architectures)) return;
-  bool found = false;
-  if (const Json::Items* const names = architectures->items())
-    for (const Json& name : *names) found = found || (name.text() != nullptr && *name.text() == "GPT2LMHeadModel");
-  require(found, Status::kUnsupported, "architectures is ", print_json(*architectures), "; expected GPT2LMHeadModel");
+  const Json* const pruned = json_member(json, "pruned_heads");
+  require(pruned == nullptr || is_empty(*pruned), Status::kUnsupported,
+          "pruned_heads is set; remove it from the configuration");
+  refuse_quantization(json);
+  require_model_class(json, "GPT2LMHeadModel");
 }
 
 Gpt2Config read_config(const Json& json) {
   refuse_unsupported(json);
   Gpt2Config config;
-  config.vocab_size = size_member(json, "vocab_size", nullptr, 50257);
-  config.n_positions = size_member(json, "n_positions", "max_position_embeddings", 1024);
-  config.n_embd = size_member(json, "n_embd", "hidden_size", 768);
-  config.n_layer = size_member(json, "n_layer", "num_hidden_layers", 12);
-  config.n_head = size_member(json, "n_head", "num_attention_heads", 12);
-  config.n_inner = size_member(json, "n_inner", nullptr, 4 * config.n_embd);
+  config.vocab_size = size_member(json, "vocab_size", 50257);
+  config.n_positions = size_of(json, "n_positions", "max_position_embeddings", 1024);
+  config.n_embd = size_of(json, "n_embd", "hidden_size", 768);
+  config.n_layer = size_of(json, "n_layer", "num_hidden_layers", 12);
+  config.n_head = size_of(json, "n_head", "num_attention_heads", 12);
+  config.n_inner = size_member(json, "n_inner", 4 * config.n_embd);
   require(config.n_embd % config.n_head == 0, Status::kInvalidArgument, "n_embd ", config.n_embd,
           " is not divisible by n_head ", config.n_head, "; every head needs the same size");
   config.activation_function = json_text(json, "activation_function", "gelu_new");
@@ -83,27 +69,11 @@ Gpt2Config read_config(const Json& json) {
   config.attn_pdrop = json_number(json, "attn_pdrop", 0.1);
   check_probability(config.attn_pdrop, "attn_pdrop");
   config.layer_norm_epsilon = json_number(json, "layer_norm_epsilon", 1e-5);
-  config.initializer_range = json_number(json, "initializer_range", 0.02);
-  require(config.initializer_range >= 0, Status::kInvalidArgument, "initializer_range is ", config.initializer_range,
-          "; expected 0 or more");
+  config.initializer_range = initializer_range(json);
   config.scale_attn_weights = json_flag(json, "scale_attn_weights", true);
   config.scale_attn_by_inverse_layer_idx = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
   config.tie_word_embeddings = json_flag(json, "tie_word_embeddings", true);
   return config;
-}
-
-at::ScalarType weight_dtype(const Json& json) {
-  const std::string name = json_text(json, "dtype", json_text(json, "torch_dtype", "float32"));
-  const tensor::Dtype* dtype = tensor::find_dtype(name);
-  require(dtype != nullptr && at::isFloatingType(dtype->type), Status::kUnsupported, "dtype '", name,
-          "' cannot hold weights; expected a floating one such as float32 or bfloat16");
-  return dtype->type;
-}
-
-at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation) {
-  const at::Tensor weight = at::empty({rows, columns});
-  fill_normal(weight, 0.0, deviation);
-  return weight;
 }
 
 // Projections at the end of a residual branch are initialised smaller, by the number of branches.
@@ -112,7 +82,8 @@ double residual_deviation(const Gpt2Config& config) {
 }
 
 ModulePtr projection(int64_t in_features, int64_t out_features, double deviation) {
-  return std::make_shared<Conv1d>(normal_weight(in_features, out_features, deviation), at::zeros({out_features}));
+  return std::make_shared<Conv1d>(normal_weight(in_features, out_features, deviation, at::kFloat),
+                                  at::zeros({out_features}, new_parameter_options()));
 }
 
 class Gpt2Attention final : public Module {
@@ -209,7 +180,7 @@ class Gpt2Model final : public Module {
 
  private:
   static ModulePtr embedding(int64_t rows, const Gpt2Config& config) {
-    return std::make_shared<Embedding>(normal_weight(rows, config.n_embd, config.initializer_range));
+    return std::make_shared<Embedding>(normal_weight(rows, config.n_embd, config.initializer_range, at::kFloat));
   }
 
   int64_t n_positions_;
@@ -224,7 +195,7 @@ class Gpt2LmHeadModel final : public Module {
     add_child("transformer", transformer_ = std::make_shared<Gpt2Model>(config));
     at::Tensor weight = config.tie_word_embeddings
                             ? transformer_->find_tensor("wte.weight")
-                            : normal_weight(config.vocab_size, config.n_embd, config.initializer_range);
+                            : normal_weight(config.vocab_size, config.n_embd, config.initializer_range, at::kFloat);
     add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
   }
 

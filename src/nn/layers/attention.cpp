@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
@@ -23,10 +24,10 @@ SelfAttention::SelfAttention(int64_t embed_dim, int64_t num_heads, bool causal, 
   check_probability(dropout, "dropout");
   // The reference draws the output projection first, then the input projection, and clears the biases.
   out_projection_ = std::make_shared<Linear>(embed_dim, embed_dim, bias);
-  add_parameter("in_proj_weight", at::empty({3 * embed_dim, embed_dim}));
+  add_parameter("in_proj_weight", at::empty({3 * embed_dim, embed_dim}, new_parameter_options()));
   fill_xavier_uniform(parameter(0));
   if (bias) {
-    add_parameter("in_proj_bias", at::zeros({3 * embed_dim}));
+    add_parameter("in_proj_bias", at::zeros({3 * embed_dim}, new_parameter_options()));
     out_projection_->parameter(1).detach().zero_();
   }
   add_child("out_proj", out_projection_);

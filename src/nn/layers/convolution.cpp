@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/initial.hpp"
 
 namespace accel::nn {
@@ -20,11 +21,11 @@ Conv2d::Conv2d(const Conv2dShape& shape, bool bias) : Module("Conv2d"), shape_(s
   require(shape.in_channels % shape.groups == 0 && shape.out_channels % shape.groups == 0, Status::kInvalidArgument,
           "groups is ", shape.groups, "; expected a divisor of in_channels ", shape.in_channels, " and out_channels ",
           shape.out_channels);
-  add_parameter("weight",
-                at::empty({shape.out_channels, shape.in_channels / shape.groups, shape.kernel, shape.kernel}));
+  add_parameter("weight", at::empty({shape.out_channels, shape.in_channels / shape.groups, shape.kernel, shape.kernel},
+                                    new_parameter_options()));
   fill_kaiming_uniform(parameter(0));
   if (!bias) return;
-  add_parameter("bias", at::empty({shape.out_channels}));
+  add_parameter("bias", at::empty({shape.out_channels}, new_parameter_options()));
   fill_bias_uniform(parameter(1), parameter(0));
 }
 

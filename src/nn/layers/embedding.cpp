@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/initial.hpp"
 #include "tensor/dtype.hpp"
 
@@ -14,7 +15,7 @@ namespace accel::nn {
 Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim) : Module("Embedding") {
   check_size(num_embeddings, "num_embeddings");
   check_size(embedding_dim, "embedding_dim");
-  add_parameter("weight", at::empty({num_embeddings, embedding_dim}));
+  add_parameter("weight", at::empty({num_embeddings, embedding_dim}, new_parameter_options()));
   fill_normal(parameter(0), 0.0, 1.0);
 }
 

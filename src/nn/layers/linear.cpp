@@ -6,6 +6,7 @@
 #include <ATen/ops/linear.h>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/initial.hpp"
 
 namespace accel::nn {
@@ -13,10 +14,10 @@ namespace accel::nn {
 Linear::Linear(int64_t in_features, int64_t out_features, bool bias) : Module("Linear"), has_bias_(bias) {
   check_size(in_features, "in_features");
   check_size(out_features, "out_features");
-  add_parameter("weight", at::empty({out_features, in_features}));
+  add_parameter("weight", at::empty({out_features, in_features}, new_parameter_options()));
   fill_kaiming_uniform(parameter(0));
   if (!bias) return;
-  add_parameter("bias", at::empty({out_features}));
+  add_parameter("bias", at::empty({out_features}, new_parameter_options()));
   fill_bias_uniform(parameter(1), parameter(0));
 }
 

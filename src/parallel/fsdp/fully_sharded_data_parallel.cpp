@@ -118,8 +118,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     for (const auto& parameter : group->parameters()) {
       std::vector<int64_t> offset(parameter->shape().size(), 0);
       offset[0] = parameter->rows().begin;
-      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset),
-                                                            parameter->shard().numel()};
+      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset)};
     }
   }
   nn::NamedTensors others = module()->named_buffers();
@@ -281,6 +280,9 @@ void FullyShardedDataParallel::repeat(const Event& event, bool records) {
     case Event::Kind::kInputs:
       inputs_arrived(event.group);
       return;
+    case Event::Kind::kBackwardEnd:
+      end_backward();
+      return;
     case Event::Kind::kGradient:
       break;
   }
@@ -305,7 +307,6 @@ void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*
     if (!is_of_forward && !others.records) break;
     repeat(event, others.records);
   }
-  end_backward();
 }
 
 std::optional<nn::Inputs> FullyShardedDataParallel::before_forward(size_t group, const nn::Inputs& inputs) {
@@ -463,10 +464,18 @@ void FullyShardedDataParallel::end_backward() {
   if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
   if (sync_) reduce_kept_gradients();
   reshard_all();
-  if (!repeats_) former_events_ = std::exchange(events_, {});
+  if (!repeats_) keep_events();
   keep_former_order();
   order_.clear();
   forward_begin_ = 0;
+}
+
+// A further backward over the same forward belongs to the same step.
+void FullyShardedDataParallel::keep_events() {
+  events_.push_back({Event::Kind::kBackwardEnd, 0, 0, {}});
+  if (events_.front().kind == Event::Kind::kForward) former_events_.clear();
+  former_events_.insert(former_events_.end(), events_.begin(), events_.end());
+  events_.clear();
 }
 
 // Those of groups that the latest backward has not reached.
@@ -497,8 +506,13 @@ std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {
 std::vector<ShardedModule> FullyShardedDataParallel::sharded_modules() const {
   std::vector<ShardedModule> modules;
   for (const auto& group : groups_) {
-    ShardedModule& module = modules.emplace_back(ShardedModule{group->name(), {}});
-    for (const auto& parameter : group->parameters()) module.parameters.push_back(parameter->tensor());
+    ShardedModule& module = modules.emplace_back();
+    module.path = group->name();
+    for (const auto& parameter : group->parameters()) {
+      module.parameters.push_back(parameter->tensor());
+      module.elements += c10::multiply_integers(parameter->shape());
+      module.shard_elements += parameter->shard().numel();
+    }
   }
   return modules;
 }
@@ -580,9 +594,7 @@ void FullyShardedDataParallel::release_parameters(const std::vector<at::Tensor>&
 optim::StateMemory FullyShardedDataParallel::state_memory() const {
   if (!settings_.offload_optimizer || settings_.offload_folder.value.empty()) return {};
   return [folder = settings_.offload_folder.value](const at::Tensor& parameter, at::ScalarType dtype) {
-    // Less than some pages is not worth a file.
-    constexpr size_t kLeastBytes = 65536;
-    if (parameter.numel() * c10::elementSize(dtype) < kLeastBytes) return at::empty_like(parameter, dtype);
+    if (parameter.numel() * c10::elementSize(dtype) < tensor::kLeastFileBytes) return at::empty_like(parameter, dtype);
     return tensor::file_zeros(folder, parameter.sizes(), dtype);
   };
 }

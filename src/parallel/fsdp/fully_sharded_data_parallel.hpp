@@ -94,7 +94,7 @@ class FullyShardedDataParallel final : public ParallelModel {
     bool has_parameters = false;
   };
   struct Event {
-    enum class Kind : uint8_t { kForward, kForwardEnd, kBackward, kGradient, kInputs };
+    enum class Kind : uint8_t { kForward, kForwardEnd, kBackward, kGradient, kInputs, kBackwardEnd };
     Kind kind;
     size_t group;
     size_t parameter;  // of kGradient
@@ -116,6 +116,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   void begin_backward();
   void end_backward();
   void keep_former_order();
+  void keep_events();
   void prefetch_in_forward();
   void prefetch_in_backward();
   void end_group(size_t group);
@@ -147,7 +148,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   size_t num_gathered_ = 0;           // parameters, by gather_parameters()
   bool repeats_ = false;              // in shadow()
   std::vector<Event> events_;         // since the latest forward that was recorded began
-  std::vector<Event> former_events_;  // of a forward and its backward, complete
+  std::vector<Event> former_events_;  // of a forward and its backwards, complete
 };
 
 }  // namespace accel::parallel

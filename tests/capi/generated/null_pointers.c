@@ -1305,6 +1305,17 @@ static void accel_calculate_maximum_sizes_null_pointers(void **state) {
   refused_with_status("accel_calculate_maximum_sizes", "out", accel_calculate_maximum_sizes(samples->valid.module, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_init_empty_weights_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_init_empty_weights_begin", "out", accel_init_empty_weights_begin(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_init_on_device_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_init_on_device_begin", "out", accel_init_on_device_begin(samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_module_linear_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
@@ -3158,6 +3169,12 @@ static void accel_tensor_to_by_pointer_null_pointers(void **state) {
   refused_with_status("accel_tensor_to_by_pointer", "out", accel_tensor_to_by_pointer(samples->valid.tensor, ACCEL_DTYPE_FLOAT32, &samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_init_on_device_begin_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_init_on_device_begin_by_pointer", "device", accel_init_on_device_begin_by_pointer(NULL, 1, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_init_on_device_begin_by_pointer", "out", accel_init_on_device_begin_by_pointer(&samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_module_to_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_module_to_by_pointer", "module", accel_module_to_by_pointer(NULL, ACCEL_DTYPE_FLOAT32, &samples->device), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3411,6 +3428,8 @@ int main(void) {
       sweep_test(accel_module_from_config_null_pointers),
       sweep_test(accel_module_shapes_from_weights_null_pointers),
       sweep_test(accel_calculate_maximum_sizes_null_pointers),
+      sweep_test(accel_init_empty_weights_begin_null_pointers),
+      sweep_test(accel_init_on_device_begin_null_pointers),
       sweep_test(accel_module_linear_null_pointers),
       sweep_test(accel_module_embedding_null_pointers),
       sweep_test(accel_module_layer_norm_null_pointers),
@@ -3712,6 +3731,7 @@ int main(void) {
       sweep_test(accel_tensor_randn_by_pointer_null_pointers),
       sweep_test(accel_tensor_from_blob_by_pointer_null_pointers),
       sweep_test(accel_tensor_to_by_pointer_null_pointers),
+      sweep_test(accel_init_on_device_begin_by_pointer_null_pointers),
       sweep_test(accel_module_to_by_pointer_null_pointers),
       sweep_test(accel_generator_create_by_pointer_null_pointers),
       sweep_test(accel_cpu_offload_by_pointer_null_pointers),

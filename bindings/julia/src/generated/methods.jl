@@ -59,23 +59,23 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_balanced_memory,
     get_max_layer_size, get_non_persistent_buffers, get_state_dict, gradient, gradient!, gradient_accumulation,
     gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
-    in_dataloader, inference_mode, input_names!, is_available, is_debug, is_distributed, is_last_process,
-    is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind, learning_rate,
-    learning_rate!, listify, load, load_checkpoint_and_dispatch!, load_checkpoint_in_model!, load_metadata, load_state!,
-    load_state_dict!, load_torchscript, local_main_process_first, local_num_processes, local_process_index,
-    lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision, module_tensor_to_device!,
-    modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, offload,
-    one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters, prepare,
-    process_index, progress, project, project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async,
-    reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!,
-    replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, resolve_device_map,
-    retie_parameters, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async,
-    send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
-    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
-    split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped, sync_gradients,
-    sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!, train!,
-    trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows,
-    verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    in_dataloader, inference_mode, init_empty_weights, init_on_device, input_names!, is_available, is_debug,
+    is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
+    join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
+    load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
+    local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh,
+    mixed_precision, module_tensor_to_device!, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
+    num_parameters, num_processes, offload, one_after_the_other, pad_across_processes, pad_across_processes_async,
+    pad_input_tensors, parameters, prepare, process_index, progress, project, project!, read_ahead, recv_tensor!,
+    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook,
+    remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!,
+    reshard, resolve_device_map, retie_parameters, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
+    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
+    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
+    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
+    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
+    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
+    valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
 
 """
     State(; options...)
@@ -950,13 +950,41 @@ Sequential(models::Model...) =
 """
     from_config(config)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\".
-Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and
+\"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. A Llama also takes
+\"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning,
+afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value]
+for each layer, each [batch, key heads, length, head size].
 
 - `config`: The path of a config.json, or the JSON text itself.
 """
 from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
+
+"""
+    init_empty_weights(; include_buffers = nothing) do ... end
+
+Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this
+library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by
+one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes
+two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
+
+- `include_buffers`: 1: buffers too; 0: they are as outside; `nothing`: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
+"""
+init_empty_weights(body::Function; include_buffers = nothing) =
+    scoped(body, out -> LibAccel.accel_init_empty_weights_begin(something(include_buffers, LibAccel.ACCEL_UNSET), out))
+
+"""
+    init_on_device(device; include_buffers = nothing) do ... end
+
+Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the
+device meta. Layers draw their numbers from the generator of the device.
+
+- `device`: A device.
+- `include_buffers`: 1: buffers too; 0: they are as outside; `nothing`: as for accel_init_empty_weights_begin().
+"""
+init_on_device(body::Function, device; include_buffers = nothing) =
+    scoped(body, out -> LibAccel.accel_init_on_device_begin(as_device(device), something(include_buffers, LibAccel.ACCEL_UNSET), out))
 
 """
     load_torchscript(path)

@@ -5348,7 +5348,7 @@ functions! {
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
     ///
-    /// Known: "gpt2". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length, vocabulary\].
+    /// Known: "gpt2" and "llama". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length, vocabulary\]. A Llama also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\].
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     /// * `out`: The module.
@@ -5381,6 +5381,31 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_calculate_maximum_sizes(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Parameters that modules get inside are on the device meta: they have shapes and no memory.
+    ///
+    /// Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
+    ///
+    /// * `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
+    /// * `out`: The scope. Of several inside each other the innermost counts.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_init_empty_weights_begin(include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Parameters that modules get inside are made on a device; what a program adds is moved there, except what is on the device meta.
+    ///
+    /// Layers draw their numbers from the generator of the device.
+    ///
+    /// * `device`: A device.
+    /// * `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_init_on_device_begin(device: accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// weight \[out_features, in_features\].
     ///
@@ -8908,6 +8933,17 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_to_by_pointer(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// accel_init_on_device_begin() by pointer.
+    ///
+    /// * `device`: As there.
+    /// * `include_buffers`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_init_on_device_begin().
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_init_on_device_begin_by_pointer(device: *const accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// accel_module_to() by pointer.
     ///

@@ -474,7 +474,7 @@ pub fn extract_submodules_state_dict(state_dict: &Value, modules: &str) -> Resul
 impl State {
     /// Loads weights into a model and dispatches it.
     ///
-    /// * `module`: A model, usually of [`accel_init_empty_weights_begin`](accel_sys::accel_init_empty_weights_begin).
+    /// * `module`: A model, usually of [`init_empty_weights`](crate::init_empty_weights).
     /// * `checkpoint`: As above.
     /// * `device_map`: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE:
     ///   the weights are loaded, and nothing is dispatched.

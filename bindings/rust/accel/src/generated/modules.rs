@@ -28,7 +28,11 @@ impl Model {
     }
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
-    /// Known: "gpt2". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length, vocabulary\].
+    /// Known: "gpt2" and "llama". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length,
+    /// vocabulary\]. A Llama also takes "past_key_values", keys and values of earlier tokens, and then computes new
+    /// ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
+    /// \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length,
+    /// head size\].
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     ///
@@ -325,6 +329,41 @@ impl Model {
 #[inline]
 pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
     made(|out| unsafe { sys::accel_calculate_maximum_sizes(module.as_raw(), out) })
+}
+
+/// Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models
+/// of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program
+/// adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is
+/// added to two modules becomes two: tie them with [`Model::tie`](crate::Model::tie). Weights come later, as
+/// [`State::load_checkpoint_and_dispatch`](crate::State::load_checkpoint_and_dispatch) loads them.
+///
+/// * `include_buffers`: Buffers too; false: they are as outside; `None`: what the variable
+///   ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's
+///   `inv_freq`, are not in checkpoints either.
+///
+/// Gives: The scope. Of several inside each other the innermost counts.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn init_empty_weights(include_buffers: Option<bool>) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_init_empty_weights_begin(or_unset(include_buffers), out) })
+}
+
+/// Parameters that modules get inside are made on a device; what a program adds is moved there, except what is
+/// on the device meta. Layers draw their numbers from the generator of the device.
+///
+/// * `device`: A device.
+/// * `include_buffers`: Buffers too; false: they are as outside; `None`: as for
+///   [`init_empty_weights`](crate::init_empty_weights).
+///
+/// Gives: The scope.
+///
+/// # Errors
+/// InvalidArgument, Unsupported.
+#[inline]
+pub fn init_on_device(device: Device, include_buffers: Option<bool>) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(device.to_raw(), or_unset(include_buffers), out) })
 }
 
 /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its

@@ -1,0 +1,17 @@
+// Skinny matmul: float32 products of a few rows with a transposed matrix on the CPU, as linear layers compute them for
+// a few tokens. LibTorch's library copies the matrix into its own layout, which takes longer than the product; this
+// reads it once, in place.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace accel::kernels {
+
+// Whether there is a kernel for first * second that is faster than LibTorch's. Both are matrices of float32 on the CPU.
+bool is_skinny(const at::Tensor& first, const at::Tensor& second);
+
+// result = first * second, plus `bias` in each row where that is defined: contiguous, [columns], of float32. The
+// result is contiguous and not an alias of the others.
+void skinny_matmul(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result, const at::Tensor& bias);
+
+}  // namespace accel::kernels

@@ -1,0 +1,319 @@
+#include "nn/architectures/llama.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "nn/architectures/model_config.hpp"
+#include "nn/architectures/rotary_embedding.hpp"
+#include "nn/creation_device.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/initial.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/split_heads.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::nn {
+namespace {
+
+struct LlamaConfig {
+  int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
+      head_dim;
+  std::string hidden_act;
+  double initializer_range, rms_norm_eps, attention_dropout;
+  bool attention_bias, mlp_bias, tie_word_embeddings;
+  RotarySettings rotary;
+  at::ScalarType dtype;
+};
+
+LlamaConfig read_llama_config(const Json& json) {
+  refuse_quantization(json);
+  require_model_class(json, "LlamaForCausalLM");
+  LlamaConfig config{};
+  config.vocab_size = size_member(json, "vocab_size", 32000);
+  config.hidden_size = size_member(json, "hidden_size", 4096);
+  config.intermediate_size = size_member(json, "intermediate_size", 11008);
+  config.num_hidden_layers = size_member(json, "num_hidden_layers", 32);
+  config.num_attention_heads = size_member(json, "num_attention_heads", 32);
+  config.num_key_value_heads = size_member(json, "num_key_value_heads", config.num_attention_heads);
+  require(config.num_attention_heads % config.num_key_value_heads == 0, Status::kInvalidArgument,
+          "num_attention_heads ", config.num_attention_heads, " is not divisible by num_key_value_heads ",
+          config.num_key_value_heads, "; as many query heads share each key head");
+  require(config.hidden_size % config.num_attention_heads == 0, Status::kInvalidArgument, "hidden_size ",
+          config.hidden_size, " is not divisible by num_attention_heads ", config.num_attention_heads,
+          "; every head needs the same size");
+  config.head_dim = size_member(json, "head_dim", config.hidden_size / config.num_attention_heads);
+  config.rotary = read_rotary_settings(json, config.head_dim);
+  config.hidden_act = json_text(json, "hidden_act", "silu");
+  require(Activation::knows(config.hidden_act), Status::kUnsupported, "hidden_act '", config.hidden_act,
+          "' is not known");
+  config.initializer_range = initializer_range(json);
+  config.rms_norm_eps = json_number(json, "rms_norm_eps", 1e-6);
+  require(config.rms_norm_eps >= 0, Status::kInvalidArgument, "rms_norm_eps is ", config.rms_norm_eps,
+          "; expected 0 or more");
+  config.attention_dropout = json_number(json, "attention_dropout", 0.0);
+  check_probability(config.attention_dropout, "attention_dropout");
+  config.attention_bias = json_flag(json, "attention_bias", false);
+  config.mlp_bias = json_flag(json, "mlp_bias", false);
+  config.tie_word_embeddings = json_flag(json, "tie_word_embeddings", false);
+  config.dtype = weight_dtype(json);
+  return config;
+}
+
+ModulePtr linear_layer(int64_t in_features, int64_t out_features, bool bias, const LlamaConfig& config) {
+  at::Tensor weight = normal_weight(out_features, in_features, config.initializer_range, config.dtype);
+  return std::make_shared<Linear>(
+      std::move(weight), bias ? at::zeros({out_features}, new_parameter_options().dtype(config.dtype)) : at::Tensor());
+}
+
+const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::string& kind) {
+  require(place < inputs.size() && inputs[place].isTensor() && inputs[place].toTensor().defined(),
+          Status::kTypeMismatch, "input ", place, " of a module of kind '", kind, "' is ",
+          place < inputs.size() ? tree::kind_name(inputs[place]) : "missing", "; expected a tensor");
+  return inputs[place].toTensor();
+}
+
+// The place of an input for keys and values of earlier tokens: nothing, or a list that is empty at the beginning.
+const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::string& kind) {
+  if (place >= inputs.size() || inputs[place].isNone()) return nullptr;
+  require(tree::is_sequence(inputs[place]), Status::kTypeMismatch, "past_key_values of a module of kind '", kind,
+          "' is a ", tree::kind_name(inputs[place]), "; expected a list");
+  return &inputs[place];
+}
+
+class LlamaRmsNorm final : public Module {
+ public:
+  LlamaRmsNorm(const LlamaConfig& config) : Module("LlamaRMSNorm"), epsilon_(config.rms_norm_eps) {
+    add_parameter("weight", at::ones({config.hidden_size}, new_parameter_options().dtype(config.dtype)));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& input = only_tensor(inputs);
+    const at::Tensor& weight = parameter(0);
+    if (input.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat)
+      return at::rms_norm(input, weight.sizes(), weight, epsilon_);
+    // The reference rounds before the weight.
+    return weight * at::rms_norm(input.to(at::kFloat), weight.sizes(), {}, epsilon_).to(input.scalar_type());
+  }
+
+ private:
+  double epsilon_;
+};
+
+// Each key head for as many query heads as share it.
+at::Tensor repeat_heads(const at::Tensor& heads, int64_t times) {
+  if (times == 1) return heads;
+  return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
+}
+
+// Attention of the last positions of `key`, [batch, heads, length, size].
+at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout) {
+  const int64_t length = query.size(2), total = key.size(2), group = query.size(1) / key.size(1);
+  if (length == 1 && group > 1) {
+    // One position sees all: the query heads that share a key head are the rows of one attention, and nothing is
+    // repeated.
+    const at::Tensor rows = query.reshape({query.size(0), key.size(1), group, query.size(3)});
+    return at::scaled_dot_product_attention(rows, key, value, {}, dropout).reshape(query.sizes());
+  }
+  const at::Tensor keys = repeat_heads(key, group), values = repeat_heads(value, group);
+  if (length == 1 || length == total)
+    return at::scaled_dot_product_attention(query, keys, values, {}, dropout, /*is_causal=*/length > 1);
+  const at::Tensor mask = at::ones({length, total}, query.options().dtype(at::kBool)).tril(total - length);
+  return at::scaled_dot_product_attention(query, keys, values, mask, dropout);
+}
+
+class LlamaAttention final : public Module {
+ public:
+  explicit LlamaAttention(const LlamaConfig& config)
+      : Module("LlamaAttention"), head_dim_(config.head_dim), dropout_(config.attention_dropout) {
+    const int64_t width = config.num_attention_heads * head_dim_, key_width = config.num_key_value_heads * head_dim_;
+    add_child("q_proj", q_proj_ = linear_layer(config.hidden_size, width, config.attention_bias, config));
+    add_child("k_proj", k_proj_ = linear_layer(config.hidden_size, key_width, config.attention_bias, config));
+    add_child("v_proj", v_proj_ = linear_layer(config.hidden_size, key_width, config.attention_bias, config));
+    add_child("o_proj", o_proj_ = linear_layer(width, config.hidden_size, config.attention_bias, config));
+  }
+  std::vector<std::string> input_names() const override {
+    return {"hidden_states", "position_embeddings", "past_key_values"};
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& hidden = tensor_input(inputs, 0, kind());
+    require(inputs.size() > 1 && tree::is_sequence(inputs[1]) && tree::sequence_items(inputs[1]).size() == 2,
+            Status::kTypeMismatch,
+            "input 1 of a module of kind 'LlamaAttention' is no pair; expected cosines and sines");
+    const auto rotation = tree::sequence_items(inputs[1]);
+    const at::Tensor cosines = rotation[0].toTensor(), sines = rotation[1].toTensor();
+    const at::Tensor query = rotate(heads_of(q_proj_->call(hidden)), cosines, sines);
+    at::Tensor key = rotate(heads_of(k_proj_->call(hidden)), cosines, sines), value = heads_of(v_proj_->call(hidden));
+    const c10::IValue* const past = past_input(inputs, 2, kind());
+    if (past != nullptr && !tree::sequence_items(*past).empty()) {
+      const auto earlier = tree::sequence_items(*past);
+      require(earlier.size() == 2 && earlier[0].isTensor() && earlier[1].isTensor(), Status::kTypeMismatch,
+              "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
+      key = at::cat({earlier[0].toTensor(), key}, 2);
+      value = at::cat({earlier[1].toTensor(), value}, 2);
+    }
+    const at::Tensor mixed = attend_causally(query, key, value, is_training() ? dropout_ : 0.0);
+    at::Tensor output = o_proj_->call(join_heads(mixed));
+    if (past == nullptr) return output;
+    return tree::new_list({std::move(output), tree::new_list({std::move(key), std::move(value)})});
+  }
+
+ private:
+  at::Tensor heads_of(const at::Tensor& projected) const {
+    return projected.unflatten(-1, {-1, head_dim_}).transpose(1, 2);
+  }
+
+  int64_t head_dim_;
+  double dropout_;
+  ModulePtr q_proj_, k_proj_, v_proj_, o_proj_;
+};
+
+class LlamaMlp final : public Module {
+ public:
+  explicit LlamaMlp(const LlamaConfig& config) : Module("LlamaMLP") {
+    const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
+    add_child("gate_proj", gate_proj_ = linear_layer(hidden, inner, config.mlp_bias, config));
+    add_child("up_proj", up_proj_ = linear_layer(hidden, inner, config.mlp_bias, config));
+    add_child("down_proj", down_proj_ = linear_layer(inner, hidden, config.mlp_bias, config));
+    add_child("act_fn", act_fn_ = std::make_shared<Activation>(config.hidden_act));
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& input = only_tensor(inputs);
+    return down_proj_->call(act_fn_->call(gate_proj_->call(input)) * up_proj_->call(input));
+  }
+
+ private:
+  ModulePtr gate_proj_, up_proj_, down_proj_, act_fn_;
+};
+
+class LlamaDecoderLayer final : public Module {
+ public:
+  explicit LlamaDecoderLayer(const LlamaConfig& config) : Module("LlamaDecoderLayer") {
+    add_child("self_attn", self_attn_ = std::make_shared<LlamaAttention>(config));
+    add_child("mlp", mlp_ = std::make_shared<LlamaMlp>(config));
+    add_child("input_layernorm", input_layernorm_ = std::make_shared<LlamaRmsNorm>(config));
+    add_child("post_attention_layernorm", post_attention_layernorm_ = std::make_shared<LlamaRmsNorm>(config));
+  }
+  std::vector<std::string> input_names() const override { return self_attn_->input_names(); }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& hidden = tensor_input(inputs, 0, kind());
+    Inputs attended = inputs;
+    attended[0] = input_layernorm_->call(hidden);
+    const c10::IValue attention = self_attn_->call(attended);
+    if (attention.isTensor()) return with_mlp(hidden + attention.toTensor());
+    const auto outputs = tree::sequence_items(attention);
+    return tree::new_list({with_mlp(hidden + outputs[0].toTensor()), outputs[1]});
+  }
+
+ private:
+  at::Tensor with_mlp(const at::Tensor& hidden) { return hidden + mlp_->call(post_attention_layernorm_->call(hidden)); }
+
+  ModulePtr self_attn_, mlp_, input_layernorm_, post_attention_layernorm_;
+};
+
+class LlamaModel final : public Module {
+ public:
+  explicit LlamaModel(const LlamaConfig& config) : Module("LlamaModel") {
+    add_child("embed_tokens", embed_tokens_ = std::make_shared<Embedding>(normal_weight(
+                                  config.vocab_size, config.hidden_size, config.initializer_range, config.dtype)));
+    const ModulePtr layers = std::make_shared<Module>("ModuleList");
+    for (int64_t layer = 0; layer < config.num_hidden_layers; layer++)
+      layers->add_child(std::to_string(layer), layers_.emplace_back(std::make_shared<LlamaDecoderLayer>(config)));
+    add_child("layers", layers);
+    add_child("norm", norm_ = std::make_shared<LlamaRmsNorm>(config));
+    add_child("rotary_emb", rotary_emb_ = std::make_shared<RotaryEmbedding>("LlamaRotaryEmbedding", config.rotary));
+  }
+  std::vector<std::string> input_names() const override { return {"input_ids", "past_key_values"}; }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const at::Tensor& tokens = tensor_input(inputs, 0, kind());
+    require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, "Llama was called with the shape ",
+            tokens.sizes(), "; expected token ids [batch, length]");
+    const c10::IValue* const past = past_input(inputs, 1, kind());
+    const int64_t begin = past == nullptr ? 0 : length_of(*past);
+    at::Tensor hidden = embed_tokens_->call(tokens);
+    const at::Tensor positions = at::arange(begin, begin + tokens.size(1), hidden.options().dtype(at::kLong));
+    const c10::IValue rotation = rotary_emb_->call(Inputs{hidden, positions});
+    std::vector<c10::IValue> cache;
+    for (size_t i = 0; i < layers_.size(); i++) {
+      if (past == nullptr) {
+        hidden = layers_[i]->call(Inputs{hidden, rotation}).toTensor();
+        continue;
+      }
+      const auto earlier = tree::sequence_items(*past);
+      const c10::IValue output =
+          layers_[i]->call(Inputs{hidden, rotation, earlier.empty() ? c10::IValue(tree::new_list()) : earlier[i]});
+      hidden = tree::sequence_items(output)[0].toTensor();
+      cache.push_back(tree::sequence_items(output)[1]);
+    }
+    hidden = norm_->call(hidden);
+    if (past == nullptr) return hidden;
+    return tree::new_list({std::move(hidden), tree::new_list(std::move(cache))});
+  }
+
+ private:
+  // Of the tokens before.
+  int64_t length_of(const c10::IValue& past) const {
+    const auto layers = tree::sequence_items(past);
+    if (layers.empty()) return 0;
+    require(layers.size() == layers_.size(), Status::kInvalidArgument, "past_key_values has ", layers.size(),
+            " layers; expected ", layers_.size(), ", as an earlier call returned it");
+    const auto first = tree::is_sequence(layers[0]) ? tree::sequence_items(layers[0]) : c10::ArrayRef<c10::IValue>();
+    require(first.size() == 2 && first[0].isTensor() && first[0].toTensor().dim() == 4, Status::kTypeMismatch,
+            "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
+    return first[0].toTensor().size(2);
+  }
+
+  ModulePtr embed_tokens_, norm_, rotary_emb_;
+  std::vector<ModulePtr> layers_;
+};
+
+class LlamaForCausalLm final : public Module {
+ public:
+  explicit LlamaForCausalLm(const LlamaConfig& config) : Module("LlamaForCausalLM") {
+    add_child("model", model_ = std::make_shared<LlamaModel>(config));
+    at::Tensor weight = config.tie_word_embeddings ? model_->find_tensor("embed_tokens.weight")
+                                                   : normal_weight(config.vocab_size, config.hidden_size,
+                                                                   config.initializer_range, config.dtype);
+    add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
+  }
+  std::vector<std::string> input_names() const override { return model_->input_names(); }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override {
+    const c10::IValue output = model_->call(inputs);
+    if (output.isTensor()) return lm_head_->call(output.toTensor());
+    const auto parts = tree::sequence_items(output);
+    return tree::new_list({lm_head_->call(parts[0].toTensor()), parts[1]});
+  }
+
+ private:
+  ModulePtr model_, lm_head_;
+};
+
+}  // namespace
+
+ModulePtr build_llama(const Json& json) { return std::make_shared<LlamaForCausalLm>(read_llama_config(json)); }
+
+}  // namespace accel::nn

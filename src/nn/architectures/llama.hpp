@@ -1,0 +1,15 @@
+// Llama (Touvron et al., 2023) with its language modelling head, and the later versions of the same architecture.
+#pragma once
+
+#include "base/json.hpp"
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// Names, shapes, kinds and initial distributions are those of LlamaForCausalLM. Inputs: token ids [batch, length], and
+// the keys and values of earlier tokens for generation. Without those the output is the logits [batch, length,
+// vocabulary]. With a list of a [key, value] for each layer, each [batch, key heads, earlier length, head size], or an
+// empty list at the beginning, it is [logits, such a list with the new tokens too].
+ModulePtr build_llama(const Json& config);
+
+}  // namespace accel::nn

@@ -1,0 +1,62 @@
+#include "nn/architectures/model_config.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <string>
+
+#include "base/error.hpp"
+#include "nn/creation_device.hpp"
+#include "nn/layers/initial.hpp"
+#include "tensor/dtype.hpp"
+
+namespace accel::nn {
+
+int64_t size_member(const Json& config, const char* key, int64_t otherwise) {
+  const int64_t size = json_integer(config, key, otherwise);
+  check_size(size, key);
+  return size;
+}
+
+bool is_empty(const Json& value) {
+  if (const Json::Items* const items = value.items()) return items->empty();
+  const Json::Members* const members = value.members();
+  return members != nullptr && members->empty();
+}
+
+void require_model_class(const Json& config, const char* name) {
+  const Json* const architectures = json_member(config, "architectures");
+  if (architectures == nullptr || is_empty(*architectures)) return;
+  bool found = false;
+  if (const Json::Items* const names = architectures->items())
+    for (const Json& given : *names) found = found || (given.text() != nullptr && *given.text() == name);
+  require(found, Status::kUnsupported, "architectures is ", print_json(*architectures), "; expected ", name);
+}
+
+void refuse_quantization(const Json& config) {
+  const Json* const value = json_member(config, "quantization_config");
+  require(value == nullptr || is_empty(*value), Status::kUnsupported,
+          "quantization_config is set; remove it from the configuration");
+}
+
+double initializer_range(const Json& config) {
+  const double range = json_number(config, "initializer_range", 0.02);
+  require(range >= 0, Status::kInvalidArgument, "initializer_range is ", range, "; expected 0 or more");
+  return range;
+}
+
+at::ScalarType weight_dtype(const Json& config) {
+  const std::string name = json_text(config, "dtype", json_text(config, "torch_dtype", "float32"));
+  const tensor::Dtype* dtype = tensor::find_dtype(name);
+  require(dtype != nullptr && at::isFloatingType(dtype->type), Status::kUnsupported, "dtype '", name,
+          "' cannot hold weights; expected a floating one such as float32 or bfloat16");
+  return dtype->type;
+}
+
+at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation, at::ScalarType dtype) {
+  const at::Tensor weight = at::empty({rows, columns}, new_parameter_options().dtype(dtype));
+  fill_normal(weight, 0.0, deviation);
+  return weight;
+}
+
+}  // namespace accel::nn

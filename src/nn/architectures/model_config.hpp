@@ -1,0 +1,29 @@
+// What configurations of Hugging Face models have in common.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "base/json.hpp"
+
+namespace accel::nn {
+
+// At least 1; errors name the key.
+int64_t size_member(const Json& config, const char* key, int64_t otherwise);
+
+// An empty list or map.
+bool is_empty(const Json& value);
+
+// UNSUPPORTED if the configuration is for another class of the architecture's models, such as one with another head.
+void require_model_class(const Json& config, const char* name);
+void refuse_quantization(const Json& config);
+
+// The deviation of new weights.
+double initializer_range(const Json& config);
+at::ScalarType weight_dtype(const Json& config);
+
+// A new parameter [rows, columns] with normal numbers.
+at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation, at::ScalarType dtype);
+
+}  // namespace accel::nn

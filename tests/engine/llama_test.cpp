@@ -1,0 +1,238 @@
+// Llama against LlamaForCausalLM of transformers, with weights that a formula gives.
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include "nn/architectures/architecture.hpp"
+#include "nn/creation_device.hpp"
+#include "nn_fixture.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::nn {
+namespace llama_test {
+
+using tests::expect_close;
+using tests::expect_error;
+
+at::Tensor tokens_of(const Json& rows) {
+  std::vector<at::Tensor> tensors;
+  for (const Json& row : *rows.items()) tensors.push_back(at::tensor(tests::integers(row)));
+  return at::stack(tensors);
+}
+
+ModulePtr recorded_model(const Json& recorded) {
+  const ModulePtr model = module_from_config(print_json(*json_member(recorded, "config")));
+  model->train(false);
+  const at::NoGradGuard no_grad;
+  int64_t salt = 0;
+  for (const auto& [name, tensor] : model->state_dict())
+    tensor.copy_(4 * tests::pattern_tensor(tensor.sizes(), salt++));
+  return model;
+}
+
+ModulePtr tiny(const std::string& settings = "") {
+  return module_from_config(
+      R"({"model_type": "llama", "vocab_size": 5, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "num_key_value_heads": 1)" +
+      (settings.empty() ? "" : ", " + settings) + "}");
+}
+
+TEST(Llama, HasTheTreeOfTheReference) {
+  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+    const ModulePtr model = recorded_model(recorded);
+    const NamedTensors state = model->state_dict();
+    const Json::Items& names = *json_member(recorded, "state_dict")->items();
+    ASSERT_EQ(state.size(), names.size());
+    for (size_t i = 0; i < names.size(); i++) {
+      const Json::Items& entry = *names[i].items();
+      EXPECT_EQ(state[i].first, *entry[0].text());
+      EXPECT_EQ(state[i].second.sizes().vec(), tests::integers(entry[1]));
+    }
+    const auto modules = model->named_modules();
+    const Json::Items& kinds = *json_member(recorded, "kinds")->items();
+    ASSERT_EQ(modules.size(), kinds.size());
+    for (size_t i = 0; i < kinds.size(); i++) {
+      const Json::Items& entry = *kinds[i].items();
+      EXPECT_EQ(modules[i].first, *entry[0].text());
+      const bool is_activation = modules[i].first.find("act_fn") != std::string::npos;
+      EXPECT_EQ(modules[i].second->kind(), is_activation ? modules[i].second->kind() : *entry[1].text());
+    }
+    const NamedTensors buffers = model->named_buffers();
+    ASSERT_EQ(buffers.size(), 1u);
+    EXPECT_EQ(buffers[0].first, "model.rotary_emb.inv_freq");
+    expect_close(buffers[0].second, tests::tensor_of(*json_member(recorded, "inv_freq")), 1e-8);
+  }
+}
+
+TEST(Llama, GivesTheLogitsAndGradientsOfTheReference) {
+  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+    SCOPED_TRACE(print_json(*json_member(recorded, "config")));
+    const ModulePtr model = recorded_model(recorded);
+    const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
+    const at::Tensor logits = model->call(tokens);
+    expect_close(logits, tests::tensor_of(*json_member(recorded, "logits")), 1e-5);
+    const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
+    EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
+    loss.backward();
+    const Json& gradients = *json_member(recorded, "gradients");
+    EXPECT_EQ(model->named_parameters().size(), gradients.members()->size());
+    for (const auto& [name, tensor] : model->named_parameters()) {
+      const std::vector<double> expected = tests::numbers(*json_member(gradients, name));
+      EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
+      EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5 + 1e-4 * expected[0]) << name;
+    }
+  }
+}
+
+// What a call with keys and values of earlier tokens returns.
+struct Step {
+  at::Tensor logits;
+  c10::IValue past;
+};
+Step step(Module& model, const at::Tensor& tokens, const c10::IValue& past) {
+  const c10::IValue output = model.call(Inputs{tokens, past});
+  return {tree::sequence_items(output)[0].toTensor(), tree::sequence_items(output)[1]};
+}
+
+TEST(Llama, GeneratesTheTokensOfTheReferenceFromKeptKeysAndValues) {
+  const at::NoGradGuard no_grad;
+  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+    const ModulePtr model = recorded_model(recorded);
+    const at::Tensor generated = tokens_of(*json_member(recorded, "generated"));
+    at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
+    Step last = step(*model, tokens, tree::new_list());
+    while (true) {
+      const at::Tensor next = at::argmax(last.logits.select(1, -1), -1, /*keepdim=*/true);
+      tokens = at::cat({tokens, next}, 1);
+      if (tokens.size(1) == generated.size(1)) break;
+      last = step(*model, next, last.past);
+    }
+    EXPECT_TRUE(at::equal(tokens, generated)) << tokens << generated;
+  }
+}
+
+TEST(Llama, EarlierTokensInPartsGiveTheSameLogits) {
+  const at::NoGradGuard no_grad;
+  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+    const ModulePtr model = recorded_model(recorded);
+    const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
+    const Step first = step(*model, tokens.slice(1, 0, 2), tree::new_list());
+    const Step second = step(*model, tokens.slice(1, 2, 4), first.past);
+    const Step third = step(*model, tokens.slice(1, 4), second.past);
+    expect_close(at::cat({first.logits, second.logits, third.logits}, 1), model->call(tokens), 1e-5);
+  }
+}
+
+TEST(Llama, StartsWithItsDistributions) {
+  at::manual_seed(0);
+  const ModulePtr model = module_from_config(
+      R"({"model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "initializer_range": 0.03, "attention_bias": true})");
+  const auto deviation = [&](const char* path) { return model->find_tensor(path).detach().std().item<double>(); };
+  EXPECT_NEAR(deviation("model.embed_tokens.weight"), 0.03, 1e-3);
+  EXPECT_NEAR(deviation("model.layers.0.self_attn.o_proj.weight"), 0.03, 1e-3);
+  EXPECT_NEAR(deviation("model.layers.0.mlp.down_proj.weight"), 0.03, 1e-3);
+  EXPECT_NEAR(deviation("lm_head.weight"), 0.03, 1e-3);
+  EXPECT_EQ(model->find_tensor("model.layers.0.self_attn.q_proj.bias").abs().max().item<double>(), 0);
+  EXPECT_EQ(model->find_tensor("model.norm.weight").min().item<double>(), 1);
+}
+
+TEST(Llama, TiesItsHeadWhenAsked) {
+  const ModulePtr tied = tiny(R"("tie_word_embeddings": true)"), untied = tiny();
+  EXPECT_TRUE(tied->find_tensor("lm_head.weight").is_same(tied->find_tensor("model.embed_tokens.weight")));
+  EXPECT_EQ(tied->num_parameters() + 5 * 8, untied->num_parameters());
+}
+
+TEST(Llama, HonoursTheDtypeAndKeepsFrequenciesExact) {
+  const at::NoGradGuard no_grad;
+  const ModulePtr model = tiny(R"("dtype": "bfloat16")");
+  EXPECT_EQ(model->call(at::ones({1, 6}, at::kLong)).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(model->find_tensor("model.rotary_emb.inv_freq").scalar_type(), at::kFloat);
+}
+
+TEST(Llama, RunsOnMetaForItsShapes) {
+  const at::NoGradGuard no_grad;
+  const CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/true);
+  const ModulePtr model = tiny();
+  const at::Tensor tokens = at::empty({3, 4}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
+  EXPECT_EQ(model->call(tokens).sizes().vec(), (std::vector<int64_t>{3, 4, 5}));
+  const Step first = step(*model, tokens, tree::new_list());
+  const Step second = step(*model, tokens, first.past);
+  const auto layers = tree::sequence_items(second.past);
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(tree::sequence_items(layers[1])[0].toTensor().sizes().vec(), (std::vector<int64_t>{3, 1, 8, 4}));
+}
+
+TEST(Llama, RefusesWhatItCannotDo) {
+  const auto build = [](const char* setting) { return [setting] { tiny(setting); }; };
+  expect_error(Status::kUnsupported, "'yarn' is not known; expected default, linear or llama3",
+               build(R"("rope_scaling": {"type": "yarn", "factor": 2.0})"));
+  expect_error(Status::kUnsupported, "'dynamic'", build(R"("rope_parameters": {"rope_type": "dynamic"})"));
+  expect_error(Status::kUnsupported, "partial_rotary_factor is 0.5",
+               build(R"("rope_parameters": {"partial_rotary_factor": 0.5})"));
+  expect_error(Status::kInvalidArgument, "factor is 0", build(R"("rope_scaling": {"type": "linear"})"));
+  expect_error(
+      Status::kInvalidArgument, "low_freq_factor is 4; expected less than high_freq_factor",
+      build(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1})"));
+  expect_error(Status::kTypeMismatch, "rope_scaling is [1]; expected an object", build(R"("rope_scaling": [1])"));
+  expect_error(Status::kInvalidArgument, "rope_theta is -1", build(R"("rope_theta": -1)"));
+  expect_error(Status::kUnsupported, "quantization_config", build(R"("quantization_config": {"bits": 4})"));
+  expect_error(Status::kUnsupported, "'swoosh'", build(R"("hidden_act": "swoosh")"));
+  expect_error(Status::kUnsupported, "LlamaForTokenClassification",
+               build(R"("architectures": ["LlamaForTokenClassification"])"));
+  expect_error(Status::kUnsupported, "'int4'", build(R"("dtype": "int4")"));
+  expect_error(Status::kInvalidArgument, "head_dim is 3; expected an even number", build(R"("head_dim": 3)"));
+  expect_error(Status::kInvalidArgument, "rms_norm_eps is -1", build(R"("rms_norm_eps": -1)"));
+  expect_error(Status::kInvalidArgument, "attention_dropout is 2", build(R"("attention_dropout": 2)"));
+  const auto heads = [](const char* settings) {
+    return [settings] { module_from_config(text(R"({"model_type": "llama", "hidden_size": 8, )", settings, "}")); };
+  };
+  expect_error(Status::kInvalidArgument, "num_attention_heads 4 is not divisible by num_key_value_heads 3",
+               heads(R"("num_attention_heads": 4, "num_key_value_heads": 3)"));
+  expect_error(Status::kInvalidArgument, "hidden_size 8 is not divisible by num_attention_heads 3",
+               heads(R"("num_attention_heads": 3)"));
+  expect_error(Status::kInvalidArgument, "num_hidden_layers is 0",
+               heads(R"("num_attention_heads": 2, "num_hidden_layers": 0)"));
+}
+
+TEST(Llama, RefusesWrongInputs) {
+  const at::NoGradGuard no_grad;
+  const ModulePtr model = tiny();
+  const at::Tensor tokens = at::ones({1, 2}, at::kLong);
+  expect_error(Status::kShapeMismatch, "expected token ids [batch, length]",
+               [&] { model->call(at::ones({2}, at::kLong)); });
+  expect_error(Status::kTypeMismatch, "expected int64 or int32", [&] { model->call(at::ones({1, 2})); });
+  expect_error(Status::kTypeMismatch, "input 0 of a module of kind 'LlamaModel' is missing",
+               [&] { model->call(Inputs{}); });
+  expect_error(Status::kTypeMismatch, "past_key_values of a module of kind 'LlamaModel' is a int; expected a list",
+               [&] {
+                 model->call(Inputs{tokens, 3});
+               });
+  expect_error(Status::kInvalidArgument, "past_key_values has 1 layers; expected 2", [&] {
+    model->call(Inputs{tokens, tree::new_list({tree::new_list()})});
+  });
+  expect_error(Status::kTypeMismatch, "no [key, value]", [&] {
+    model->call(Inputs{tokens, tree::new_list({tokens, tokens})});
+  });
+  const CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/true);
+  const ModulePtr empty = tiny();
+  {
+    const CreationDevice cpu(std::nullopt, /*include_buffers=*/true);
+    const ModulePtr filled = tiny();
+    for (const auto& [name, module] : filled->named_modules())
+      for (const auto& [member, tensor] : module->named_parameters())
+        if (member.find('.') == std::string::npos) empty->find(name)->replace_tensor(member, tensor);
+  }
+  expect_error(Status::kInvalidState, "'inv_freq' is on the device meta", [&] { empty->call(tokens); });
+}
+
+}  // namespace llama_test
+}  // namespace accel::nn
