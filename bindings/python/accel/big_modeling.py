@@ -5,8 +5,8 @@ maps, maps files and reads ahead.
 """
 
 import contextlib
+import logging
 import os
-from collections.abc import Mapping
 
 from . import capi, device_maps
 from .device import Device
@@ -18,6 +18,7 @@ from .torch_types import is_torch_model, torch_module
 from .values import to_engine
 
 __getattr__ = resolver(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -34,7 +35,7 @@ def init_on_device(device, include_buffers=None):
     if include_buffers is None:
         include_buffers = parse_flag_from_env("ACCELERATE_INIT_INCLUDE_BUFFERS", False)
     with contextlib.ExitStack() as scopes:
-        hasattr(capi, "accel_init_on_device_begin") and scopes.enter_context(scope(capi.accel_init_on_device_begin, Device(str(device)), int(include_buffers)))
+        scopes.enter_context(scope(capi.accel_init_on_device_begin, Device(str(device)), int(include_buffers)))
         if torch_module() is not None:
             from .pytorch import empty_models
 
@@ -65,9 +66,26 @@ def disk_offload(model, offload_dir, execution_device=None, offload_buffers=Fals
 def cpu_offload_with_hook(model, execution_device=None, prev_module_hook=None):
     """The model, which moves to a device when it is called and stays there, and its hook, whose offload() moves it back to the CPU. The model
     of `prev_module_hook` leaves the device when this one is called."""
-    from .pytorch import model_offload
+    if is_torch_model(model):
+        from .pytorch import model_offload
 
-    return model_offload.cpu_offload_with_hook(model, execution_device, prev_module_hook)
+        return model_offload.cpu_offload_with_hook(model, execution_device, prev_module_hook)
+    device = capi.accel_device_default() if execution_device is None else Device(device_maps.name_of(execution_device))
+    previous = None if prev_module_hook is None else prev_module_hook.hook
+    return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(model.handle, device, previous))
+
+
+class OffloadHook:
+    """A model of accel and its hook: offload() puts the model on the CPU, remove() takes the hook away."""
+
+    def __init__(self, model, hook):
+        self.model, self.hook = model, hook
+
+    def offload(self):
+        capi.accel_offload_hook_offload(self.hook)
+
+    def remove(self):
+        capi.accel_offload_hook_remove(self.hook)
 
 
 def dispatch_model(model, device_map, main_device=None, state_dict=None, offload_dir=None, offload_index=None, offload_buffers=False, skip_keys=None,
@@ -108,6 +126,14 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
     if device_map is not None:
         model.hf_device_map = used
     return model
+
+
+def load_into_module(model, checkpoint, device_map, **settings):
+    """load_checkpoint_in_model() for a module of accel."""
+    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), _options(**settings))
+    if report["unexpected"]:
+        _logger.warning("Some weights of %s were not used when they were loaded into %s, which does not have them: %s", checkpoint,
+                        type(model).__name__, ", ".join(report["unexpected"]))
 
 
 def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern=None, skip_modules_classes=None, non_blocking=False):

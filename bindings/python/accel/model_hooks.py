@@ -125,8 +125,11 @@ def remove_hook_from_module(module, recurse=False):
     if hook is not None:
         hook.detach_hook(module)
         _take_away(module)
-    for name in _GUARDED if is_torch_model(module) else ():
-        vars(module).pop(name, None)
+    if is_torch_model(module):
+        for name in _GUARDED:
+            vars(module).pop(name, None)
+    else:
+        capi.accel_remove_dispatch(module.handle, int(recurse))
     for child in module.children() if recurse else ():
         remove_hook_from_module(child, recurse)
     return module

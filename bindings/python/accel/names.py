@@ -40,10 +40,12 @@ _HOMES = {
         CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version""",
     "memory": "clear_device_cache find_executable_batch_size release_memory",
     "model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
+    "module_tensors": """align_module_device find_tied_parameters get_non_persistent_buffers get_state_dict_offloaded_model has_offloaded_params
+        named_module_tensors retie_parameters set_module_tensor_to_device""",
     "parallelism_config": "ParallelismConfig TorchContextParallelConfig",
     "progress": "tqdm",
-    "pytorch.align_devices": """AlignDevicesHook align_module_device attach_align_device_hook attach_align_device_hook_on_blocks
-        attach_execution_device_hook get_state_dict_from_offload get_state_dict_offloaded_model has_offloaded_params""",
+    "pytorch.align_devices": """AlignDevicesHook attach_align_device_hook attach_align_device_hook_on_blocks
+        attach_execution_device_hook get_state_dict_from_offload""",
     "pytorch.batch_sampler_shard": "BatchSamplerShard",
     "pytorch.data_loader": "DataLoaderShard SkipDataLoader",
     "pytorch.deepspeed": "DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper map_pytorch_optim_to_deepspeed",
@@ -57,8 +59,7 @@ _HOMES = {
     "pytorch.loop_state": "DataLoaderStateMixin",
     "pytorch.meta_parameters": "ensure_weights_retied",
     "pytorch.model_offload": "CpuOffload UserCpuOffloadHook",
-    "pytorch.module_tensors": """check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device find_tied_parameters
-        get_non_persistent_buffers id_tensor_storage named_module_tensors retie_parameters set_module_tensor_to_device""",
+    "pytorch.module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "pytorch.offloaded_weights": """extract_submodules_state_dict load_offloaded_weight load_offloaded_weights offload_state_dict offload_weight
         OffloadedWeightsLoader PrefixedDataset save_offload_index""",
     "pytorch.optimizer": "AcceleratedOptimizer",
