@@ -3,58 +3,61 @@
 #error "include accel.h"
 #endif
 
-/* Models that are larger than a device: weights are loaded and kept where a device map says (accel/device_map.h), and come to
- * the device that computes with them when they are needed.
+/* Models that are larger than a device: weights are loaded and kept where a device map says (accel/device_map.h), and
+ * come to the device that computes with them when they are needed.
  *
- * Note: a model that is dispatched. Modules compute on their device of the map; those on "disk", and beside an accelerator
- * also those on "cpu", compute on the main device. Their weights are offloaded: parameters are on the device meta, except
- * while a forward uses them. Blocks, which are modules of up to block_bytes, get all of their weights at once before their forward,
- * and lose them after it; a thread brings the blocks that come next meanwhile. On the CPU weights on disk are the
- * mapped files themselves: nothing is copied. Inputs are moved to the device of the module that gets them, and outputs of the model to the
- * device of its inputs. Tensors stay the same objects. */
+ * Note: a model that is dispatched. Modules compute on their device of the map; those on "disk", and beside an
+ * accelerator also those on "cpu", compute on the main device. Their weights are offloaded: parameters are on the
+ * device meta, except while a forward uses them. Blocks, which are modules of up to block_bytes, get all of their
+ * weights at once before their forward, and lose them after it; a thread brings the blocks that come next meanwhile.
+ * On the CPU weights on disk are the mapped files themselves: nothing is copied. Inputs are moved to the device of the
+ * module that gets them, and outputs of the model to the device of its inputs. Tensors stay the same objects. */
 
 /* How weights are loaded and kept. */
 typedef struct accel_dispatch_options {
   size_t struct_size;
-  accel_dtype_t dtype;                      /* Of floating parameters and buffers that are loaded. Default: that of each tensor in
-                                             * the model */
-  accel_flag_t strict;                      /* 1: weights that the model does not know are an error. Default 0 */
-  accel_flag_t offload_buffers;             /* 1: buffers are offloaded as parameters are. Default 0 */
-  accel_flag_t force_hooks;                 /* 1: inputs are moved also where all modules are on one device. Default 0 */
-  accel_flag_t map_weights;                 /* 1: weights that stay on the CPU are the mapped files, whose pages are read when they are
-                                             * used and copied when they are changed; 0: copies in memory. Default 1 */
-  accel_flag_t broadcast_from_rank0;        /* 1: rank 0 reads the weights, and sends them to the others. Default 0 */
-  int64_t block_bytes;                      /* Bytes of weights that a module may have to be brought as one. In [1, inf).
-                                             * Default: those of the largest module without children, at least 64 MiB */
-  int64_t prefetch_bytes;                   /* Bytes of blocks that may be on the main device beside the one in use. 0: none is brought
-                                             * ahead. In [0, inf). Default: block_bytes */
-  const char *main_device;                  /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator
-                                             * of the map, or the CPU */
-  const char *offload_folder;               /* Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and
-                                             * accel_dispatch_model() reads it. Default: none */
-  const char *no_split_module_classes;      /* Names of classes with commas between them: their modules are on one device. Default: none */
-  const char *preload_module_classes;       /* Names of classes with commas between them: their modules are blocks whatever their
-                                             * size. Default: none */
-  const char *skip_keys;                    /* Names of inputs with commas between them that are not moved. Default: none */
-  const char *keep_in_fp32_modules;         /* Parts of names with commas between them: what has one in its name stays float32 where dtype
-                                             * is float16. Default: none */
+  accel_dtype_t dtype;                  /* Of floating parameters and buffers that are loaded. Default: that of each
+                                         * tensor in the model */
+  accel_flag_t strict;                  /* 1: weights that the model does not know are an error. Default 0 */
+  accel_flag_t offload_buffers;         /* 1: buffers are offloaded as parameters are. Default 0 */
+  accel_flag_t force_hooks;             /* 1: inputs are moved also where all modules are on one device. Default 0 */
+  accel_flag_t map_weights;             /* 1: weights that stay on the CPU are the mapped files, whose pages are read
+                                         * when they are used and copied when they are changed; 0: copies in memory.
+                                         * Default 1 */
+  accel_flag_t broadcast_from_rank0;    /* 1: rank 0 reads the weights, and sends them to the others. Default 0 */
+  int64_t block_bytes;                  /* Bytes of weights that a module may have to be brought as one. In [1, inf).
+                                         * Default: those of the largest module without children, at least 64 MiB */
+  int64_t prefetch_bytes;               /* Bytes of blocks that may be on the main device beside the one in use. 0:
+                                         * none is brought ahead. In [0, inf). Default: block_bytes */
+  const char *main_device;              /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first
+                                         * accelerator of the map, or the CPU */
+  const char *offload_folder;           /* Of an index.json of offloaded weights: accel_load_checkpoint_in_model()
+                                         * writes it, and accel_dispatch_model() reads it. Default: none */
+  const char *no_split_module_classes;  /* Names of classes with commas between them: their modules are on one device.
+                                         * Default: none */
+  const char *preload_module_classes;   /* Names of classes with commas between them: their modules are blocks
+                                         * whatever their size. Default: none */
+  const char *skip_keys;                /* Names of inputs with commas between them that are not moved. Default: none */
+  const char *keep_in_fp32_modules;     /* Parts of names with commas between them: what has one in its name stays
+                                         * float32 where dtype is float16. Default: none */
 } accel_dispatch_options_t;
 
 /** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
  * @param module A model.
  * @param checkpoint A file of safetensors or of torch, an index of several, or a folder with one of them.
- * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on "disk" stays or
- *   becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they
- *   have the wanted dtype.
+ * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta.
+ *   What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
+ *   checkpoint's own files as long as they have the wanted dtype.
  * @param options NULL: defaults.
- * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the model
- *   does not know. May be NULL.
- * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for
- *   a map that does not cover the model; CORRUPT; IO.
+ * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the
+ *   model does not know. May be NULL.
+ * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+ *   INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
  * @threads object, waits
  * @accelerate load_checkpoint_in_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *ACCEL_NULLABLE device_map,
+accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint,
+                               const accel_value_t *ACCEL_NULLABLE device_map,
                                const accel_dispatch_options_t *ACCEL_NULLABLE options,
                                accel_value_t *ACCEL_OWNED ACCEL_NULLABLE out_report);
 
@@ -62,8 +65,8 @@ accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, c
  * @param state A state; NULL unless broadcast_from_rank0.
  * @param module A model, usually of accel_init_empty_weights_begin().
  * @param checkpoint As above.
- * @param device_map A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are
- *   loaded, and nothing is dispatched.
+ * @param device_map A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
+ *   weights are loaded, and nothing is dispatched.
  * @param max_memory A map device -> bytes for these, or NONE: what is free.
  * @param options NULL: defaults.
  * @param out_device_map The map that was used. May be NULL.
@@ -82,8 +85,8 @@ accel_load_checkpoint_and_dispatch(accel_state_t *ACCEL_NULLABLE state, accel_mo
  * @param device_map A map that covers it.
  * @param state_dict A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
  * @param options NULL: defaults.
- * @return ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights
- *   that are nowhere; INVALID_STATE for a model that is dispatched already.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND
+ *   for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
  * @threads object, waits
  * @accelerate dispatch_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -114,8 +117,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
-/** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if
- * they were nowhere. Nothing happens to other modules.
+/** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
+ * or on the CPU if they were nowhere. Nothing happens to other modules.
  * @param module A module.
  * @param recurse 1: of all below it too.
  * @return ACCEL_OK; OUT_OF_MEMORY.
@@ -125,9 +128,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_dispatch(accel_mod
 
 /** What is known of a dispatched model.
  * @param module A model.
- * @param out A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"}; "offloaded_bytes"; "passes", forwards of the
- *   model since it was dispatched; "brought_bytes", in all of them; "peak_bytes", of offloaded weights that were on the main device at one time;
- *   "wait_seconds", that forwards waited for weights. NONE for a model that is not dispatched.
+ * @param out A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"};
+ *   "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them;
+ *   "peak_bytes", of offloaded weights that were on the main device at one time; "wait_seconds", that forwards waited
+ *   for weights. NONE for a model that is not dispatched.
  * @return ACCEL_OK.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -142,8 +146,8 @@ accel_dispatch_report(const accel_module_t *module, accel_value_t *ACCEL_OWNED o
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
 
-/** The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights
- * are lost at the end.
+/** The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes
+ * of offloaded weights are lost at the end.
  * @param module A module.
  * @param execution_device The goal; with type -1 offloaded weights go to their main device, and others stay.
  * @param out The scope.
@@ -151,10 +155,11 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t *ACCEL_OWNED *out);
+accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device,
+                                accel_scope_t *ACCEL_OWNED *out);
 
-/** Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches
- * before the next one. The forwards run on threads of the library, one at a time.
+/** Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
+ * runs for all batches before the next one. The forwards run on threads of the library, one at a time.
  * @param module A model.
  * @param inputs [n_batches] A list of inputs by place for each batch.
  * @param n_batches Their number.
@@ -168,7 +173,8 @@ accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, s
 /* A whole model that is on a device only from its forward until another one of a chain needs the device. */
 typedef struct accel_offload_hook accel_offload_hook_t;
 
-/** The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
+/** The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
+ * model of a chain is called.
  * @param module A model.
  * @param execution_device An accelerator.
  * @param previous The hook of the model that is to leave the device when this one is called; may be NULL.
@@ -199,12 +205,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_offload_hook_remove(accel
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_offload_hook_release(accel_offload_hook_t *ACCEL_NULLABLE hook);
 
-/** Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and
- * attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+/** Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers,
+ * convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
+ * ConvTranspose3d.
  * @param module A model.
  * @param storage_dtype Of parameters between forwards, such as float8_e4m3fn.
  * @param compute_dtype Of parameters in forwards.
- * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+ * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their name are
+ *   left out. May be NULL.
  * @param skip_modules_classes Names of classes with commas between them that are left out. May be NULL.
  * @return ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
  * @threads object, waits
@@ -227,7 +235,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device,
                                   accel_tensor_t *ACCEL_NULLABLE value, accel_dtype_t dtype);
 
-/** Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
+/** Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed
+ * already stay.
  * @param folder Is made if it is not there.
  * @param state_dict A map name -> tensor.
  * @return ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
@@ -237,7 +246,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_offload_state_dict(const char *folder, const accel_value_t *state_dict);
 
 /** Opens offloaded weights without copying them.
- * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
+ * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+ *   tensors in safetensors files.
  * @param out A map name -> tensor, which shares the mapped file.
  * @return ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
  * @threads any, waits
@@ -261,4 +271,5 @@ accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors);
  * @threads any
  * @accelerate utils.extract_submodules_state_dict */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *ACCEL_OWNED out);
+accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules,
+                                    accel_value_t *ACCEL_OWNED out);
