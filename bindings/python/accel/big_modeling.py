@@ -8,7 +8,7 @@ import contextlib
 import logging
 import os
 
-from . import capi, device_maps
+from . import capi, device_maps, dtypes
 from .device import Device
 from .environment import parse_flag_from_env
 from .handlers import fill
@@ -145,7 +145,8 @@ def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_mo
         layerwise_casting.attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes, non_blocking)
         return
     classes = [kind if isinstance(kind, str) else kind.__name__ for kind in skip_modules_classes or ()]
-    capi.accel_attach_layerwise_casting(module.handle, int(storage_dtype), int(compute_dtype), _joined(skip_modules_pattern), _joined(classes))
+    stored, computed = (dtypes.dtype(kind).number for kind in (storage_dtype, compute_dtype))
+    capi.accel_attach_layerwise_casting(module.handle, stored, computed, _joined(skip_modules_pattern), _joined(classes))
 
 
 def _torch():
@@ -162,7 +163,9 @@ def _options(**settings):
     named = {name: _joined(value) if isinstance(value, (list, tuple, set)) else value for name, value in settings.items()}
     for name in ("main_device", "offload_folder"):
         if named.get(name) is not None:
-            named[name] = device_maps.name_of(named[name])
+            named[name] = str(named[name])
+    if named.get("dtype") is not None:
+        named["dtype"] = dtypes.dtype(named["dtype"]).number
     return fill(capi.accel_dispatch_options_t(), named)
 
 

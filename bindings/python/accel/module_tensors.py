@@ -1,6 +1,6 @@
 """Single tensors of models of torch or of accel: their names, their devices, and which are the same. Those of torch: pytorch/module_tensors.py."""
 
-from . import capi
+from . import capi, dtypes
 from .device import Device
 from .scopes import scope
 from .torch_types import is_torch_model
@@ -43,7 +43,7 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
     if is_torch_model(module):
         _tensors().set_module_tensor_to_device(module, tensor_name, device, value, dtype, fp16_statistics, tied_params_map, non_blocking, clear_cache)
     else:
-        kind = capi.ACCEL_UNSET if dtype is None else int(dtype)
+        kind = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
         capi.accel_set_module_tensor_to_device(module.handle, tensor_name, Device(str(device)), to_engine(value), kind)
 
 

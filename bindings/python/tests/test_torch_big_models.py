@@ -49,7 +49,7 @@ def x():
 
 @pytest.fixture
 def folder(net, tmp_path):
-    accel.Accelerator().save_model(net, tmp_path / "model")
+    accel.Accelerator(cpu=True).save_model(net, tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -160,13 +160,13 @@ def load(folder, device_map, **settings):
 @pytest.mark.parametrize("safetensors", [True, False])
 def test_what_is_on_the_disk_stays_in_the_checkpoint(net, x, tmp_path, safetensors):
     expected = net(x)
-    accel.Accelerator().save_model(net, tmp_path, safe_serialization=safetensors)
+    accel.Accelerator(cpu=True).save_model(net, tmp_path, safe_serialization=safetensors)
     before = bytes_in(tmp_path)
     loaded = load(tmp_path, ON_DISK, offload_folder=tmp_path / "off")
     assert on_meta(loaded) == ["last.bias", "last.weight", "norm.bias", "norm.weight"] and loaded.hf_device_map == ON_DISK
     torch.testing.assert_close(loaded(x), expected)
     assert bytes_in(tmp_path) == before and not (tmp_path / "off").exists()
-    accel.Accelerator().save_model(loaded, tmp_path / "again")
+    accel.Accelerator(cpu=True).save_model(loaded, tmp_path / "again")
     assert load_state_dict(tmp_path / "again" / "model.safetensors").keys() == net.state_dict().keys()
 
 
@@ -231,7 +231,7 @@ def test_tied_weights_stay_tied(tmp_path, x):
         return model
 
     model = make()
-    accel.Accelerator().save_model(model, tmp_path)
+    accel.Accelerator(cpu=True).save_model(model, tmp_path)
     with accel.init_empty_weights():
         empty = make()
     loaded = accel.load_checkpoint_and_dispatch(empty, tmp_path, device_map={"0": "cpu", "1": "cpu"}, strict=True, force_hooks=True)

@@ -70,8 +70,8 @@ def _files_of(checkpoint):
             return [os.path.join(checkpoint, whole)]
         there = [name for name in os.listdir(checkpoint) if name.endswith(".index.json")]
         if len(there) != 1:
-            raise ValueError(f"{checkpoint} has {', '.join(sorted(there)) or 'no weights'}: expected {constants.WEIGHTS_NAME}, "
-                             f"{constants.SAFE_WEIGHTS_NAME}, or one file .index.json")
+            found = f"several indexes ({', '.join(sorted(there))})" if there else f"no {constants.WEIGHTS_NAME}, {constants.SAFE_WEIGHTS_NAME} or index"
+            raise ValueError(f"{checkpoint} has {found}; expected one of these")
         index = os.path.join(checkpoint, there[0])
     if not os.path.isfile(index):
         raise ValueError(f"{checkpoint} is not there: expected a file of weights, an index of several, or a folder with one of them")
