@@ -13,11 +13,14 @@ _NAMES = {
     "accelerator": ("Accelerator",),
     "availability": ("is_rich_available",),
     "autograd": ("enable_grad", "inference_mode", "no_grad"),
+    "big_modeling": ("cpu_offload", "cpu_offload_with_hook", "disk_offload", "dispatch_model", "init_empty_weights", "init_on_device",
+                     "load_checkpoint_and_dispatch"),
     "checkpoint": ("load", "save"),
     "creation": ("arange", "as_tensor", "empty", "from_dlpack", "full", "ones", "rand", "randint", "randn", "tensor", "zeros"),
     "data": ("DataLoader", "Dataset", "IterableDataset", "Subset", "TensorDataset", "TextDataset", "skip_first_batches"),
     "deepspeed": ("DeepSpeedPlugin",),
     "device": ("Device",),
+    "device_maps": ("infer_auto_device_map",),
     "dtypes": ("DType", "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8"),
     "enums": ("DDPCommunicationHookType", "DistributedType", "LoggerType", "PrecisionType", "RNGType"),
     "errors": ("Error",),
@@ -40,7 +43,7 @@ _NAMES = {
     "work": ("Work",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_MODULES = ("capi", "collectives", "data", "data_loader", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
+_MODULES = ("big_modeling", "capi", "collectives", "data", "data_loader", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
             "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "random", "state", "tracking", "utils")
 
 names.add_modules()

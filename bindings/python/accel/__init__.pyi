@@ -2,14 +2,16 @@
 
 from typing import List
 
-from . import capi as capi, collectives as collectives, data as data, data_loader as data_loader, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
+from . import big_modeling as big_modeling, capi as capi, collectives as collectives, data as data, data_loader as data_loader, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
 from .accelerator import Accelerator as Accelerator
 from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
+from .big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, init_empty_weights as init_empty_weights, init_on_device as init_on_device, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
 from .checkpoint import load as load, save as save
 from .data import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset, skip_first_batches as skip_first_batches
 from .deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .device import Device as Device
+from .device_maps import infer_auto_device_map as infer_auto_device_map
 from .dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
 from .enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
 from .errors import Error as Error

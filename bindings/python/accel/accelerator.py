@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice, tracking
+from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
@@ -247,8 +248,9 @@ class Accelerator(View):
         with several a DistributedModel around it."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and _torch_model().forward_of(model) is not None:
             return _remembered(self._models, model)
+        is_spread = self._refuse_dispatched(model)
         options = capi.accel_prepare_model_options_t()
-        options.device_placement = int(self.device_placement if device_placement is None else device_placement)
+        options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
         options.evaluation_mode = int(evaluation_mode)
         ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
@@ -421,7 +423,7 @@ class Accelerator(View):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
         is_prepared = not is_torch_model(model) or _torch_model().forward_of(model) is not None
-        if self._type_of_whole_weights() is not None:
+        if self._type_of_whole_weights() is not None or _has_offloaded(model):
             whole = self.get_state_dict(model)
             if not whole:
                 return
@@ -436,7 +438,9 @@ class Accelerator(View):
         """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
         in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
         kind = self._type_of_whole_weights()
-        if is_torch_model(model):
+        if _has_offloaded(model):
+            whole = _align_devices().get_state_dict_offloaded_model(self.unwrap_model(model) if unwrap else model)
+        elif is_torch_model(model):
             whole = _torch_model().sharded_state_dict(model, self._current())
         elif isinstance(model, PreparedModule) and capi.accel_sharded_modules(model.handle):
             whole = capi.accel_get_state_dict(self._current(), model.handle)
@@ -551,9 +555,25 @@ class Accelerator(View):
             tracker.finish()
         capi.accel_end_training(self._current())
 
-    def verify_device_map(self, model):
-        """Whether a model is spread over devices: none is here."""
-        return False
+    def verify_device_map(self, model: Any) -> bool:
+        """Whether a model, or a part of it, is spread over several devices by a device map."""
+        return any(len(getattr(module, "hf_device_map", ())) > 1 for module in model.modules())
+
+    def _refuse_dispatched(self, model):
+        """A model that is spread over devices is not trained by several ranks, unless ACCELERATE_BYPASS_DEVICE_MAP=true asks for it; one with
+        quantized weights that are offloaded is not trained at all."""
+        is_spread = self.verify_device_map(model)
+        if is_spread and self.use_distributed and not parse_flag_from_env("ACCELERATE_BYPASS_DEVICE_MAP"):
+            raise ValueError(f"{type(model).__name__} was loaded with a device map over several devices, and cannot be trained by "
+                             f"{self.num_processes} ranks; start the program with one process (--num_processes 1)")
+        quantized = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
+        places = set((getattr(model, "hf_device_map", None) or {}).values()) if quantized else ()
+        trains_on_cpu = is_bitsandbytes_multi_backend_available() and not is_xpu_available()
+        away = sorted({str(place) for place in places}.intersection(("disk",) if trains_on_cpu else ("cpu", "disk")))
+        if away:
+            raise ValueError(f"{type(model).__name__} has weights in 8 or 4 bits with CPU or disk offload ({', '.join(away)} in its device map), and "
+                             "cannot be trained; load it on the accelerator as a whole")
+        return is_spread
 
     def step_report(self, reset=False):
         """Where the time of the loop's steps went."""
@@ -568,6 +588,16 @@ def _torch_model():
     from .pytorch import model  # imports torch
 
     return model
+
+
+def _align_devices():
+    from .pytorch import align_devices  # imports torch
+
+    return align_devices
+
+
+def _has_offloaded(model):
+    return is_torch_model(model) and any(_align_devices().has_offloaded_params(module) for module in model.modules())
 
 
 _UNTOUCHED = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)

@@ -11,16 +11,6 @@ _PARTS = {
         parse_gpt2_config parse_llama_config parse_t5_config""",
     "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin maybe_context_parallel torch_tp_plugin",
     "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
-    "models that are larger than a device": """
-        AlignDevicesHook CpuOffload LayerwiseCastingHook OffloadedWeightsLoader PrefixedDataset UserCpuOffloadHook align_module_device
-        attach_align_device_hook attach_align_device_hook_on_blocks attach_execution_device_hook attach_layerwise_casting_hooks
-        calculate_maximum_sizes check_device_map check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device
-        clean_device_map compute_module_sizes compute_module_total_buffer_size cpu_offload cpu_offload_with_hook disk_offload dispatch_model
-        extract_submodules_state_dict fallback_allocate find_tied_parameters get_balanced_memory get_max_layer_size get_max_memory
-        get_module_leaves get_module_size_with_ties get_non_persistent_buffers get_state_dict_from_offload get_state_dict_offloaded_model
-        id_tensor_storage infer_auto_device_map init_empty_weights init_on_device load_checkpoint_and_dispatch
-        load_offloaded_weight load_offloaded_weights named_module_tensors offload_state_dict offload_weight retie_parameters
-        save_offload_index set_module_tensor_to_device""",
     "quantization": """
         BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model
         quantize_and_offload_8bit replace_with_bnb_layers""",
@@ -79,8 +69,6 @@ MODULES = {
     "commands.config.sagemaker": "get_sagemaker_input",
     "commands.config.update": "description update_command_parser update_config update_config_command",
     "commands.env": "env_command env_command_parser main",
-    "commands.estimate": """add_timm_hub_prefix check_has_model create_ascii_table create_empty_model estimate_command
-        estimate_command_parser estimate_training_usage gather_data main verify_on_hub""",
     "commands.launch": """CustomHelpFormatter FORMAT clean_option deepspeed_launcher launch_command launch_command_parser main
         multi_gpu_launcher options_to_group sagemaker_launcher simple_launcher tpu_launcher tpu_pod_launcher""",
     "commands.menu": "",

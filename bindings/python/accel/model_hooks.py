@@ -1,10 +1,13 @@
 """Objects that change what goes into a module and what comes out of it, one for each module."""
 
-import contextlib
 import functools
+import types
 
 from . import capi
 from .torch_types import is_torch_model, torch_module
+
+
+_GUARDED = ("to", "cuda")  # what a dispatched model refuses
 
 
 class ModelHook:
@@ -23,6 +26,9 @@ class ModelHook:
     def post_forward(self, module, output):
         """After forward; its output."""
         return output
+
+    def forward_failed(self, module):
+        """After a forward that raised an error, in the place of post_forward()."""
 
     def detach_hook(self, module):
         """When the hook is removed; the module."""
@@ -50,6 +56,10 @@ class SequentialHook(ModelHook):
             output = hook.post_forward(module, output)
         return output
 
+    def forward_failed(self, module):
+        for hook in self.hooks:
+            hook.forward_failed(module)
+
     def detach_hook(self, module):
         for hook in self.hooks:
             module = hook.detach_hook(module)
@@ -75,17 +85,30 @@ def add_hook_to_module(module, hook, append=False):
 
 
 def _wrap_forward(module, hook):
-    """For a module of torch: its forward is called between the functions of the hook."""
+    """For a module of torch: its forward is called between the functions of the hook. A module that torch.fx made has its forward in a class
+    of its own, where its graph renews it."""
     module._old_forward = forward = module.forward
+    holder = type(module) if _is_graph(module) else module
+    holder.forward = functools.update_wrapper(functools.partial(_hooked_forward, module), forward)
 
-    @functools.wraps(forward)
-    def hooked(*args, **kwargs):
+
+def _is_graph(module):
+    return type(module).__name__ == "GraphModuleImpl"
+
+
+def _hooked_forward(module, *args, **kwargs):
+    hook = module._hf_hook
+    try:
         args, kwargs = hook.pre_forward(module, *args, **kwargs)
-        with torch_module().no_grad() if hook.no_grad else contextlib.nullcontext():
-            output = forward(*args, **kwargs)
-        return hook.post_forward(module, output)
-
-    module.forward = hooked
+        if hook.no_grad:
+            with torch_module().no_grad():
+                output = module._old_forward(*args, **kwargs)
+        else:
+            output = module._old_forward(*args, **kwargs)
+    except BaseException:
+        hook.forward_failed(module)
+        raise
+    return hook.post_forward(module, output)
 
 
 def _before(module, args, kwargs):
@@ -102,6 +125,11 @@ def remove_hook_from_module(module, recurse=False):
     if hook is not None:
         hook.detach_hook(module)
         _take_away(module)
+    if is_torch_model(module):
+        for name in _GUARDED:
+            vars(module).pop(name, None)
+    else:
+        capi.accel_remove_dispatch(module.handle, int(recurse))
     for child in module.children() if recurse else ():
         remove_hook_from_module(child, recurse)
     return module
@@ -114,7 +142,12 @@ def remove_hook_from_submodules(module):
 
 def _take_away(module):
     if is_torch_model(module):
-        module.forward = module._old_forward
+        if _is_graph(module):
+            type(module).forward = getattr(module._old_forward, "__func__", module._old_forward)
+        elif module._old_forward == types.MethodType(type(module).forward, module):
+            vars(module).pop("forward", None)  # that of the class is back
+        else:
+            module.forward = module._old_forward
         del module._hf_hook, module._old_forward
         return
     for handle in module._hf_handles:

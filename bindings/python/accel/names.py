@@ -13,12 +13,16 @@ from . import availability, missing
 
 _HOMES = {
     "accelerator": "Accelerator",
+    "big_modeling": """attach_layerwise_casting_hooks cpu_offload cpu_offload_with_hook disk_offload dispatch_model init_empty_weights
+        init_on_device load_checkpoint_and_dispatch""",
     "checkpoint": "clean_state_dict_for_safetensors load load_custom_state save save_custom_state",
     "collectives": """all_reduce broadcast broadcast_object_list copy_tensor_to_devices DistributedOperationException gather
         gather_for_metrics gather_object gather_uneven pad_across_processes recv reduce send""",
     "compilation": """compile_regions compile_regions_deepspeed compile_regions_fsdp2 DynamoBackend has_compiled_regions has_repeated_blocks is_compiled_module is_repeated_blocks
         TorchDynamoPlugin""",
     "data_loader": "skip_first_batches",
+    "device_maps": """calculate_maximum_sizes check_device_map clean_device_map compute_module_sizes compute_module_total_buffer_size
+        fallback_allocate get_balanced_memory get_max_layer_size get_max_memory get_module_leaves get_module_size_with_ties infer_auto_device_map""",
     "enums": """BaseEnum ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType EnumWithContains FP8BackendType LoggerType PrecisionType
         RNGType SageMakerDistributedType""",
     "environment": """clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use
@@ -36,8 +40,12 @@ _HOMES = {
         CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version""",
     "memory": "clear_device_cache find_executable_batch_size release_memory",
     "model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
+    "module_tensors": """align_module_device find_tied_parameters get_non_persistent_buffers get_state_dict_offloaded_model has_offloaded_params
+        named_module_tensors retie_parameters set_module_tensor_to_device""",
     "parallelism_config": "ParallelismConfig TorchContextParallelConfig",
     "progress": "tqdm",
+    "pytorch.align_devices": """AlignDevicesHook attach_align_device_hook attach_align_device_hook_on_blocks
+        attach_execution_device_hook get_state_dict_from_offload""",
     "pytorch.batch_sampler_shard": "BatchSamplerShard",
     "pytorch.data_loader": "DataLoaderShard SkipDataLoader",
     "pytorch.deepspeed": "DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper map_pytorch_optim_to_deepspeed",
@@ -46,9 +54,14 @@ _HOMES = {
         fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules""",
     "pytorch.fsdp_checkpoint": "load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer",
     "pytorch.iterable_dataset_shard": "IterableDatasetShard",
+    "pytorch.layerwise_casting": "LayerwiseCastingHook",
     "pytorch.loader_adapter": "DataLoaderAdapter",
     "pytorch.loop_state": "DataLoaderStateMixin",
     "pytorch.meta_parameters": "ensure_weights_retied",
+    "pytorch.model_offload": "CpuOffload UserCpuOffloadHook",
+    "pytorch.module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
+    "pytorch.offloaded_weights": """extract_submodules_state_dict load_offloaded_weight load_offloaded_weights offload_state_dict offload_weight
+        OffloadedWeightsLoader PrefixedDataset save_offload_index""",
     "pytorch.optimizer": "AcceleratedOptimizer",
     "pytorch.prepare_data_loader": "prepare_data_loader",
     "pytorch.samplers": "get_sampler SeedableRandomSampler SkipBatchSampler",
@@ -70,7 +83,7 @@ _HOMES = {
         SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING TORCH_DISTRIBUTED_OPERATION_TYPES TORCH_DYNAMO_MODES TORCH_LAUNCH_PARAMS USE_TORCH_XLA
         WEIGHTS_INDEX_NAME WEIGHTS_NAME WEIGHTS_PATTERN_NAME XPU_PROFILING_AVAILABLE_PYTORCH_VERSION""",
     "utils.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size
-        get_module_children_bottom_up has_4bit_bnb_layers has_ao_layers has_offloaded_params has_transformer_engine_layers is_peft_model
+        get_module_children_bottom_up has_4bit_bnb_layers has_ao_layers has_transformer_engine_layers is_peft_model
         is_torch_xpu_tensor model_has_dtensor""",
     "weights": "load_checkpoint_in_model load_state_dict",
     "utils.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
@@ -79,7 +92,7 @@ HOMES = {**dict.fromkeys(availability.__all__, "availability"),
          **{name: module for module, names in _HOMES.items() for name in names.split()}}
 
 # Modules of the reference that are not files here.
-_MODULES = """big_modeling checkpointing inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
+_MODULES = """checkpointing inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
     utils.fsdp_utils utils.imports utils.launch utils.memory utils.offload utils.operations utils.random
     utils.rich utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
 

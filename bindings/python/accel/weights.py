@@ -1,7 +1,6 @@
 """Weights of models in files: one file, or several with an index."""
 
 from . import capi, dtypes
-from .checkpoint import of_torch
 from .module import Module
 from .torch_types import is_torch_model, is_torch_tensor, torch_module
 from .values import to_engine
@@ -9,24 +8,38 @@ from .values import to_engine
 
 def load_state_dict(checkpoint_file, device_map=None):
     """The weights in a file of safetensors or torch.save(), in several with an index, or in a folder with one of these: torch's tensors
-    where torch is imported."""
+    where torch is imported, which share the memory of the mapped file. With a device map each is where this puts it, and on the CPU what
+    is on the disk."""
+    if torch_module() is not None:
+        from .pytorch import checkpoint_loading
+
+        return checkpoint_loading.load_state_dict(checkpoint_file, device_map)
     if device_map is not None:
-        raise NotImplementedError(f"device_map={device_map!r}: models that are larger than a device are not in libaccel yet")
-    state = capi.accel_load_state_dict(str(checkpoint_file))
-    return state if torch_module() is None else of_torch(state)
+        raise ValueError("load_state_dict() takes a device map where torch is imported; expected none")
+    return capi.accel_load_state_dict(str(checkpoint_file))
 
 
-def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=None, dtype=None, strict=False, **settings):
-    """Loads weights into a model of torch or of accel. `checkpoint` is a file, an index of several, or a folder with one of these. `dtype`
-    is that of the loaded numbers. With `strict` the names must be those of the model."""
-    asked = {name: value for name, value in {"device_map": device_map, "offload_folder": offload_folder, **settings}.items() if value}
-    if asked:
-        raise NotImplementedError(f"{', '.join(asked)}: models that are larger than a device are not in libaccel yet")
-    state = load_state_dict(checkpoint)
-    if dtype is not None:
-        state = {name: value.to(dtype=dtype) if value.is_floating_point() else value for name, value in state.items()}
-    if is_torch_model(model) or isinstance(model, Module):
-        model.load_state_dict(state, strict=strict)
+def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=None, dtype=None, offload_state_dict=False, offload_buffers=False,
+                             keep_in_fp32_modules=None, offload_8bit_bnb=False, strict=False, full_state_dict=True, broadcast_from_rank0=False):
+    """Loads weights into a model of torch or of accel. `checkpoint` is a file, an index of several, or a folder with one of these. With a
+    device map each tensor comes to its device; of what is on the disk an index in `offload_folder` says where it is: in the checkpoint itself
+    if that is of safetensors. `dtype` is that of the loaded numbers, without which they get the model's; what is in one of the
+    `keep_in_fp32_modules` does not become float16. With `strict` the names must be those of the model. With broadcast_from_rank0 rank 0
+    reads, and sends to the others. offload_state_dict has no effect: mapped files take no memory."""
+    if isinstance(device_map, str):
+        raise ValueError(f"device_map={device_map!r}: expected a map; load_checkpoint_and_dispatch() takes the name of a strategy")
+    if offload_8bit_bnb:
+        raise NotImplementedError("offload_8bit_bnb: quantization is not in libaccel yet")
+    if is_torch_model(model):
+        from .pytorch import checkpoint_loading
+
+        checkpoint_loading.load_checkpoint_in_model(model, checkpoint, device_map, offload_folder, dtype, offload_buffers, keep_in_fp32_modules, strict,
+                                                    full_state_dict, broadcast_from_rank0)
+    elif isinstance(model, Module):
+        from . import big_modeling
+
+        big_modeling.load_into_module(model, checkpoint, device_map, dtype=dtype, strict=strict, offload_folder=offload_folder,
+                                      offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules)
     else:
         raise TypeError(f"a {type(model).__name__} is no model; expected one of torch or accel")
 

@@ -32,13 +32,13 @@ def test_each_module_has_its_names(path):
 
 def test_missing_names_say_so_when_they_are_used():
     from accel.commands.launch import launch_command_parser
-    from accel.utils import MegatronLMPlugin, infer_auto_device_map
+    from accel.utils import BnbQuantizationConfig, MegatronLMPlugin
 
     assert not isinstance(3, MegatronLMPlugin)
     with pytest.raises(NotImplementedError, match="^MegatronLMPlugin: Megatron-LM is not in libaccel yet$"):
         MegatronLMPlugin()
-    with pytest.raises(NotImplementedError, match="models that are larger than a device"):
-        infer_auto_device_map(None)
+    with pytest.raises(NotImplementedError, match="quantization"):
+        BnbQuantizationConfig(load_in_8bit=True)
     with pytest.raises(NotImplementedError, match="accel --help"):
         launch_command_parser()
     with pytest.raises(AttributeError, match="Megatron-LM"):

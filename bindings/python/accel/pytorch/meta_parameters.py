@@ -5,6 +5,8 @@ import itertools
 
 import torch
 
+from .align_devices import has_offloaded_params
+
 
 def ensure_weights_retied(param_init_fn, model, device=None):
     """param_init_fn, after which the parameters of a module are the same objects with other data: so tied ones stay tied, and optimizers
@@ -26,7 +28,7 @@ def ensure_weights_retied(param_init_fn, model, device=None):
 def initialize(model, plugin, gets_weights):
     """Calls the plugin's param_init_fn for each module with tensors of its own on the device meta, outer modules first; what a call makes of
     inner ones is taken. Afterwards none may be left, unless the rank `gets_weights` from another one under cpu_ram_efficient_loading; under
-    sync_module_states alone it has memory for them, as in the reference."""
+    sync_module_states alone it has memory for them, as in the reference. Weights that a hook brings for each forward may stay away."""
     function = None if plugin is None else plugin.param_init_fn
     may_stay = function is None and gets_weights and plugin.cpu_ram_efficient_loading
     if function is None and gets_weights and plugin.sync_module_states and not may_stay:
@@ -46,6 +48,8 @@ def initialize(model, plugin, gets_weights):
 
 
 def _own_on_meta(module):
-    """The names of its own parameters and buffers that have no memory."""
+    """The names of its own parameters and buffers that have no memory, and get none from a hook."""
+    if has_offloaded_params(module):
+        return []
     own = itertools.chain(module._parameters.items(), module._buffers.items())
     return [name for name, tensor in own if tensor is not None and tensor.is_meta]

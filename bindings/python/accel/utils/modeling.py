@@ -17,7 +17,7 @@ def _nothing_of_the_kind(*_, **__):
     return False
 
 
-has_4bit_bnb_layers = has_ao_layers = has_offloaded_params = has_transformer_engine_layers = _nothing_of_the_kind
+has_4bit_bnb_layers = has_ao_layers = has_transformer_engine_layers = _nothing_of_the_kind
 is_peft_model = is_torch_xpu_tensor = model_has_dtensor = _nothing_of_the_kind
 
 

@@ -1,0 +1,155 @@
+"""Weights outside of memory: in files of their own with an index, or where they are already, in files of safetensors.
+
+Tensors that are read share the memory of their mapped file: nothing is copied until it is needed.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+
+import torch
+
+from .. import capi
+from .device_copy import of_torch
+from .module_tensors import kind_of, set_module_tensor_to_device
+
+_INDEX = "index.json"
+
+
+def _as_bytes(tensor):
+    """The bytes of a tensor, as NumPy has them."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def offload_weight(weight, weight_name, offload_folder, index=None):
+    """Writes a tensor as `NAME.dat`, and its dtype and shape into the index if one is given; the index. A tensor that is mapped from a former
+    file of this name keeps its values."""
+    path = os.path.join(offload_folder, f"{weight_name}.dat")
+    with open(f"{path}.part", "wb") as file:
+        file.write(_as_bytes(weight))
+    os.replace(f"{path}.part", path)
+    if index is not None:
+        index[weight_name] = {"dtype": str(weight.dtype).removeprefix("torch."), "shape": list(weight.shape)}
+    return index
+
+
+def load_offloaded_weight(weight_file, weight_info):
+    """The tensor in a file that offload_weight() wrote."""
+    dtype, shape = kind_of(weight_info["dtype"]), tuple(weight_info["shape"])
+    count = torch.Size(shape).numel()
+    if os.path.getsize(weight_file) < count * dtype.itemsize:
+        raise ValueError(f"{weight_file} has {os.path.getsize(weight_file)} bytes; expected {count * dtype.itemsize} for {dtype} of shape {list(shape)}")
+    if count == 0:
+        return torch.empty(shape, dtype=dtype)
+    mapped = torch.from_file(os.fspath(weight_file), shared=False, size=count * dtype.itemsize, dtype=torch.uint8)
+    return mapped.view(dtype).reshape(shape)
+
+
+def save_offload_index(index, offload_folder):
+    """Writes an index into the folder; entries of one that is there stay."""
+    if not index:
+        return
+    path = os.path.join(offload_folder, _INDEX)
+    former = _read_index(offload_folder) if os.path.isfile(path) else {}
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump({**former, **index}, file, indent=2)
+    os.replace(f"{path}.part", path)
+
+
+def _read_index(folder):
+    with open(os.path.join(folder, _INDEX), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def offload_state_dict(save_dir, state_dict):
+    """Writes the tensors of a state dict into a folder, each as a file, with an index."""
+    os.makedirs(save_dir, exist_ok=True)
+    index: dict = {}
+    for name, tensor in state_dict.items():
+        offload_weight(tensor, name, save_dir, index)
+    save_offload_index(index, save_dir)
+
+
+def load_offloaded_weights(model, index, offload_folder):
+    """Puts the tensors of an index, which are files in the folder, into a model on the CPU."""
+    weights = OffloadedWeightsLoader(save_folder=offload_folder, index=index or {})
+    for name in weights:
+        if "SCB" not in name:
+            scale = name.replace("weight", "SCB")
+            set_module_tensor_to_device(model, name, "cpu", value=weights[name],
+                                        fp16_statistics=weights[scale] if scale != name and scale in weights else None)
+
+
+def extract_submodules_state_dict(state_dict, submodule_names):
+    """What belongs to some modules, or is one of the names itself."""
+    return {key: value for module in submodule_names for key, value in state_dict.items() if key == module or key.startswith(f"{module}.")}
+
+
+class PrefixedDataset(Mapping):
+    """The part of a mapping whose keys begin with a prefix, without it."""
+
+    def __init__(self, dataset, prefix):
+        self.dataset = dataset
+        self.prefix = prefix
+
+    def __getitem__(self, key):
+        return self.dataset[f"{self.prefix}{key}"]
+
+    def __contains__(self, key):
+        return f"{self.prefix}{key}" in self.dataset
+
+    def __iter__(self):
+        return (key[len(self.prefix):] for key in self.dataset if key.startswith(self.prefix))
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+class OffloadedWeightsLoader(Mapping):
+    """Tensors by name: those of a state dict, and those that an index says the places of: files in a folder, or in files of safetensors
+    ("safetensors_file", with "weight_name" and "dtype" where these differ). Files are mapped when the first tensor of theirs is asked for, and
+    a tensor is the same object each time. With `device` what is in safetensors files comes there."""
+
+    def __init__(self, state_dict=None, save_folder=None, index=None, device=None):
+        if state_dict is None and save_folder is None and index is None:
+            raise ValueError("OffloadedWeightsLoader() has no weights: expected a state_dict, a save_folder, or an index")
+        self.state_dict = {} if state_dict is None else state_dict
+        self.save_folder = save_folder
+        self.index = (_read_index(save_folder) if save_folder is not None else {}) if index is None else index
+        self.device = device
+        self.all_keys = list(dict.fromkeys([*self.state_dict, *self.index]))
+        self._files: dict = {}
+        self._mapped: dict = {}
+
+    def __getitem__(self, key):
+        if key in self.state_dict:
+            return self.state_dict[key]
+        entry = self.index[key]
+        if key not in self._mapped:
+            self._mapped[key] = self._map(key, entry)
+        mapped = self._mapped[key]
+        if "safetensors_file" not in entry:
+            return mapped
+        return mapped.to(device=self.device, dtype=kind_of(entry["dtype"]) if "dtype" in entry else None)
+
+    def _map(self, key, entry):
+        path = entry.get("safetensors_file")
+        if path is None:
+            return load_offloaded_weight(os.path.join(self.save_folder, f"{key}.dat"), entry)
+        if path not in self._files:
+            self._files[path] = mapped_file(path)
+        return self._files[path][entry.get("weight_name", key)]
+
+    def __contains__(self, key):
+        return key in self.state_dict or key in self.index
+
+    def __iter__(self):
+        return iter(self.all_keys)
+
+    def __len__(self):
+        return len(self.all_keys)
+
+
+def mapped_file(path):
+    """The tensors in a file, an index or a folder of weights, which share the memory of the mapped files."""
+    return of_torch(capi.accel_load_state_dict(os.fspath(path)))
