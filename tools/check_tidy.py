@@ -62,8 +62,8 @@ def arguments_for_clang(command):
 class Unit:
     """A compilation of some sources, which are included, or copied: the analysis of paths looks at the main file only."""
 
-    def __init__(self, file, sources, how, copies):
-        self.file, self.how, self.size = file, how, 0
+    def __init__(self, folder, sources, how, copies):
+        self.how, self.size = how, 0
         self._begins = []  # (line, source)
         text = ""
         for source in sources:
@@ -74,7 +74,8 @@ class Unit:
                 text += content
             else:
                 text += f'#include "{source}"\n'
-        file.write_text(text)
+        self.file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        self.file.write_text(text)
 
     def with_places(self, messages):
         """Messages about copies are about the sources."""
@@ -102,7 +103,7 @@ def together(sources, folder, copies, parts):
                 members.append([])
             members[-1].append(file)
             size += os.path.getsize(file)
-        units += [Unit(folder / f"{len(units) + i}.cpp", names, how, copies) for i, names in enumerate(members)]
+        units += [Unit(folder, names, how, copies) for names in members]
     return units
 
 
