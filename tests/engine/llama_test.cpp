@@ -46,7 +46,8 @@ ModulePtr tiny(const std::string& settings = "") {
 }
 
 TEST(Llama, HasTheTreeOfTheReference) {
-  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+  const Json fixture = tests::read_fixture("llama_tiny.json");
+  for (const Json& recorded : *fixture.items()) {
     const ModulePtr model = recorded_model(recorded);
     const NamedTensors state = model->state_dict();
     const Json::Items& names = *json_member(recorded, "state_dict")->items();
@@ -73,7 +74,8 @@ TEST(Llama, HasTheTreeOfTheReference) {
 }
 
 TEST(Llama, GivesTheLogitsAndGradientsOfTheReference) {
-  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+  const Json fixture = tests::read_fixture("llama_tiny.json");
+  for (const Json& recorded : *fixture.items()) {
     SCOPED_TRACE(print_json(*json_member(recorded, "config")));
     const ModulePtr model = recorded_model(recorded);
     const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
@@ -104,7 +106,8 @@ Step step(Module& model, const at::Tensor& tokens, const c10::IValue& past) {
 
 TEST(Llama, GeneratesTheTokensOfTheReferenceFromKeptKeysAndValues) {
   const at::NoGradGuard no_grad;
-  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+  const Json fixture = tests::read_fixture("llama_tiny.json");
+  for (const Json& recorded : *fixture.items()) {
     const ModulePtr model = recorded_model(recorded);
     const at::Tensor generated = tokens_of(*json_member(recorded, "generated"));
     at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
@@ -121,7 +124,8 @@ TEST(Llama, GeneratesTheTokensOfTheReferenceFromKeptKeysAndValues) {
 
 TEST(Llama, EarlierTokensInPartsGiveTheSameLogits) {
   const at::NoGradGuard no_grad;
-  for (const Json& recorded : *tests::read_fixture("llama_tiny.json").items()) {
+  const Json fixture = tests::read_fixture("llama_tiny.json");
+  for (const Json& recorded : *fixture.items()) {
     const ModulePtr model = recorded_model(recorded);
     const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
     const Step first = step(*model, tokens.slice(1, 0, 2), tree::new_list());
