@@ -3127,14 +3127,14 @@ inline void dispatch_model(const Module& module, const Value& device_map, const 
 }
 
 // Keeps all weights in the memory of the host; each block computes on a device.
-inline void cpu_offload(const Module& module, accel_device_t execution_device, const DispatchOptions& options = {}) {
-  detail::check(accel_cpu_offload(module.get(), execution_device, &options));
+inline void cpu_offload(const Module& module, accel_device_t device, const DispatchOptions& options = {}) {
+  detail::check(accel_cpu_offload(module.get(), device, &options));
 }
 
 // Keeps all weights in files; each block computes on a device.
-inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t execution_device,
+inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t device,
                          const DispatchOptions& options = {}) {
-  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), execution_device, &options));
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), device, &options));
 }
 
 // Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or
@@ -3158,18 +3158,18 @@ inline bool has_offloaded_params(const Module& module) {
 }
 
 // The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
-inline Scope align_module_device(const Module& module, accel_device_t execution_device) {
+inline Scope align_module_device(const Module& module, accel_device_t device) {
   Scope out;
-  detail::check(accel_align_module_device_begin(module.get(), execution_device, out.put()));
+  detail::check(accel_align_module_device_begin(module.get(), device, out.put()));
   return out;
 }
 
 // The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
 // model of a chain is called.
-inline OffloadHook cpu_offload_with_hook(const Module& module, accel_device_t execution_device,
+inline OffloadHook cpu_offload_with_hook(const Module& module, accel_device_t device,
                                          const OffloadHook& previous = {}) {
   OffloadHook out;
-  detail::check(accel_cpu_offload_with_hook(module.get(), execution_device, previous.get(), out.put()));
+  detail::check(accel_cpu_offload_with_hook(module.get(), device, previous.get(), out.put()));
   return out;
 }
 

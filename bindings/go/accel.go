@@ -1826,12 +1826,12 @@ static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, con
   return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
-  return go_checked(accel_cpu_offload(module, execution_device, options), failure);
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_cpu_offload(module, device, options), failure);
 }
 
-static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options, go_failure *failure) {
-  return go_checked(accel_disk_offload(module, offload_folder, execution_device, options), failure);
+static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_disk_offload(module, offload_folder, device, options), failure);
 }
 
 static inline accel_status_t go_accel_remove_dispatch(accel_module_t *module, int32_t recurse, go_failure *failure) {
@@ -1846,16 +1846,16 @@ static inline accel_status_t go_accel_has_offloaded_params(const accel_module_t 
   return go_checked(accel_has_offloaded_params(module, out), failure);
 }
 
-static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **out, go_failure *failure) {
-  return go_checked(accel_align_module_device_begin(module, execution_device, out), failure);
+static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_align_module_device_begin(module, device, out), failure);
 }
 
 static inline accel_status_t go_accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, size_t n_batches, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_module_call_batches(module, inputs, n_batches, out), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
-  return go_checked(accel_cpu_offload_with_hook(module, execution_device, previous, out), failure);
+static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
+  return go_checked(accel_cpu_offload_with_hook(module, device, previous, out), failure);
 }
 
 static inline accel_status_t go_accel_offload_hook_offload(accel_offload_hook_t *hook, go_failure *failure) {
@@ -14279,11 +14279,11 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 // CPUOffload is accel_cpu_offload. Keeps all weights in the memory of the host; each block computes on a device.
 //
 //   - module: A model.
-//   - executionDevice: An accelerator.
+//   - device: An accelerator.
 //   - options: NULL: defaults; main_device has no effect.
 //
 // Returns: As accel_dispatch_model().
-func CPUOffload(module *Module, executionDevice Device, options *DispatchOptions) error {
+func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
 	cOptions := options.c(&given)
@@ -14291,7 +14291,7 @@ func CPUOffload(module *Module, executionDevice Device, options *DispatchOptions
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload(module.c(), executionDevice.c(), cOptions, &failure)
+	code := C.go_accel_cpu_offload(module.c(), device.c(), cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -14301,11 +14301,11 @@ func CPUOffload(module *Module, executionDevice Device, options *DispatchOptions
 //
 //   - module: A model.
 //   - offloadFolder: Its weights are written there, unless it has an index already, whose weights are used then.
-//   - executionDevice: The CPU or an accelerator.
+//   - device: The CPU or an accelerator.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //
 // Returns: As accel_dispatch_model(); IO.
-func DiskOffload(module *Module, offloadFolder string, executionDevice Device, options *DispatchOptions) error {
+func DiskOffload(module *Module, offloadFolder string, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
 	cOptions := options.c(&given)
@@ -14313,7 +14313,7 @@ func DiskOffload(module *Module, offloadFolder string, executionDevice Device, o
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), executionDevice.c(), cOptions, &failure)
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), device.c(), cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -14372,15 +14372,15 @@ func HasOffloadedParams(module *Module) (out bool, err error) {
 // on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 //
 //   - module: A module.
-//   - executionDevice: The goal; with type -1 offloaded weights go to their main device, and others stay.
+//   - device: The goal; with type -1 offloaded weights go to their main device, and others stay.
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
-func AlignModuleDevice(module *Module, executionDevice Device, body func(*Scope) error) error {
+func AlignModuleDevice(module *Module, device Device, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_align_module_device_begin(module.c(), executionDevice.c(), &cOut, &failure)
+	code := C.go_accel_align_module_device_begin(module.c(), device.c(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	if err := status(code, failure); err != nil {
 		return err
@@ -14418,14 +14418,14 @@ func (module *Module) CallBatches(inputs []any) (out any, err error) {
 // until accel_offload_hook_offload(), or until the next model of a chain is called.
 //
 //   - module: A model.
-//   - executionDevice: An accelerator.
+//   - device: An accelerator.
 //   - previous: The hook of the model that is to leave the device when this one is called; may be NULL.
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
-func CPUOffloadWithHook(module *Module, executionDevice Device, previous *OffloadHook) (out *OffloadHook, err error) {
+func CPUOffloadWithHook(module *Module, device Device, previous *OffloadHook) (out *OffloadHook, err error) {
 	var cOut *C.accel_offload_hook_t
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload_with_hook(module.c(), executionDevice.c(), previous.c(), &cOut, &failure)
+	code := C.go_accel_cpu_offload_with_hook(module.c(), device.c(), previous.c(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(previous)
 	if err = status(code, failure); err != nil {

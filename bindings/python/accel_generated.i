@@ -4888,19 +4888,19 @@ accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t 
 %feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
 
 module: A model.
-execution_device: An accelerator.
+device: An accelerator.
 options: NULL: defaults; main_device has no effect.
 Returns: As accel_dispatch_model().";
-accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t execution_device, const accel_dispatch_options_t *options);
+accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
 module: A model.
 offload_folder: Its weights are written there, unless it has an index already, whose weights are used then.
-execution_device: The CPU or an accelerator.
+device: The CPU or an accelerator.
 options: NULL: defaults; main_device and offload_folder have no effect.
 Returns: As accel_dispatch_model(); IO.";
-accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device, const accel_dispatch_options_t *options);
+accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
 
@@ -4926,10 +4926,10 @@ accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t 
 %feature("docstring") accel_align_module_device_begin "The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 module: A module.
-execution_device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+device: The goal; with type -1 offloaded weights go to their main device, and others stay.
 out: The scope.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device, accel_scope_t **OUTPUT);
+accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
 
@@ -4943,11 +4943,11 @@ accel_status_t accel_module_call_batches(accel_module_t *module, const accel_val
 %feature("docstring") accel_cpu_offload_with_hook "The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
 
 module: A model.
-execution_device: An accelerator.
+device: An accelerator.
 previous: The hook of the model that is to leave the device when this one is called; may be NULL.
 out: The hook; releasing it leaves the model as it is.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.";
-accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
+accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
 
 %feature("docstring") accel_offload_hook_offload "Moves the model back to the CPU.
 

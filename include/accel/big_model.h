@@ -96,25 +96,25 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
 
 /** Keeps all weights in the memory of the host; each block computes on a device.
  * @param module A model.
- * @param execution_device An accelerator.
+ * @param device An accelerator.
  * @param options NULL: defaults; main_device has no effect.
  * @return As accel_dispatch_model().
  * @threads object, waits
  * @accelerate cpu_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload(accel_module_t *module, accel_device_t execution_device,
+accel_cpu_offload(accel_module_t *module, accel_device_t device,
                   const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Keeps all weights in files; each block computes on a device.
  * @param module A model.
  * @param offload_folder Its weights are written there, unless it has an index already, whose weights are used then.
- * @param execution_device The CPU or an accelerator.
+ * @param device The CPU or an accelerator.
  * @param options NULL: defaults; main_device and offload_folder have no effect.
  * @return As accel_dispatch_model(); IO.
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t execution_device,
+accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
@@ -149,13 +149,13 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
 /** The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes
  * of offloaded weights are lost at the end.
  * @param module A module.
- * @param execution_device The goal; with type -1 offloaded weights go to their main device, and others stay.
+ * @param device The goal; with type -1 offloaded weights go to their main device, and others stay.
  * @param out The scope.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there.
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_align_module_device_begin(accel_module_t *module, accel_device_t execution_device,
+accel_align_module_device_begin(accel_module_t *module, accel_device_t device,
                                 accel_scope_t *ACCEL_OWNED *out);
 
 /** Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
@@ -176,14 +176,14 @@ typedef struct accel_offload_hook accel_offload_hook_t;
 /** The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
  * model of a chain is called.
  * @param module A model.
- * @param execution_device An accelerator.
+ * @param device An accelerator.
  * @param previous The hook of the model that is to leave the device when this one is called; may be NULL.
  * @param out The hook; releasing it leaves the model as it is.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
  * @threads object, waits
  * @accelerate cpu_offload_with_hook */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t execution_device,
+accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device,
                             accel_offload_hook_t *ACCEL_NULLABLE previous, accel_offload_hook_t *ACCEL_OWNED *out);
 
 /** Moves the model back to the CPU.

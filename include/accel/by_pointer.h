@@ -209,35 +209,35 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_generator_create_by_pointer(int64_t seed, const accel_device_t *device, accel_generator_t *ACCEL_OWNED *out);
 
 /** accel_cpu_offload() by pointer.
- * @param module,execution_device,options As there.
+ * @param module,device,options As there.
  * @return As accel_cpu_offload().
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload_by_pointer(accel_module_t *module, const accel_device_t *execution_device,
+accel_cpu_offload_by_pointer(accel_module_t *module, const accel_device_t *device,
     const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** accel_disk_offload() by pointer.
- * @param module,offload_folder,execution_device,options As there.
+ * @param module,offload_folder,device,options As there.
  * @return As accel_disk_offload().
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload_by_pointer(accel_module_t *module, const char *offload_folder,
-    const accel_device_t *execution_device, const accel_dispatch_options_t *ACCEL_NULLABLE options);
+accel_disk_offload_by_pointer(accel_module_t *module, const char *offload_folder, const accel_device_t *device,
+    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** accel_align_module_device_begin() by pointer.
- * @param module,execution_device,out As there.
+ * @param module,device,out As there.
  * @return As accel_align_module_device_begin().
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_align_module_device_begin_by_pointer(accel_module_t *module, const accel_device_t *execution_device,
+accel_align_module_device_begin_by_pointer(accel_module_t *module, const accel_device_t *device,
     accel_scope_t *ACCEL_OWNED *out);
 
 /** accel_cpu_offload_with_hook() by pointer.
- * @param module,execution_device,previous,out As there.
+ * @param module,device,previous,out As there.
  * @return As accel_cpu_offload_with_hook().
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload_with_hook_by_pointer(accel_module_t *module, const accel_device_t *execution_device,
+accel_cpu_offload_with_hook_by_pointer(accel_module_t *module, const accel_device_t *device,
     accel_offload_hook_t *ACCEL_NULLABLE previous, accel_offload_hook_t *ACCEL_OWNED *out);
 
 /** accel_set_module_tensor_to_device() by pointer.

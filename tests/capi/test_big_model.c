@@ -9,7 +9,7 @@
 
 enum { WIDTH = 8, ROWS = 3, PATH_SIZE = 512 };
 
-static const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, meta = {ACCEL_DEVICE_META, -1}, none = {-1, -1};
+static const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, none = {-1, -1};
 static char folder[PATH_SIZE];
 
 static const char *path_of(const char *name) {
@@ -58,8 +58,10 @@ static accel_module_t *new_model(void) {
 }
 
 static accel_module_t *new_empty_model(void) {
+  accel_scope_t *scope = NULL;
+  assert_ok(accel_init_empty_weights_begin(ACCEL_UNSET, &scope));
   accel_module_t *const model = new_model();
-  assert_ok(accel_module_to(model, ACCEL_UNSET, meta));
+  assert_ok(accel_scope_end(scope));
   return model;
 }
 

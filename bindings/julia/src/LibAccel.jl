@@ -8803,37 +8803,37 @@ accel_dispatch_model(var"module", device_map, state_dict, options) =
     check(@waiting(ccall((:accel_dispatch_model, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
 
 """
-    accel_cpu_offload(module, execution_device, options)
+    accel_cpu_offload(module, device, options)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
 - `module`: A model.
-- `execution_device`: An accelerator.
+- `device`: An accelerator.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device has no effect.
 
 Returns: As accel_dispatch_model().
 
 Threads: object, waits.
 """
-accel_cpu_offload(var"module", execution_device, options) =
-    check(@waiting(ccall((:accel_cpu_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", execution_device, options)), "accel_cpu_offload")
+accel_cpu_offload(var"module", device, options) =
+    check(@waiting(ccall((:accel_cpu_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
 
 """
-    accel_disk_offload(module, offload_folder, execution_device, options)
+    accel_disk_offload(module, offload_folder, device, options)
 
 Keeps all weights in files; each block computes on a device.
 
 - `module`: A model.
 - `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
-- `execution_device`: The CPU or an accelerator.
+- `device`: The CPU or an accelerator.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
 
 Returns: As accel_dispatch_model(); IO.
 
 Threads: object, waits.
 """
-accel_disk_offload(var"module", offload_folder, execution_device, options) =
-    check(@waiting(ccall((:accel_disk_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, execution_device, options)), "accel_disk_offload")
+accel_disk_offload(var"module", offload_folder, device, options) =
+    check(@waiting(ccall((:accel_disk_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
 
 """
     accel_remove_dispatch(module, recurse)
@@ -8881,20 +8881,20 @@ accel_has_offloaded_params(var"module", out) =
     check(ccall((:accel_has_offloaded_params, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_has_offloaded_params")
 
 """
-    accel_align_module_device_begin(module, execution_device, out)
+    accel_align_module_device_begin(module, device, out)
 
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 - `module`: A module.
-- `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
 - `out`: The scope.
 
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 
 Threads: object, waits.
 """
-accel_align_module_device_begin(var"module", execution_device, out) =
-    check(@waiting(ccall((:accel_align_module_device_begin, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", execution_device, out)), "accel_align_module_device_begin")
+accel_align_module_device_begin(var"module", device, out) =
+    check(@waiting(ccall((:accel_align_module_device_begin, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
 
 """
     accel_module_call_batches(module, inputs, n_batches, out)
@@ -8914,12 +8914,12 @@ accel_module_call_batches(var"module", inputs, n_batches, out) =
     check(@waiting(ccall((:accel_module_call_batches, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_batches, out)), "accel_module_call_batches")
 
 """
-    accel_cpu_offload_with_hook(module, execution_device, previous, out)
+    accel_cpu_offload_with_hook(module, device, previous, out)
 
 The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
 
 - `module`: A model.
-- `execution_device`: An accelerator.
+- `device`: An accelerator.
 - `previous`: `nothing`/`C_NULL` is allowed. The hook of the model that is to leave the device when this one is called; may be NULL.
 - `out`: The hook; releasing it leaves the model as it is.
 
@@ -8927,8 +8927,8 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for
 
 Threads: object, waits.
 """
-accel_cpu_offload_with_hook(var"module", execution_device, previous, out) =
-    check(@waiting(ccall((:accel_cpu_offload_with_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", execution_device, previous, out)), "accel_cpu_offload_with_hook")
+accel_cpu_offload_with_hook(var"module", device, previous, out) =
+    check(@waiting(ccall((:accel_cpu_offload_with_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
 
 """
     accel_offload_hook_offload(hook)
@@ -9942,61 +9942,61 @@ accel_generator_create_by_pointer(seed, device, out) =
     check(ccall((:accel_generator_create_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
 
 """
-    accel_cpu_offload_by_pointer(module, execution_device, options)
+    accel_cpu_offload_by_pointer(module, device, options)
 
 accel_cpu_offload() by pointer.
 
 - `module`: As there.
-- `execution_device`: As there.
+- `device`: As there.
 - `options`: `nothing`/`C_NULL` is allowed. As there.
 
 Returns: As accel_cpu_offload().
 
 Threads: object, waits.
 """
-accel_cpu_offload_by_pointer(var"module", execution_device, options) =
-    check(@waiting(ccall((:accel_cpu_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", execution_device, options)), "accel_cpu_offload_by_pointer")
+accel_cpu_offload_by_pointer(var"module", device, options) =
+    check(@waiting(ccall((:accel_cpu_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload_by_pointer")
 
 """
-    accel_disk_offload_by_pointer(module, offload_folder, execution_device, options)
+    accel_disk_offload_by_pointer(module, offload_folder, device, options)
 
 accel_disk_offload() by pointer.
 
 - `module`: As there.
 - `offload_folder`: As there.
-- `execution_device`: As there.
+- `device`: As there.
 - `options`: `nothing`/`C_NULL` is allowed. As there.
 
 Returns: As accel_disk_offload().
 
 Threads: object, waits.
 """
-accel_disk_offload_by_pointer(var"module", offload_folder, execution_device, options) =
-    check(@waiting(ccall((:accel_disk_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, execution_device, options)), "accel_disk_offload_by_pointer")
+accel_disk_offload_by_pointer(var"module", offload_folder, device, options) =
+    check(@waiting(ccall((:accel_disk_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload_by_pointer")
 
 """
-    accel_align_module_device_begin_by_pointer(module, execution_device, out)
+    accel_align_module_device_begin_by_pointer(module, device, out)
 
 accel_align_module_device_begin() by pointer.
 
 - `module`: As there.
-- `execution_device`: As there.
+- `device`: As there.
 - `out`: As there.
 
 Returns: As accel_align_module_device_begin().
 
 Threads: object, waits.
 """
-accel_align_module_device_begin_by_pointer(var"module", execution_device, out) =
-    check(@waiting(ccall((:accel_align_module_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", execution_device, out)), "accel_align_module_device_begin_by_pointer")
+accel_align_module_device_begin_by_pointer(var"module", device, out) =
+    check(@waiting(ccall((:accel_align_module_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin_by_pointer")
 
 """
-    accel_cpu_offload_with_hook_by_pointer(module, execution_device, previous, out)
+    accel_cpu_offload_with_hook_by_pointer(module, device, previous, out)
 
 accel_cpu_offload_with_hook() by pointer.
 
 - `module`: As there.
-- `execution_device`: As there.
+- `device`: As there.
 - `previous`: `nothing`/`C_NULL` is allowed. As there.
 - `out`: As there.
 
@@ -10004,8 +10004,8 @@ Returns: As accel_cpu_offload_with_hook().
 
 Threads: object, waits.
 """
-accel_cpu_offload_with_hook_by_pointer(var"module", execution_device, previous, out) =
-    check(@waiting(ccall((:accel_cpu_offload_with_hook_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", execution_device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
+accel_cpu_offload_with_hook_by_pointer(var"module", device, previous, out) =
+    check(@waiting(ccall((:accel_cpu_offload_with_hook_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
 
 """
     accel_set_module_tensor_to_device_by_pointer(module, name, device, value, dtype)

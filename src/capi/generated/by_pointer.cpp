@@ -114,24 +114,24 @@ ACCEL_FUNCTION accel_status_t accel_generator_create_by_pointer(int64_t seed, co
   return accel_generator_create(seed, pointed(device), out);
 }
 
-ACCEL_FUNCTION accel_status_t accel_cpu_offload_by_pointer(accel_module_t *module,
-    const accel_device_t *execution_device, const accel_dispatch_options_t *options) {
-  return accel_cpu_offload(module, pointed(execution_device), options);
+ACCEL_FUNCTION accel_status_t accel_cpu_offload_by_pointer(accel_module_t *module, const accel_device_t *device,
+    const accel_dispatch_options_t *options) {
+  return accel_cpu_offload(module, pointed(device), options);
 }
 
 ACCEL_FUNCTION accel_status_t accel_disk_offload_by_pointer(accel_module_t *module, const char *offload_folder,
-    const accel_device_t *execution_device, const accel_dispatch_options_t *options) {
-  return accel_disk_offload(module, offload_folder, pointed(execution_device), options);
+    const accel_device_t *device, const accel_dispatch_options_t *options) {
+  return accel_disk_offload(module, offload_folder, pointed(device), options);
 }
 
 ACCEL_FUNCTION accel_status_t accel_align_module_device_begin_by_pointer(accel_module_t *module,
-    const accel_device_t *execution_device, accel_scope_t **out) {
-  return accel_align_module_device_begin(module, pointed(execution_device), out);
+    const accel_device_t *device, accel_scope_t **out) {
+  return accel_align_module_device_begin(module, pointed(device), out);
 }
 
 ACCEL_FUNCTION accel_status_t accel_cpu_offload_with_hook_by_pointer(accel_module_t *module,
-    const accel_device_t *execution_device, accel_offload_hook_t *previous, accel_offload_hook_t **out) {
-  return accel_cpu_offload_with_hook(module, pointed(execution_device), previous, out);
+    const accel_device_t *device, accel_offload_hook_t *previous, accel_offload_hook_t **out) {
+  return accel_cpu_offload_with_hook(module, pointed(device), previous, out);
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_module_tensor_to_device_by_pointer(accel_module_t *module, const char *name,

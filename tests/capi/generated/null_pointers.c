@@ -3197,27 +3197,27 @@ static void accel_generator_create_by_pointer_null_pointers(void **state) {
 static void accel_cpu_offload_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_cpu_offload_by_pointer", "module", accel_cpu_offload_by_pointer(NULL, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_cpu_offload_by_pointer", "execution_device", accel_cpu_offload_by_pointer(samples->valid.module, NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_by_pointer", "device", accel_cpu_offload_by_pointer(samples->valid.module, NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_disk_offload_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_disk_offload_by_pointer", "module", accel_disk_offload_by_pointer(NULL, "sample", &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_disk_offload_by_pointer", "offload_folder", accel_disk_offload_by_pointer(samples->valid.module, NULL, &samples->device, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_disk_offload_by_pointer", "execution_device", accel_disk_offload_by_pointer(samples->valid.module, "sample", NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_disk_offload_by_pointer", "device", accel_disk_offload_by_pointer(samples->valid.module, "sample", NULL, &samples->dispatch_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_align_module_device_begin_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_align_module_device_begin_by_pointer", "module", accel_align_module_device_begin_by_pointer(NULL, &samples->device, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_align_module_device_begin_by_pointer", "execution_device", accel_align_module_device_begin_by_pointer(samples->valid.module, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_align_module_device_begin_by_pointer", "device", accel_align_module_device_begin_by_pointer(samples->valid.module, NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_align_module_device_begin_by_pointer", "out", accel_align_module_device_begin_by_pointer(samples->valid.module, &samples->device, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_cpu_offload_with_hook_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_cpu_offload_with_hook_by_pointer", "module", accel_cpu_offload_with_hook_by_pointer(NULL, &samples->device, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
-  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "execution_device", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, NULL, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_cpu_offload_with_hook_by_pointer", "device", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, NULL, samples->valid.offload_hook, (accel_offload_hook_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_cpu_offload_with_hook_by_pointer", "out", accel_cpu_offload_with_hook_by_pointer(samples->valid.module, &samples->device, samples->valid.offload_hook, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 

@@ -3377,11 +3377,11 @@ dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
-    cpu_offload(model, execution_device; options...)
+    cpu_offload(model, device; options...)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
-- `execution_device`: An accelerator.
+- `device`: An accelerator.
 - `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -3397,16 +3397,16 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
 """
-cpu_offload(model::Model, execution_device; options...) =
-    (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(execution_device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+cpu_offload(model::Model, device; options...) =
+    (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
-    disk_offload(model, offload_folder, execution_device; options...)
+    disk_offload(model, offload_folder, device; options...)
 
 Keeps all weights in files; each block computes on a device.
 
 - `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
-- `execution_device`: The CPU or an accelerator.
+- `device`: The CPU or an accelerator.
 - `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -3421,8 +3421,8 @@ Keeps all weights in files; each block computes on a device.
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
 """
-disk_offload(model::Model, offload_folder, execution_device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(execution_device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+disk_offload(model::Model, offload_folder, device; options...) =
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)
@@ -3456,26 +3456,26 @@ has_offloaded_params(model::Model) =
     output(out -> LibAccel.accel_has_offloaded_params(model, out), Int32) == 1
 
 """
-    align_module_device(model, execution_device) do ... end
+    align_module_device(model, device) do ... end
 
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of
 offloaded weights are lost at the end.
 
-- `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
 """
-align_module_device(body::Function, model::Model, execution_device) =
-    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, as_device(execution_device), out))
+align_module_device(body::Function, model::Model, device) =
+    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, as_device(device), out))
 
 """
-    cpu_offload_with_hook(model, execution_device, previous)
+    cpu_offload_with_hook(model, device, previous)
 
 The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next
 model of a chain is called.
 
-- `execution_device`: An accelerator.
+- `device`: An accelerator.
 """
-cpu_offload_with_hook(model::Model, execution_device, previous::Union{OffloadHook,Nothing}) =
-    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, as_device(execution_device), something(previous, C_NULL), out))
+cpu_offload_with_hook(model::Model, device, previous::Union{OffloadHook,Nothing}) =
+    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, as_device(device), something(previous, C_NULL), out))
 
 """
     offload(hook)

@@ -8162,25 +8162,25 @@ functions! {
     /// Keeps all weights in the memory of the host; each block computes on a device.
     ///
     /// * `module`: A model.
-    /// * `execution_device`: An accelerator.
+    /// * `device`: An accelerator.
     /// * `options`: NULL is allowed. NULL: defaults; main_device has no effect.
     ///
     /// Returns: As accel_dispatch_model().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload(module: *mut accel_module_t, execution_device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload(module: *mut accel_module_t, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Keeps all weights in files; each block computes on a device.
     ///
     /// * `module`: A model.
     /// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
-    /// * `execution_device`: The CPU or an accelerator.
+    /// * `device`: The CPU or an accelerator.
     /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
     ///
     /// Returns: As accel_dispatch_model(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, execution_device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere.
     ///
@@ -8219,13 +8219,13 @@ functions! {
     /// Changes of offloaded weights are lost at the end.
     ///
     /// * `module`: A module.
-    /// * `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+    /// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
     /// * `out`: The scope.
     ///
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin(module: *mut accel_module_t, execution_device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one.
     ///
@@ -8244,14 +8244,14 @@ functions! {
     /// The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
     ///
     /// * `module`: A model.
-    /// * `execution_device`: An accelerator.
+    /// * `device`: An accelerator.
     /// * `previous`: NULL is allowed. The hook of the model that is to leave the device when this one is called; may be NULL.
     /// * `out`: The hook; releasing it leaves the model as it is.
     ///
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, execution_device: accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, device: accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
 
     /// Moves the model back to the CPU.
     ///
@@ -8981,48 +8981,48 @@ functions! {
     /// accel_cpu_offload() by pointer.
     ///
     /// * `module`: As there.
-    /// * `execution_device`: As there.
+    /// * `device`: As there.
     /// * `options`: NULL is allowed. As there.
     ///
     /// Returns: As accel_cpu_offload().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// accel_disk_offload() by pointer.
     ///
     /// * `module`: As there.
     /// * `offload_folder`: As there.
-    /// * `execution_device`: As there.
+    /// * `device`: As there.
     /// * `options`: NULL is allowed. As there.
     ///
     /// Returns: As accel_disk_offload().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload_by_pointer(module: *mut accel_module_t, offload_folder: *const c_char, execution_device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_disk_offload_by_pointer(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// accel_align_module_device_begin() by pointer.
     ///
     /// * `module`: As there.
-    /// * `execution_device`: As there.
+    /// * `device`: As there.
     /// * `out`: As there.
     ///
     /// Returns: As accel_align_module_device_begin().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_align_module_device_begin_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// accel_cpu_offload_with_hook() by pointer.
     ///
     /// * `module`: As there.
-    /// * `execution_device`: As there.
+    /// * `device`: As there.
     /// * `previous`: NULL is allowed. As there.
     /// * `out`: As there.
     ///
     /// Returns: As accel_cpu_offload_with_hook().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook_by_pointer(module: *mut accel_module_t, execution_device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+    pub fn accel_cpu_offload_with_hook_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
 
     /// accel_set_module_tensor_to_device() by pointer.
     ///

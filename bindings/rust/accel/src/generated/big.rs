@@ -279,13 +279,13 @@ pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Va
 /// Keeps all weights in the memory of the host; each block computes on a device.
 ///
 /// * `module`: A model.
-/// * `execution_device`: An accelerator.
+/// * `device`: An accelerator.
 /// * `options`: `None`: defaults; main_device has no effect.
 #[inline]
-pub fn cpu_offload(module: &Model, execution_device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let options = options.into();
     let options = optional(&options)?;
-    check(unsafe { sys::accel_cpu_offload(module.as_raw(), execution_device.to_raw(), options) }).map(drop)
+    check(unsafe { sys::accel_cpu_offload(module.as_raw(), device.to_raw(), options) }).map(drop)
 }
 
 /// Keeps all weights in files; each block computes on a device.
@@ -293,18 +293,18 @@ pub fn cpu_offload(module: &Model, execution_device: Device, options: impl Into<
 /// * `module`: A model.
 /// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used
 ///   then.
-/// * `execution_device`: The CPU or an accelerator.
+/// * `device`: The CPU or an accelerator.
 /// * `options`: `None`: defaults; main_device and offload_folder have no effect.
 ///
 /// # Errors
 /// Io.
 #[inline]
-pub fn disk_offload(module: &Model, offload_folder: &str, execution_device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let offload_folder = c_string(offload_folder)?;
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe {
-        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), execution_device.to_raw(), options)
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), device.to_raw(), options)
     }).map(drop)
 }
 
@@ -348,22 +348,22 @@ pub fn has_offloaded_params(module: &Model) -> Result<bool> {
 /// Changes of offloaded weights are lost at the end.
 ///
 /// * `module`: A module.
-/// * `execution_device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+/// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
 ///
 /// Gives: The scope.
 ///
 /// # Errors
 /// Unsupported.
 #[inline]
-pub fn align_module_device(module: &Model, execution_device: Device) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), execution_device.to_raw(), out) })
+pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), device.to_raw(), out) })
 }
 
 /// The model moves to a device when it is called, and stays there until [`OffloadHook::offload`](crate::OffloadHook::offload), or until
 /// the next model of a chain is called.
 ///
 /// * `module`: A model.
-/// * `execution_device`: An accelerator.
+/// * `device`: An accelerator.
 /// * `previous`: The hook of the model that is to leave the device when this one is called; may be `None`.
 ///
 /// Gives: The hook; releasing it leaves the model as it is.
@@ -371,10 +371,10 @@ pub fn align_module_device(module: &Model, execution_device: Device) -> Result<S
 /// # Errors
 /// InvalidState, Unsupported.
 #[inline]
-pub fn cpu_offload_with_hook<'a>(module: &Model, execution_device: Device, previous: impl Into<Option<&'a OffloadHook>>) -> Result<OffloadHook> {
+pub fn cpu_offload_with_hook<'a>(module: &Model, device: Device, previous: impl Into<Option<&'a OffloadHook>>) -> Result<OffloadHook> {
     let previous = previous.into();
     made(|out| unsafe {
-        sys::accel_cpu_offload_with_hook(module.as_raw(), execution_device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
+        sys::accel_cpu_offload_with_hook(module.as_raw(), device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
     })
 }
 
