@@ -152,7 +152,8 @@ class EstimateMemory(unittest.TestCase):
             self.assertEqual(ours["total_size"], theirs["total_size"] + frequencies * share)
             self.assertEqual(ours["largest_layer"], theirs["largest_layer"])
         for ours, theirs in zip(described["training"], stored["training"]):
-            self.assertEqual(ours["peak"], theirs["peak"] + frequencies, ours["strategy"])
+            self.assertEqual(ours["parameters"], theirs["parameters"])
+            self.assertAlmostEqual(ours["peak"], theirs["peak"] + frequencies, delta=4 * width)  # modules come in another order
         self.assertIn(["Peak of a training step on each of 2 ranks, groups: LlamaDecoderLayer"], self.rows(folder, "--world-size", 2))
         # Weights tell more than their description.
         write_safetensors(folder / "model.safetensors", {"a.weight": [3]})
@@ -164,7 +165,7 @@ class EstimateMemory(unittest.TestCase):
         (folder / "config.json").write_text('{"model_type": "t5"}')
         for path in (folder, folder / "config.json"):
             result = accel(path)
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertEqual((result.returncode, result.stdout), (3, ""))
             self.assertIn("model_type 't5' is not known; expected one of gpt2, llama", result.stderr)
 
     def test_folders_with_an_index(self):

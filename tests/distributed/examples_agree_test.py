@@ -25,7 +25,7 @@ def documented_names(program):
     """The names of the lines that the README shows for a program."""
     with open(README) as readme:
         section = readme.read().split(f"\n## {program}\n")[1].split("\n## ")[0]
-    shown = re.findall(r"^    ([^{\n]*)$", section, re.MULTILINE)
+    shown = re.findall(r"^    (?!{)(.*)$", section, re.MULTILINE)
     return [line.split(":")[0] for line in shown]
 
 
