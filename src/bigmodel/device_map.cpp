@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "nn/module_sizes.hpp"
+#include "nn/weight_store.hpp"
 #include "tensor/device.hpp"
 #include "tensor/tree.hpp"
 
@@ -188,6 +189,8 @@ void require_paths(const nn::Module& model, const DeviceMap& map) {
 }
 
 bool is_on_several_devices(const nn::Module& model) {
+  for (const auto& [path, module] : model.named_modules())
+    if (module->weight_store() != nullptr) return module->weight_store()->is_spread();
   std::optional<c10::Device> device;
   for (const auto& [name, tensor] : nn::named_module_tensors(model, {/*include_buffers=*/true, /*recurse=*/true})) {
     if (device && *device != tensor.device()) return true;

@@ -36,7 +36,7 @@ std::vector<std::string> check_device_map(const nn::Module& model, const DeviceM
 // Throws kNotFound, with the most similar path, for one that names no module, parameter or buffer of the model.
 void require_paths(const nn::Module& model, const DeviceMap& map);
 
-// Whether parameters and buffers are on several devices; those that are offloaded are on the device meta.
+// Whether a model was dispatched by a map with several entries, or has parameters and buffers on several devices.
 // @accelerate verify_device_map
 bool is_on_several_devices(const nn::Module& model);
 

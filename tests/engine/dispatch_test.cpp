@@ -159,6 +159,7 @@ TEST(Dispatch, TiedWeightsAreTied) {
     EXPECT_EQ(empty->find_tensor("head.weight").unsafeGetTensorImpl(),
               empty->find_tensor("embedding.weight").unsafeGetTensorImpl());
     EXPECT_EQ(empty->find_tensor("head.weight").is_meta(), map.size() == 1) << "one place is enough";
+    EXPECT_EQ(is_on_several_devices(*empty), map.size() > 1);
   }
 }
 
@@ -361,6 +362,7 @@ TEST(Dispatch, WeightsOfAModuleOutsideOfForwards) {
   const nn::ModulePtr block = empty->find("layers.1");
   EXPECT_TRUE(has_offloaded_parameters(*block));
   EXPECT_FALSE(has_offloaded_parameters(*empty));
+  EXPECT_FALSE(is_on_several_devices(*empty)) << "the map has one entry";
   {
     AlignedModule aligned(block, std::nullopt);
     const at::Tensor scale = empty->find_tensor("layers.1.scale");
