@@ -17,7 +17,7 @@ at::Tensor contiguous_on_cpu(const at::Tensor& source) {
 
 }  // namespace
 
-OffloadedTensor::OffloadedTensor(std::string name, at::Tensor tensor, at::Tensor source, at::ScalarType dtype,
+OffloadedTensor::OffloadedTensor(std::string name, at::Tensor tensor, const at::Tensor& source, at::ScalarType dtype,
                                  c10::Device home)
     : name_(std::move(name)),
       tensor_(std::move(tensor)),

@@ -16,7 +16,8 @@ namespace accel::bigmodel {
 class OffloadedTensor {
  public:
   // `source` has the values: on the CPU and contiguous, maybe in another dtype. The tensor becomes a meta tensor.
-  OffloadedTensor(std::string name, at::Tensor tensor, at::Tensor source, at::ScalarType dtype, c10::Device home);
+  OffloadedTensor(std::string name, at::Tensor tensor, const at::Tensor& source, at::ScalarType dtype,
+                  c10::Device home);
 
   const std::string& name() const { return name_; }
   const at::Tensor& tensor() const { return tensor_; }

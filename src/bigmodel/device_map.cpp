@@ -11,6 +11,7 @@
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/name_list.hpp"
 #include "nn/module_sizes.hpp"
 #include "nn/weight_store.hpp"
 #include "tensor/device.hpp"
@@ -18,15 +19,6 @@
 
 namespace accel::bigmodel {
 namespace {
-
-constexpr size_t kMostListed = 8;
-
-std::string list_names(const std::vector<std::string>& names) {
-  std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kMostListed); i++) list += (i == 0 ? "'" : ", '") + names[i] + "'";
-  if (names.size() > kMostListed) list += text(" and ", names.size() - kMostListed, " more");
-  return list;
-}
 
 // Entries by the parts of their paths.
 class PathTree {

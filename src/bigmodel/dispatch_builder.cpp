@@ -9,6 +9,7 @@
 
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
+#include "base/name_list.hpp"
 #include "base/split_text.hpp"
 #include "bigmodel/device_map.hpp"
 #include "bigmodel/device_place.hpp"
@@ -21,14 +22,6 @@ namespace accel::bigmodel {
 namespace {
 
 constexpr int64_t kLeastBlockBytes = int64_t{64} << 20;
-constexpr size_t kNamesInError = 8;
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kNamesInError); i++) list += text(i > 0 ? ", '" : "'", names[i], "'");
-  if (names.size() > kNamesInError) list += text(" and ", names.size() - kNamesInError, " more");
-  return list;
-}
 
 std::string below(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
@@ -145,7 +138,7 @@ class DispatchBuilder {
   }
 
   void check_places() const {
-    require(unplaced_.empty(), Status::kInvalidArgument, "the device map has no place for ", listed(unplaced_),
+    require(unplaced_.empty(), Status::kInvalidArgument, "the device map has no place for ", list_names(unplaced_),
             "; expected an entry for each of them, for a module above, or for \"\", the whole model");
   }
 
@@ -184,9 +177,9 @@ class DispatchBuilder {
       else if (copy.value.sizes() != copy.tensor.sizes())
         misfits.push_back(text(path, " ", copy.value.sizes(), " instead of ", copy.tensor.sizes()));
     }
-    require(missing.empty(), Status::kNotFound, "no weights for ", listed(missing),
+    require(missing.empty(), Status::kNotFound, "no weights for ", list_names(missing),
             ": they are meta tensors, and neither loaded nor offloaded; load a checkpoint that has them first");
-    require(misfits.empty(), Status::kShapeMismatch, "offloaded weights of another shape: ", listed(misfits),
+    require(misfits.empty(), Status::kShapeMismatch, "offloaded weights of another shape: ", list_names(misfits),
             "; expected the shapes of the model");
   }
 

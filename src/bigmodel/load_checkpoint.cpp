@@ -11,6 +11,7 @@
 
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
+#include "base/name_list.hpp"
 #include "base/split_text.hpp"
 #include "bigmodel/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
@@ -19,15 +20,6 @@
 
 namespace accel::bigmodel {
 namespace {
-
-constexpr size_t kNamesInMessage = 8;
-
-std::string list_names(const std::vector<std::string>& names) {
-  std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++) list += text(i > 0 ? ", '" : "'", names[i], "'");
-  if (names.size() > kNamesInMessage) list += text(" and ", names.size() - kNamesInMessage, " more");
-  return list;
-}
 
 // A tensor of the model that gets values.
 struct Load {

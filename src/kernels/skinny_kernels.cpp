@@ -7,13 +7,13 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int64_t kLanes = 16;
+constexpr int64_t kVectorLanes = 16;
 #elif defined(__AVX__)
-constexpr int64_t kLanes = 8;
+constexpr int64_t kVectorLanes = 8;
 #else
-constexpr int64_t kLanes = 4;
+constexpr int64_t kVectorLanes = 4;
 #endif
-using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Vector = float __attribute__((vector_size(kVectorLanes * sizeof(float))));
 
 inline Vector load(const float* from) {
   Vector vector;
@@ -22,9 +22,9 @@ inline Vector load(const float* from) {
 }
 
 inline float sum_of(Vector vector) {
-  float lanes[kLanes];
+  float lanes[kVectorLanes];
   std::memcpy(lanes, &vector, sizeof vector);
-  for (int64_t width = kLanes / 2; width > 0; width /= 2)
+  for (int64_t width = kVectorLanes / 2; width > 0; width /= 2)
     for (int64_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
   return lanes[0];
 }
@@ -39,7 +39,7 @@ void multiply_tile(const SkinnyProduct& product, int64_t row, int64_t column) {
   const float* const second = product.second + column * product.second_stride;
   Vector sums[kRows][kColumns] = {};
   int64_t k = 0;
-  for (; k + kLanes <= product.inner; k += kLanes) {
+  for (; k + kVectorLanes <= product.inner; k += kVectorLanes) {
     Vector weights[kColumns];
     for (int64_t j = 0; j < kColumns; j++) {
       weights[j] = load(second + j * product.second_stride + k);

@@ -6,26 +6,13 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/name_list.hpp"
 #include "nn/module.hpp"
 #include "nn/weight_store.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/loading.hpp"
 
 namespace accel::nn {
-namespace {
-
-constexpr size_t kNamesInMessage = 8;
-
-std::string list_names(const std::vector<std::string>& names) {
-  std::string result;
-  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++)
-    result += text(i > 0 ? ", '" : "'", names[i], "'");
-  if (names.size() > kNamesInMessage) result += text(" and ", names.size() - kNamesInMessage, " more");
-  return result;
-}
-
-}  // namespace
-
 void Module::collect_state(const std::string& prefix, bool all_buffers, NamedTensors& entries) const {
   for (const auto& [name, tensor] : parameters_) entries.emplace_back(prefix + name, tensor);
   for (const Buffer& buffer : buffers_)

@@ -96,7 +96,7 @@ const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::str
 
 class LlamaRmsNorm final : public Module {
  public:
-  LlamaRmsNorm(const LlamaConfig& config) : Module("LlamaRMSNorm"), epsilon_(config.rms_norm_eps) {
+  explicit LlamaRmsNorm(const LlamaConfig& config) : Module("LlamaRMSNorm"), epsilon_(config.rms_norm_eps) {
     add_parameter("weight", at::ones({config.hidden_size}, new_parameter_options().dtype(config.dtype)));
   }
 
