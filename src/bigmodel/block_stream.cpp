@@ -180,7 +180,9 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
   Entry& entry = entries_[block];
   if (entry.in_place) {
     lock.unlock();
-    for (const auto& tensor : blocks_[block].tensors) tensor::read_ahead(tensor->source());
+    // Asking costs less than reading what is there.
+    for (const auto& tensor : blocks_[block].tensors)
+      if (!tensor::is_in_memory(tensor->source())) tensor::read_ahead(tensor->source());
     lock.lock();
     if (entry.place == Place::kComing) entry.place = Place::kHere;
     return;

@@ -176,8 +176,9 @@ void require_paths(const nn::Module& model, const DeviceMap& map) {
   for (const auto& [name, tensor] : model.named_buffers()) paths.push_back(name);
   const std::unordered_set<std::string_view> known(paths.begin(), paths.end());
   for (const auto& [path, place] : map)
-    require(known.count(path) > 0, Status::kNotFound, "device_map has '", path,
-            "', which is not in the model; the most similar path is '", nearest_path(paths, path), "'");
+    if (known.count(path) == 0)
+      fail(Status::kNotFound, "device_map has '", path, "', which is not in the model; the most similar path is '",
+           nearest_path(paths, path), "'");
 }
 
 bool is_on_several_devices(const nn::Module& model) {

@@ -6,10 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/file_descriptor.hpp"
@@ -41,12 +43,39 @@ at::Tensor file_zeros(const std::string& folder, c10::IntArrayRef sizes, at::Sca
       data, sizes, [size](void* mapped) { ::munmap(mapped, size); }, options);
 }
 
+namespace {
+
+// The pages of a tensor on the CPU.
+struct Pages {
+  void* begin;
+  size_t bytes;
+};
+
+size_t page_size() {
+  static const auto size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+Pages pages_of(const at::Tensor& tensor) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  const uintptr_t begin = address / page_size() * page_size();
+  return {reinterpret_cast<void*>(begin), address + tensor.nbytes() - begin};
+}
+
+}  // namespace
+
 void read_ahead(const at::Tensor& tensor) noexcept {
   if (!tensor.is_cpu()) return;
-  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  const uintptr_t begin = address / page * page;
-  ::madvise(reinterpret_cast<void*>(begin), address + tensor.nbytes() - begin, MADV_WILLNEED);
+  const Pages pages = pages_of(tensor);
+  ::madvise(pages.begin, pages.bytes, MADV_WILLNEED);
+}
+
+bool is_in_memory(const at::Tensor& tensor) {
+  if (!tensor.is_cpu()) return true;
+  const Pages pages = pages_of(tensor);
+  std::vector<unsigned char> states((pages.bytes + page_size() - 1) / page_size());
+  if (::mincore(pages.begin, pages.bytes, states.data()) != 0) return true;
+  return std::all_of(states.begin(), states.end(), [](unsigned char state) { return (state & 1) != 0; });
 }
 
 }  // namespace accel::tensor

@@ -24,4 +24,7 @@ at::Tensor file_zeros(const std::string& folder, c10::IntArrayRef sizes, at::Sca
 // Starts to read what is not in memory, and returns at once. Of tensors that are not in files nothing changes.
 void read_ahead(const at::Tensor& tensor) noexcept;
 
+// Whether all pages of a tensor in a mapped file are in memory; true if the kernel does not tell.
+bool is_in_memory(const at::Tensor& tensor);
+
 }  // namespace accel::tensor
