@@ -199,6 +199,7 @@ class Parameters;
 class Generator;
 class Mesh;
 class OffloadHook;
+class WeightStream;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -2699,6 +2700,33 @@ class OffloadHook : public detail::Handle<accel_offload_hook_t, accel_offload_ho
 
   // Takes the hook away from the model, which stays where it is.
   void remove() { detail::check(accel_offload_hook_remove(get())); }
+};
+
+// Weights that come to a device ahead of their use, for models whose modules are not of this library..
+class WeightStream : public detail::Handle<accel_weight_stream_t, accel_weight_stream_retain, accel_weight_stream_release> {
+ public:
+  using Handle::Handle;
+
+  // Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of
+  // the device of its own, while the program computes with the present one.
+  static WeightStream create(const Value& groups, accel_device_t device, std::int64_t prefetch_bytes) {
+    WeightStream out;
+    detail::check(accel_weight_stream_create(groups.get(), device, prefetch_bytes, out.put()));
+    return out;
+  }
+
+  // Waits for a group.
+  Value begin_use(std::int64_t group) {
+    Value out;
+    detail::check(accel_weight_stream_begin_use(get(), group, out.put()));
+    return out;
+  }
+
+  // Ends a use.
+  void end_use(std::int64_t group) { detail::check(accel_weight_stream_end_use(get(), group)); }
+
+  // The forward of the whole model has ended: the next one is expected to use groups in the same order.
+  void end_pass() { detail::check(accel_weight_stream_end_pass(get())); }
 };
 
 // The version of the loaded library, which may be newer than the header.

@@ -1890,6 +1890,22 @@ static inline accel_status_t go_accel_extract_submodules_state_dict(const accel_
   return go_checked(accel_extract_submodules_state_dict(state_dict, modules, out), failure);
 }
 
+static inline accel_status_t go_accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **out, go_failure *failure) {
+  return go_checked(accel_weight_stream_create(groups, device, prefetch_bytes, out), failure);
+}
+
+static inline accel_status_t go_accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_weight_stream_begin_use(stream, group, out), failure);
+}
+
+static inline accel_status_t go_accel_weight_stream_end_use(accel_weight_stream_t *stream, int64_t group, go_failure *failure) {
+  return go_checked(accel_weight_stream_end_use(stream, group), failure);
+}
+
+static inline accel_status_t go_accel_weight_stream_end_pass(accel_weight_stream_t *stream, go_failure *failure) {
+  return go_checked(accel_weight_stream_end_pass(stream), failure);
+}
+
 static inline accel_status_t go_accel_save(const accel_value_t *value, const accel_value_t *metadata, const char *path, const accel_save_options_t *options, go_failure *failure) {
   return go_checked(accel_save(value, metadata, path, options), failure);
 }
@@ -3648,6 +3664,42 @@ func (offloadhook *OffloadHook) Close() {
 		C.accel_offload_hook_release(offloadhook.handle)
 		offloadhook.handle = nil
 		runtime.SetFinalizer(offloadhook, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// WeightStream: Weights that come to a device ahead of their use, for models whose modules are not of this library..
+type WeightStream struct {
+	handle *C.accel_weight_stream_t
+	_      *byte
+}
+
+func (weightstream *WeightStream) c() *C.accel_weight_stream_t {
+	if weightstream == nil {
+		return nil
+	}
+	if weightstream.handle == nil {
+		return (*C.accel_weight_stream_t)(C.go_closed())
+	}
+	return weightstream.handle
+}
+
+func newWeightStream(handle *C.accel_weight_stream_t) *WeightStream {
+	if handle == nil {
+		return nil
+	}
+	object := &WeightStream{handle: handle}
+	runtime.SetFinalizer(object, (*WeightStream).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (weightstream *WeightStream) Close() {
+	if weightstream != nil && weightstream.handle != nil {
+		C.accel_weight_stream_release(weightstream.handle)
+		weightstream.handle = nil
+		runtime.SetFinalizer(weightstream, nil)
 		objectsClosed.Add(1)
 	}
 }
@@ -14576,6 +14628,80 @@ func ExtractSubmodulesStateDict(stateDict any, modules string) (out any, err err
 	}
 	out = made(&cOut)
 	return
+}
+
+// NewWeightStream is accel_weight_stream_create. Begins to bring groups of tensors to a device: a thread copies the
+// groups that are expected next, by a stream of the device of its own, while the program computes with the present
+// one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On
+// the CPU tensors are used where they are, and those of mapped files are read ahead.
+//
+//   - groups: A list of lists of tensors on the CPU, which must not change.
+//   - device: The goal.
+//   - prefetchBytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the
+//     largest group. 0: nothing comes ahead.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
+func NewWeightStream(groups any, device Device, prefetchBytes int64) (out *WeightStream, err error) {
+	var given arguments
+	defer given.end()
+	cGroups := given.value(groups)
+	var cOut *C.accel_weight_stream_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_weight_stream_create(cGroups, device.c(), C.int64_t(prefetchBytes), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newWeightStream(cOut)
+	return
+}
+
+// BeginUse is accel_weight_stream_begin_use. Waits for a group. Each use ends with accel_weight_stream_end_use();
+// uses of a group may overlap.
+//
+//   - stream: A stream.
+//   - group: Its place in the list.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.
+func (stream *WeightStream) BeginUse(group int64) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_weight_stream_begin_use(stream.c(), C.int64_t(group), &cOut, &failure)
+	runtime.KeepAlive(stream)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// EndUse is accel_weight_stream_end_use. Ends a use. What this thread asked the device to compute with the group is
+// done before its memory is used again.
+//
+//   - stream: A stream.
+//   - group: Its place in the list.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.
+func (stream *WeightStream) EndUse(group int64) error {
+	var failure C.go_failure
+	code := C.go_accel_weight_stream_end_use(stream.c(), C.int64_t(group), &failure)
+	runtime.KeepAlive(stream)
+	return status(code, failure)
+}
+
+// EndPass is accel_weight_stream_end_pass. The forward of the whole model has ended: the next one is expected to use
+// groups in the same order.
+//
+//   - stream: A stream.
+//
+// Returns: ACCEL_OK.
+func (stream *WeightStream) EndPass() error {
+	var failure C.go_failure
+	code := C.go_accel_weight_stream_end_pass(stream.c(), &failure)
+	runtime.KeepAlive(stream)
+	return status(code, failure)
 }
 
 // Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the

@@ -292,6 +292,7 @@ static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, co
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
 %accel_handle(accel_offload_hook, accel_offload_hook_release)
+%accel_handle(accel_weight_stream, accel_weight_stream_release)
 
 typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
@@ -1432,6 +1433,10 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_set_module_tensor_to_device)
 %accel_waits(accel_offload_state_dict)
 %accel_waits(accel_offloaded_weights)
+%accel_waits(accel_weight_stream_begin_use)
+%newobject accel_weight_stream_retain;
+%accel_waits(accel_weight_stream_release)
+%delobject accel_weight_stream_release;
 %accel_waits(accel_save)
 %accel_waits(accel_save_on_main_process)
 %accel_waits(accel_load_metadata)
@@ -5020,6 +5025,47 @@ modules: Paths with commas between them.
 out: What is one of them or below one; the tensors are the same.
 Returns: ACCEL_OK.";
 accel_status_t accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_weight_stream_create "Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+
+groups: A list of lists of tensors on the CPU, which must not change.
+device: The goal.
+prefetch_bytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+out: The stream.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.";
+accel_status_t accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **OUTPUT);
+
+%feature("docstring") accel_weight_stream_begin_use "Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
+
+stream: A stream.
+group: Its place in the list.
+out: A list of its tensors on the device, for what this thread computes next. Their memory is used again after the last use, unless something else still holds them.
+Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.";
+accel_status_t accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_weight_stream_end_use "Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+
+stream: A stream.
+group: Its place in the list.
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.";
+accel_status_t accel_weight_stream_end_use(accel_weight_stream_t *stream, int64_t group);
+
+%feature("docstring") accel_weight_stream_end_pass "The forward of the whole model has ended: the next one is expected to use groups in the same order.
+
+stream: A stream.
+Returns: ACCEL_OK.";
+accel_status_t accel_weight_stream_end_pass(accel_weight_stream_t *stream);
+
+%feature("docstring") accel_weight_stream_retain "Adds an owner.
+
+stream: A stream.
+Returns: The same stream, with one owner more.";
+accel_weight_stream_t *accel_weight_stream_retain(accel_weight_stream_t *stream);
+
+%feature("docstring") accel_weight_stream_release "Removes an owner. The last one ends the thread; no group may be in use then.
+
+stream: A stream, or NULL.";
+void accel_weight_stream_release(accel_weight_stream_t *stream);
 
 %feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
 

@@ -279,3 +279,56 @@ accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules,
                                     accel_value_t *ACCEL_OWNED out);
+
+/* Weights that come to a device ahead of their use, for models whose modules are not of this library. */
+typedef struct accel_weight_stream accel_weight_stream_t;
+
+/** Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the
+ * device of its own, while the program computes with the present one. In the first pass they are expected in the order
+ * of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of
+ * mapped files are read ahead.
+ * @param groups A list of lists of tensors on the CPU, which must not change.
+ * @param device The goal.
+ * @param prefetch_bytes Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the
+ *   largest group. 0: nothing comes ahead.
+ * @param out The stream.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes,
+                           accel_weight_stream_t *ACCEL_OWNED *out);
+
+/** Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
+ * @param stream A stream.
+ * @param group Its place in the list.
+ * @param out A list of its tensors on the device, for what this thread computes next. Their memory is used again
+ *   after the last use, unless something else still holds them.
+ * @return ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *ACCEL_OWNED out);
+
+/** Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+ * @param stream A stream.
+ * @param group Its place in the list.
+ * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_weight_stream_end_use(accel_weight_stream_t *stream, int64_t group);
+
+/** The forward of the whole model has ended: the next one is expected to use groups in the same order.
+ * @param stream A stream.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_weight_stream_end_pass(accel_weight_stream_t *stream);
+
+/** Adds an owner.
+ * @param stream A stream.
+ * @return The same stream, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_weight_stream_t *accel_weight_stream_retain(accel_weight_stream_t *stream);
+
+/** Removes an owner. The last one ends the thread; no group may be in use then.
+ * @param stream A stream, or NULL.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) void accel_weight_stream_release(accel_weight_stream_t *ACCEL_NULLABLE stream);

@@ -247,3 +247,11 @@ accel_cpu_offload_with_hook_by_pointer(accel_module_t *module, const accel_devic
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_module_tensor_to_device_by_pointer(accel_module_t *module, const char *name, const accel_device_t *device,
     accel_tensor_t *ACCEL_NULLABLE value, accel_dtype_t dtype);
+
+/** accel_weight_stream_create() by pointer.
+ * @param groups,device,prefetch_bytes,out As there.
+ * @return As accel_weight_stream_create().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_weight_stream_create_by_pointer(const accel_value_t *groups, const accel_device_t *device,
+    int64_t prefetch_bytes, accel_weight_stream_t *ACCEL_OWNED *out);

@@ -21,6 +21,7 @@
 #include "bigmodel/module_tensor.hpp"
 #include "bigmodel/offload_chain.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "bigmodel/weight_stream.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -32,6 +33,7 @@
 #include "capi/value.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "tensor/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/file_memory.hpp"
 #include "tensor/tree.hpp"
@@ -130,6 +132,23 @@ std::optional<c10::Device> optional_device(accel_device_t device) {
   constexpr int32_t kNoDevice = -1;
   if (device.type == kNoDevice) return std::nullopt;
   return to_device(device);
+}
+
+std::vector<std::vector<at::Tensor>> read_groups(const c10::IValue& lists) {
+  require(tree::is_sequence(lists), Status::kTypeMismatch, "groups is a ", tree::kind_name(lists),
+          "; expected a list of lists of tensors");
+  std::vector<std::vector<at::Tensor>> groups;
+  for (const c10::IValue& list : tree::sequence_items(lists)) {
+    require(tree::is_sequence(list), Status::kTypeMismatch, "groups[", groups.size(), "] is a ", tree::kind_name(list),
+            "; expected a list of tensors");
+    std::vector<at::Tensor>& group = groups.emplace_back();
+    for (const c10::IValue& tensor : tree::sequence_items(list)) {
+      require(tensor.isTensor() && tensor.toTensor().defined(), Status::kTypeMismatch, "groups[", groups.size() - 1,
+              "] has a ", tree::kind_name(tensor), "; expected tensors");
+      group.push_back(tensor.toTensor());
+    }
+  }
+  return groups;
 }
 
 // A device with its number, where offloaded weights are used.
@@ -331,5 +350,42 @@ ACCEL_FUNCTION accel_status_t accel_extract_submodules_state_dict(const accel_va
     return from_ivalue(part);
   });
 }
+
+ACCEL_FUNCTION accel_status_t accel_weight_stream_create(const accel_value_t* groups, accel_device_t device,
+                                                         int64_t prefetch_bytes, accel_weight_stream_t** out) {
+  return guarded(__func__, out, [&] {
+    const c10::IValue lists = to_ivalue(*check_pointer(groups, "groups"), "groups");
+    std::optional<int64_t> prefetch;
+    if (is_given(prefetch_bytes)) prefetch = prefetch_bytes;
+    require(!prefetch || *prefetch >= 0, Status::kInvalidArgument, "prefetch_bytes is ", prefetch_bytes,
+            "; expected 0 or more");
+    const c10::Device goal = execution_device(device);
+    tensor::require_device(goal);
+    return std::make_shared<bigmodel::WeightStream>(read_groups(lists), goal, prefetch);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_weight_stream_begin_use(accel_weight_stream_t* stream, int64_t group,
+                                                            accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    auto list = tree::new_list();
+    for (const at::Tensor& tensor : check(stream, "stream").stream->begin_use(group)) list.push_back(tensor);
+    return from_ivalue(list);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_weight_stream_end_use(accel_weight_stream_t* stream, int64_t group) {
+  return guarded(__func__, [&] { check(stream, "stream").stream->end_use(group); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_weight_stream_end_pass(accel_weight_stream_t* stream) {
+  return guarded(__func__, [&] { check(stream, "stream").stream->end_pass(); });
+}
+
+ACCEL_FUNCTION accel_weight_stream_t* accel_weight_stream_retain(accel_weight_stream_t* stream) {
+  return retain_handle(__func__, stream, "stream");
+}
+
+ACCEL_FUNCTION void accel_weight_stream_release(accel_weight_stream_t* stream) { release_handle(stream); }
 
 }  // namespace accel::capi

@@ -31,7 +31,8 @@ class PreparedParameters;
 class StepTimes;
 namespace bigmodel {
 class OffloadHook;
-}
+class WeightStream;
+}  // namespace bigmodel
 namespace state {
 class BatchLoop;
 }
@@ -128,6 +129,11 @@ struct accel_mesh final : accel::capi::Handle<accel::capi::ObjectKind::kMesh> {
 struct accel_offload_hook final : accel::capi::Handle<accel::capi::ObjectKind::kOffloadHook> {
   explicit accel_offload_hook(std::shared_ptr<accel::bigmodel::OffloadHook> hook) : hook(std::move(hook)) {}
   std::shared_ptr<accel::bigmodel::OffloadHook> hook;
+};
+
+struct accel_weight_stream final : accel::capi::Handle<accel::capi::ObjectKind::kWeightStream> {
+  explicit accel_weight_stream(std::shared_ptr<accel::bigmodel::WeightStream> stream) : stream(std::move(stream)) {}
+  std::shared_ptr<accel::bigmodel::WeightStream> stream;
 };
 
 namespace accel::capi {

@@ -65,6 +65,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "loop";
     case ObjectKind::kOffloadHook:
       return "offload hook";
+    case ObjectKind::kWeightStream:
+      return "weight stream";
   }
   return "pointer that is no handle";
 }

@@ -31,6 +31,7 @@ enum class ObjectKind : uint32_t {
   kMesh = 0xacce100f,
   kLoop = 0xacce1010,
   kOffloadHook = 0xacce1011,
+  kWeightStream = 0xacce1012,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

@@ -25,6 +25,7 @@ struct handles {
   accel_mesh_t *mesh;
   accel_loop_t *loop;
   accel_offload_hook_t *offload_hook;
+  accel_weight_stream_t *weight_stream;
 };
 
 struct samples {
@@ -109,6 +110,10 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_loop_begin(handles->state, &handles->loop));
   assert_ok(accel_cpu_offload_with_hook(handles->module, (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL,
                                         &handles->offload_hook));
+  accel_value_t groups = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(NULL, 0, &groups));
+  assert_ok(accel_weight_stream_create(&groups, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
+  accel_value_dispose(&groups);
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
@@ -120,6 +125,7 @@ static inline void release_handles(const struct handles *handles) {
   accel_mesh_release(handles->mesh);
   accel_loop_release(handles->loop);
   accel_offload_hook_release(handles->offload_hook);
+  accel_weight_stream_release(handles->weight_stream);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -142,7 +148,7 @@ static inline int make_samples(void **state) {
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
-                                      tensor};
+                                      tensor, tensor};
   samples->value = accel_arg_int(1);
   samples->foreign_value = accel_arg_tensor(samples->foreign.tensor);
   samples->released_value = accel_arg_tensor(samples->released.tensor);

@@ -294,6 +294,40 @@ static void test_single_tensors_and_casting(void **state) {
   accel_module_release(empty);
 }
 
+/* On the CPU, groups are used where they are. */
+static void test_weight_stream(void **state) {
+  (void)state;
+  enum { GROUPS = 3 };
+  accel_value_t items[GROUPS], groups = ACCEL_VALUE_INIT, tensors = ACCEL_VALUE_INIT;
+  accel_weight_stream_t *stream = NULL;
+  for (int i = 0; i < GROUPS; i++) {
+    const int64_t shape[] = {2 + i};
+    accel_tensor_t *tensor = NULL;
+    assert_ok(accel_tensor_full(shape, 1, i, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+    const accel_value_t item = accel_arg_tensor(tensor);
+    assert_ok(accel_value_list(&item, 1, &items[i]));
+    accel_tensor_release(tensor);
+  }
+  assert_ok(accel_value_list(items, GROUPS, &groups));
+  assert_fails(accel_weight_stream_create(&groups, cpu, -2, &stream), ACCEL_ERROR_INVALID_ARGUMENT, "prefetch_bytes");
+  assert_fails(accel_weight_stream_create(&items[0], cpu, 0, &stream), ACCEL_ERROR_TYPE_MISMATCH, "groups[0]");
+  assert_ok(accel_weight_stream_create(&groups, cpu, ACCEL_UNSET_INT64, &stream));
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < GROUPS; i++) {
+      assert_ok(accel_weight_stream_begin_use(stream, i, &tensors));
+      assert_equal_values(&tensors, &items[i]);
+      accel_value_dispose(&tensors);
+      assert_ok(accel_weight_stream_end_use(stream, i));
+    }
+    assert_ok(accel_weight_stream_end_pass(stream));
+  }
+  assert_fails(accel_weight_stream_end_use(stream, 1), ACCEL_ERROR_INVALID_STATE, "group 1 is not in use");
+  assert_fails(accel_weight_stream_begin_use(stream, GROUPS, &tensors), ACCEL_ERROR_INVALID_ARGUMENT, "group is 3");
+  accel_weight_stream_release(stream);
+  accel_value_dispose(&groups);
+  for (int i = 0; i < GROUPS; i++) accel_value_dispose(&items[i]);
+}
+
 /* Where there is no accelerator the CPU stands for one. */
 static void test_chain(void **state) {
   (void)state;
@@ -314,13 +348,10 @@ static void test_chain(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      big_model_test(test_load_and_dispatch),
-      big_model_test(test_named_maps),
-      big_model_test(test_loading_only),
-      big_model_test(test_offload_of_whole_models),
-      big_model_test(test_batches_share_a_pass),
-      big_model_test(test_single_tensors_and_casting),
-      big_model_test(test_chain),
+      big_model_test(test_load_and_dispatch),    big_model_test(test_named_maps),
+      big_model_test(test_loading_only),         big_model_test(test_offload_of_whole_models),
+      big_model_test(test_batches_share_a_pass), big_model_test(test_single_tensors_and_casting),
+      big_model_test(test_weight_stream),        big_model_test(test_chain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

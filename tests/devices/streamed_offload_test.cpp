@@ -15,6 +15,7 @@
 #include "bigmodel/dispatch.hpp"
 #include "bigmodel/infer_device_map.hpp"
 #include "bigmodel/offload_chain.hpp"
+#include "bigmodel/weight_stream.hpp"
 #include "engine/expect_error.hpp"
 #include "simulated_device/simulated_device_fixture.hpp"
 
@@ -102,7 +103,7 @@ TEST_F(StreamedOffload, CopiesAreBesideTheComputation) {
   const at::Tensor input = rows(16).to(device());
   const at::NoGradGuard no_grad;
   double best = 1e9;
-  for (int attempt = 0; attempt < 5; attempt++) {
+  for (int attempt = 0; attempt < 20 && best > 25.5 * kDelay; attempt++) {
     const auto begin = std::chrono::steady_clock::now();
     model->call(input);
     impl().synchronizeDevice(0);
@@ -236,6 +237,30 @@ TEST_F(StreamedOffload, SeveralBatchesShareAPass) {
   for (size_t i = 0; i < outputs.size(); i++)
     EXPECT_TRUE(at::equal(outputs[i].cpu(), forward(*model, rows(32) * static_cast<double>(i)))) << i;
   EXPECT_EQ(Dispatch::of(*offloaded)->stream()->statistics().brought_bytes, 5 * block_bytes(shape));
+}
+
+TEST_F(StreamedOffload, GroupsOfOtherModules) {
+  constexpr int64_t kGroups = 8;
+  std::vector<std::vector<at::Tensor>> groups;
+  for (int64_t i = 0; i < kGroups; i++)
+    groups.push_back({weight_values("a" + std::to_string(i), {5, i + 1}, {}), at::ones({}, at::kLong) * i});
+  WeightStream stream(groups, device(), std::nullopt);
+  at::Tensor kept;
+  for (int pass = 0; pass < 3; pass++) {
+    for (int64_t i = kGroups - 1; i >= 0; i--) {
+      const std::vector<at::Tensor> tensors = stream.begin_use(i);
+      ASSERT_EQ(tensors.size(), 2U);
+      EXPECT_EQ(tensors[0].device(), device());
+      EXPECT_TRUE(at::equal(tensors[0].cpu(), groups[static_cast<size_t>(i)][0])) << i;
+      EXPECT_EQ(tensors[1].cpu().item<int64_t>(), i);
+      if (i == 3) kept = tensors[0];
+      stream.end_use(i);
+    }
+    stream.end_pass();
+  }
+  EXPECT_TRUE(at::equal(kept.cpu(), groups[3][0])) << "what is held stays";
+  expect_error(Status::kInvalidState, "not in use", [&] { stream.end_use(0); });
+  expect_error(Status::kInvalidArgument, "group is 8", [&] { stream.begin_use(kGroups); });
 }
 
 TEST_F(StreamedOffload, AFailedCopyIsTriedAgainOrAnErrorAndTheNextPassWorks) {

@@ -369,6 +369,7 @@ mutable struct accel_scope_t end
 mutable struct accel_state_t end
 mutable struct accel_tensor_t end
 mutable struct accel_value_node end
+mutable struct accel_weight_stream_t end
 mutable struct accel_work_t end
 
 """Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with accel_buffer_dispose()."""
@@ -9082,6 +9083,94 @@ accel_extract_submodules_state_dict(state_dict, modules, out) =
     check(ccall((:accel_extract_submodules_state_dict, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_value_t}), state_dict, modules, out), "accel_extract_submodules_state_dict")
 
 """
+    accel_weight_stream_create(groups, device, prefetch_bytes, out)
+
+Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+
+- `groups`: A list of lists of tensors on the CPU, which must not change.
+- `device`: The goal.
+- `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+- `out`: The stream.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
+
+Threads: any.
+"""
+accel_weight_stream_create(groups, device, prefetch_bytes, out) =
+    check(ccall((:accel_weight_stream_create, libaccel), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
+
+"""
+    accel_weight_stream_begin_use(stream, group, out)
+
+Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
+
+- `stream`: A stream.
+- `group`: Its place in the list.
+- `out`: A list of its tensors on the device, for what this thread computes next. Their memory is used again after the last use, unless something else still holds them.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.
+
+Threads: any, waits.
+"""
+accel_weight_stream_begin_use(stream, group, out) =
+    check(@waiting(ccall((:accel_weight_stream_begin_use, libaccel), accel_status_t, (Ptr{accel_weight_stream_t}, Int64, Ptr{accel_value_t}), stream, group, out)), "accel_weight_stream_begin_use")
+
+"""
+    accel_weight_stream_end_use(stream, group)
+
+Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+
+- `stream`: A stream.
+- `group`: Its place in the list.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.
+
+Threads: any.
+"""
+accel_weight_stream_end_use(stream, group) =
+    check(ccall((:accel_weight_stream_end_use, libaccel), accel_status_t, (Ptr{accel_weight_stream_t}, Int64), stream, group), "accel_weight_stream_end_use")
+
+"""
+    accel_weight_stream_end_pass(stream)
+
+The forward of the whole model has ended: the next one is expected to use groups in the same order.
+
+- `stream`: A stream.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_weight_stream_end_pass(stream) =
+    check(ccall((:accel_weight_stream_end_pass, libaccel), accel_status_t, (Ptr{accel_weight_stream_t},), stream), "accel_weight_stream_end_pass")
+
+"""
+    accel_weight_stream_retain(stream)
+
+Adds an owner.
+
+- `stream`: A stream.
+
+Returns: The same stream, with one owner more.
+
+Threads: any.
+"""
+accel_weight_stream_retain(stream) =
+    ccall((:accel_weight_stream_retain, libaccel), Ptr{accel_weight_stream_t}, (Ptr{accel_weight_stream_t},), stream)
+
+"""
+    accel_weight_stream_release(stream)
+
+Removes an owner. The last one ends the thread; no group may be in use then.
+
+- `stream`: `nothing`/`C_NULL` is allowed. A stream, or NULL.
+
+Threads: any, waits.
+"""
+accel_weight_stream_release(stream) =
+    @waiting(ccall((:accel_weight_stream_release, libaccel), Cvoid, (Ptr{accel_weight_stream_t},), stream))
+
+"""
     accel_save(value, metadata, path, options)
 
 Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
@@ -10025,6 +10114,23 @@ Threads: object, waits.
 accel_set_module_tensor_to_device_by_pointer(var"module", name, device, value, dtype) =
     check(@waiting(ccall((:accel_set_module_tensor_to_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
 
+"""
+    accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out)
+
+accel_weight_stream_create() by pointer.
+
+- `groups`: As there.
+- `device`: As there.
+- `prefetch_bytes`: As there.
+- `out`: As there.
+
+Returns: As accel_weight_stream_create().
+
+Threads: any.
+"""
+accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out) =
+    check(ccall((:accel_weight_stream_create_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create_by_pointer")
+
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -10504,6 +10610,12 @@ const FUNCTIONS = (
     :accel_offloaded_weights,
     :accel_read_ahead,
     :accel_extract_submodules_state_dict,
+    :accel_weight_stream_create,
+    :accel_weight_stream_begin_use,
+    :accel_weight_stream_end_use,
+    :accel_weight_stream_end_pass,
+    :accel_weight_stream_retain,
+    :accel_weight_stream_release,
     :accel_save,
     :accel_save_on_main_process,
     :accel_load_metadata,
@@ -10563,6 +10675,7 @@ const FUNCTIONS = (
     :accel_align_module_device_begin_by_pointer,
     :accel_cpu_offload_with_hook_by_pointer,
     :accel_set_module_tensor_to_device_by_pointer,
+    :accel_weight_stream_create_by_pointer,
 )
 
 end # module

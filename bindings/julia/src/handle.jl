@@ -88,6 +88,7 @@ Base.close(tensor::Tensor) =
 @handle Generator accel_generator_t accel_generator_release
 @handle Mesh accel_mesh_t accel_mesh_release
 @handle OffloadHook accel_offload_hook_t accel_offload_hook_release
+@handle WeightStream accel_weight_stream_t accel_weight_stream_release
 
 """Keeps a function that is handed to C together with these objects, unless one of them is closed."""
 keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))

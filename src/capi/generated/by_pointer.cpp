@@ -139,4 +139,9 @@ ACCEL_FUNCTION accel_status_t accel_set_module_tensor_to_device_by_pointer(accel
   return accel_set_module_tensor_to_device(module, name, pointed(device), value, dtype);
 }
 
+ACCEL_FUNCTION accel_status_t accel_weight_stream_create_by_pointer(const accel_value_t *groups,
+    const accel_device_t *device, int64_t prefetch_bytes, accel_weight_stream_t **out) {
+  return accel_weight_stream_create(groups, pointed(device), prefetch_bytes, out);
+}
+
 }  // namespace accel::capi

@@ -486,6 +486,12 @@ static const char *const accel_function_names[] = {
     "accel_offloaded_weights",
     "accel_read_ahead",
     "accel_extract_submodules_state_dict",
+    "accel_weight_stream_create",
+    "accel_weight_stream_begin_use",
+    "accel_weight_stream_end_use",
+    "accel_weight_stream_end_pass",
+    "accel_weight_stream_retain",
+    "accel_weight_stream_release",
     "accel_save",
     "accel_save_on_main_process",
     "accel_load_metadata",
@@ -591,4 +597,5 @@ static const char *const accel_function_names[] = {
     "accel_align_module_device_begin_by_pointer",
     "accel_cpu_offload_with_hook_by_pointer",
     "accel_set_module_tensor_to_device_by_pointer",
+    "accel_weight_stream_create_by_pointer",
 };

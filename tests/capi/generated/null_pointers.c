@@ -2866,6 +2866,43 @@ static void accel_extract_submodules_state_dict_null_pointers(void **state) {
   refused_with_status("accel_extract_submodules_state_dict", "out", accel_extract_submodules_state_dict(&samples->value, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_weight_stream_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_create", "groups", accel_weight_stream_create(NULL, samples->device, 1, (accel_weight_stream_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_weight_stream_create", "out", accel_weight_stream_create(&samples->value, samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_begin_use_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_begin_use", "stream", accel_weight_stream_begin_use(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_weight_stream_begin_use", "out", accel_weight_stream_begin_use(samples->valid.weight_stream, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_end_use_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_weight_stream_end_use", "stream", accel_weight_stream_end_use(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_end_pass_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_weight_stream_end_pass", "stream", accel_weight_stream_end_pass(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_weight_stream_retain", "stream", (int64_t)(intptr_t)accel_weight_stream_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_weight_stream_release(NULL);
+}
+
 static void accel_save_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_save", "value", accel_save(NULL, &samples->value, "sample", &samples->save_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3226,6 +3263,13 @@ static void accel_set_module_tensor_to_device_by_pointer_null_pointers(void **st
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "module", accel_set_module_tensor_to_device_by_pointer(NULL, "sample", &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "name", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, NULL, &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "device", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", NULL, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_weight_stream_create_by_pointer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_create_by_pointer", "groups", accel_weight_stream_create_by_pointer(NULL, &samples->device, 1, (accel_weight_stream_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_weight_stream_create_by_pointer", "device", accel_weight_stream_create_by_pointer(&samples->value, NULL, 1, (accel_weight_stream_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_weight_stream_create_by_pointer", "out", accel_weight_stream_create_by_pointer(&samples->value, &samples->device, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 int main(void) {
@@ -3689,6 +3733,12 @@ int main(void) {
       sweep_test(accel_offloaded_weights_null_pointers),
       sweep_test(accel_read_ahead_null_pointers),
       sweep_test(accel_extract_submodules_state_dict_null_pointers),
+      sweep_test(accel_weight_stream_create_null_pointers),
+      sweep_test(accel_weight_stream_begin_use_null_pointers),
+      sweep_test(accel_weight_stream_end_use_null_pointers),
+      sweep_test(accel_weight_stream_end_pass_null_pointers),
+      sweep_test(accel_weight_stream_retain_null_pointers),
+      sweep_test(accel_weight_stream_release_null_pointers),
       sweep_test(accel_save_null_pointers),
       sweep_test(accel_save_on_main_process_null_pointers),
       sweep_test(accel_load_metadata_null_pointers),
@@ -3747,6 +3797,7 @@ int main(void) {
       sweep_test(accel_align_module_device_begin_by_pointer_null_pointers),
       sweep_test(accel_cpu_offload_with_hook_by_pointer_null_pointers),
       sweep_test(accel_set_module_tensor_to_device_by_pointer_null_pointers),
+      sweep_test(accel_weight_stream_create_by_pointer_null_pointers),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

@@ -2557,6 +2557,44 @@ static void accel_extract_submodules_state_dict_wrong_handles(void **state) {
   refused_value("accel_extract_submodules_state_dict", "state_dict", accel_extract_submodules_state_dict(&samples->released_value, "sample", (accel_value_t *)samples->room));
 }
 
+static void accel_weight_stream_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_weight_stream_create", "groups", accel_weight_stream_create(&samples->foreign_value, samples->device, 1, (accel_weight_stream_t **)samples->room));
+  refused_value("accel_weight_stream_create", "groups", accel_weight_stream_create(&samples->released_value, samples->device, 1, (accel_weight_stream_t **)samples->room));
+}
+
+static void accel_weight_stream_begin_use_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_begin_use", "stream", accel_weight_stream_begin_use(samples->foreign.weight_stream, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_weight_stream_begin_use", "stream", accel_weight_stream_begin_use(samples->released.weight_stream, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_weight_stream_end_use_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_end_use", "stream", accel_weight_stream_end_use(samples->foreign.weight_stream, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_weight_stream_end_use", "stream", accel_weight_stream_end_use(samples->released.weight_stream, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_weight_stream_end_pass_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_weight_stream_end_pass", "stream", accel_weight_stream_end_pass(samples->foreign.weight_stream), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_weight_stream_end_pass", "stream", accel_weight_stream_end_pass(samples->released.weight_stream), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_weight_stream_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_weight_stream_retain", "stream", (int64_t)(intptr_t)accel_weight_stream_retain(samples->foreign.weight_stream), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_weight_stream_retain", "stream", (int64_t)(intptr_t)accel_weight_stream_retain(samples->released.weight_stream), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_weight_stream_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_weight_stream_release(samples->foreign.weight_stream);
+  accel_weight_stream_release(samples->released.weight_stream);
+}
+
 static void accel_save_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_save", "value", accel_save(&samples->foreign_value, &samples->value, "sample", &samples->save_options));
@@ -2717,6 +2755,12 @@ static void accel_set_module_tensor_to_device_by_pointer_wrong_handles(void **st
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "module", accel_set_module_tensor_to_device_by_pointer(samples->released.module, "sample", &samples->device, samples->valid.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "value", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", &samples->device, samples->foreign.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_set_module_tensor_to_device_by_pointer", "value", accel_set_module_tensor_to_device_by_pointer(samples->valid.module, "sample", &samples->device, samples->released.tensor, ACCEL_DTYPE_FLOAT32), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_weight_stream_create_by_pointer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_weight_stream_create_by_pointer", "groups", accel_weight_stream_create_by_pointer(&samples->foreign_value, &samples->device, 1, (accel_weight_stream_t **)samples->room));
+  refused_value("accel_weight_stream_create_by_pointer", "groups", accel_weight_stream_create_by_pointer(&samples->released_value, &samples->device, 1, (accel_weight_stream_t **)samples->room));
 }
 
 int main(void) {
@@ -3098,6 +3142,12 @@ int main(void) {
       sweep_test(accel_offload_state_dict_wrong_handles),
       sweep_test(accel_read_ahead_wrong_handles),
       sweep_test(accel_extract_submodules_state_dict_wrong_handles),
+      sweep_test(accel_weight_stream_create_wrong_handles),
+      sweep_test(accel_weight_stream_begin_use_wrong_handles),
+      sweep_test(accel_weight_stream_end_use_wrong_handles),
+      sweep_test(accel_weight_stream_end_pass_wrong_handles),
+      sweep_test(accel_weight_stream_retain_wrong_handles),
+      sweep_test(accel_weight_stream_release_wrong_handles),
       sweep_test(accel_save_wrong_handles),
       sweep_test(accel_save_on_main_process_wrong_handles),
       sweep_test(accel_save_model_wrong_handles),
@@ -3123,6 +3173,7 @@ int main(void) {
       sweep_test(accel_align_module_device_begin_by_pointer_wrong_handles),
       sweep_test(accel_cpu_offload_with_hook_by_pointer_wrong_handles),
       sweep_test(accel_set_module_tensor_to_device_by_pointer_wrong_handles),
+      sweep_test(accel_weight_stream_create_by_pointer_wrong_handles),
   };
   return cmocka_run_group_tests(tests, make_samples, release_samples);
 }

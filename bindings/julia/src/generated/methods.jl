@@ -48,35 +48,36 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, align_module_device, all_gather!, all_gather_async!,
     all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting, autocast, backend,
-    broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained, check_device_map,
+    begin_use, broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained, check_device_map,
     check_tied_parameters_on_same_device, check_trigger, checkpoint_activations, checkpoint_wait, child,
     children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config, contiguous,
     convert_file_size_to_int, convert_to_fp32, coordinate, cpu_offload, cpu_offload_with_hook, current_device!,
     current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties, disk_offload,
-    dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_training,
-    estimate_memory, even_batches!, find_batch_size, find_tied_parameters, flight_record, float32_matmul_precision!,
-    fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async,
-    gather_object, gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state,
-    generator_state!, get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves,
-    get_non_persistent_buffers, get_state_dict, gradient, gradient!, gradient_accumulation, gradient_accumulation!,
-    gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params, in_dataloader,
-    inference_mode, init_empty_weights, init_on_device, input_names!, is_available, is_debug, is_distributed,
-    is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining, join_uneven_inputs, kind,
-    learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!, load_checkpoint_in_model!,
-    load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first, local_num_processes,
-    local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh, mixed_precision,
-    module_tensor_to_device!, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups, num_parameters,
-    num_processes, offload, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors,
-    parameters, prepare, process_index, progress, project, project!, read_ahead, recv_tensor!, recv_tensor_async!,
-    reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook, remove_dispatch,
-    remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard,
-    resolve_device_map, retie_parameters!, save_model, save_state, scatter!, scatter_async!, seed!, send_tensor,
-    send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!,
-    set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches,
-    slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!, step_report, step_was_skipped,
-    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
-    train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!,
-    valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async, zero_grad!
+    dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_pass,
+    end_training, end_use, estimate_memory, even_batches!, find_batch_size, find_tied_parameters, flight_record,
+    float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
+    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async,
+    gathered_parameters, generator_state, generator_state!, get_balanced_memory, get_max_layer_size, get_max_memory,
+    get_module_leaves, get_non_persistent_buffers, get_state_dict, gradient, gradient!, gradient_accumulation,
+    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
+    in_dataloader, inference_mode, init_empty_weights, init_on_device, input_names!, is_available, is_debug,
+    is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
+    join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
+    load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
+    local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh,
+    mixed_precision, module_tensor_to_device!, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
+    num_parameters, num_processes, offload, one_after_the_other, pad_across_processes, pad_across_processes_async,
+    pad_input_tensors, parameters, prepare, process_index, progress, project, project!, read_ahead, recv_tensor!,
+    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook,
+    remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!,
+    reshard, resolve_device_map, retie_parameters!, save_model, save_state, scatter!, scatter_async!, seed!,
+    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!,
+    set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group,
+    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!,
+    step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!,
+    synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model,
+    update_precision!, use_device!, valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async,
+    zero_grad!
 
 """
     State(; options...)
@@ -3529,6 +3530,36 @@ Starts to read weights of mapped files into memory, and returns at once. Nothing
 """
 read_ahead(tensors) =
     (with_handles((tensors, count) -> LibAccel.accel_read_ahead(tensors, count), tensors); nothing)
+
+"""
+    begin_use(stream, group)
+
+Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
+
+- `group`: Its place in the list.
+
+Gives: A list of its tensors on the device, for what this thread computes next. Their memory is used again after the last use, unless something else still holds them.
+"""
+begin_use(stream::WeightStream, group) =
+    result(out -> LibAccel.accel_weight_stream_begin_use(stream, group, out))
+
+"""
+    end_use(stream, group)
+
+Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+
+- `group`: Its place in the list.
+"""
+end_use(stream::WeightStream, group) =
+    (LibAccel.accel_weight_stream_end_use(stream, group); nothing)
+
+"""
+    end_pass(stream)
+
+The forward of the whole model has ended: the next one is expected to use groups in the same order.
+"""
+end_pass(stream::WeightStream) =
+    (LibAccel.accel_weight_stream_end_pass(stream); nothing)
 
 """
     save_model(state, model, folder; options...)

@@ -35,6 +35,10 @@ class _Slot:
     def _like(self, former, data):
         return parameter_like(former, data) if self.is_parameter else data
 
+    def streamed(self, value):
+        """The module's tensor with a value that is on the device for this forward."""
+        return self._like(self.empty, value.to(self.dtype))
+
     def of(self, value, device):
         """The module's tensor with a value of the weights, on a device."""
         if value is self.value and self.made.device == device:
@@ -70,6 +74,8 @@ class AlignDevicesHook(ModelHook):
         self._slots: list = []
         self._borrowed: list = []
         self._ahead, self._place = None, 0  # what reads the files of the modules that run next
+        self._stream, self._uses = None, 0  # what copies them to an accelerator, and how many forwards use its memory
+        self._whole = None  # a stream whose pass ends with the forward of this module
 
     def __repr__(self):
         shown = ("execution_device", "offload", "io_same_device", "offload_buffers", "place_submodules", "skip_keys")
@@ -120,10 +126,24 @@ class AlignDevicesHook(ModelHook):
         """Tells a ReadAhead when the module, which has this place there, runs."""
         self._ahead, self._place = ahead, place
 
+    def stream_with(self, stream, place):
+        """Takes weights from a WeightStream, where the module has this place; of several devices the weights come as without."""
+        self._stream, self._place = stream, place
+
+    def end_passes_of(self, stream):
+        """The forward of this module is a pass over the whole of a WeightStream."""
+        self._whole = stream
+
     def offloaded_tensors(self):
         return [self.weights_map[slot.path] for slot in self._slots]
 
     def _load(self, device):
+        if self._stream is not None and device == self._stream.device:
+            values = self._stream.begin_use(self._place)
+            self._uses += 1
+            for slot, value in zip(self._slots, values):
+                slot.place[slot.name] = slot.streamed(value)
+            return
         if self._ahead is not None:
             self._ahead.reach(self._place)
         weights = self.weights_map
@@ -152,6 +172,8 @@ class AlignDevicesHook(ModelHook):
     def post_forward(self, module, output):
         if self.offload:
             self.forward_failed(module)
+        if self._whole is not None:
+            self._whole.end_pass()
         if self.io_same_device and self.input_device is not None:
             output = send_to_device(output, self.input_device, skip_keys=self.skip_keys)
         return output
@@ -162,6 +184,9 @@ class AlignDevicesHook(ModelHook):
         for there, device in self._borrowed:
             there.pop(device, None)
         self._borrowed.clear()
+        if self._uses > 0:
+            self._uses -= 1
+            self._stream.end_use(self._place)
 
     def detach_hook(self, module):
         for slot in self._slots:
@@ -247,11 +272,20 @@ def attach_align_device_hook_on_blocks(module, execution_device=None, offload=Fa
                                            name if is_root else f"{module_name}.{name}", skip_keys, preload_module_classes, tied_params_map)
 
 
-def offloading_hook(module):
-    """The hook that puts the weights of a module away; None if none does."""
+def _aligning_hooks(module):
     hook = getattr(module, "_hf_hook", None)
     hooks = hook.hooks if isinstance(hook, SequentialHook) else (hook,)
-    return next((one for one in hooks if isinstance(one, AlignDevicesHook) and one.offload), None)
+    return [one for one in hooks if isinstance(one, AlignDevicesHook)]
+
+
+def aligning_hook(module):
+    """The first of the hooks of this kind that a module has."""
+    return _aligning_hooks(module)[0]
+
+
+def offloading_hook(module):
+    """The hook that puts the weights of a module away; None if none does."""
+    return next((one for one in _aligning_hooks(module) if one.offload), None)
 
 
 def has_offloaded_params(module):

@@ -8,11 +8,13 @@ import torch
 
 from ..machine import check_cuda_p2p_ib_support
 from ..model_hooks import add_hook_to_module
-from .align_devices import AlignDevicesHook, attach_align_device_hook, attach_align_device_hook_on_blocks, offloading_hook
+from .align_devices import (AlignDevicesHook, aligning_hook, attach_align_device_hook, attach_align_device_hook_on_blocks,
+                            offloading_hook)
 from .checkpoint_loading import load_weights
 from .module_tensors import find_tied_parameters, owner_of, retie_parameters
 from .offloaded_weights import OffloadedWeightsLoader, extract_submodules_state_dict, offload_state_dict
 from .read_ahead import ReadAhead
+from .weight_stream import WeightStream, can_stream
 
 _logger = logging.getLogger(__name__)
 _META = torch.device("meta")
@@ -32,26 +34,36 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
 def disk_offload(model, offload_dir, execution_device=None, offload_buffers=False, preload_module_classes=None):
     if not _has_index(offload_dir):
         offload_state_dict(offload_dir, model.state_dict())
-    _offload(model, OffloadedWeightsLoader(save_folder=offload_dir), execution_device, offload_buffers, preload_module_classes)
-    _read_ahead(model)
-    return model
+    weights = OffloadedWeightsLoader(save_folder=offload_dir)
+    return _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=True)
 
 
 def _has_index(folder):
     return os.path.isfile(os.path.join(folder, "index.json"))
 
 
-def _offload(model, weights, execution_device, offload_buffers, preload_module_classes):
+def _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=False):
     device = first_device(model) if execution_device is None else execution_device
     add_hook_to_module(model, AlignDevicesHook(io_same_device=True), append=True)
     attach_align_device_hook(model, device, offload=True, offload_buffers=offload_buffers, weights_map=weights,
                              preload_module_classes=preload_module_classes)
+    _bring_ahead(model, in_files)
     return model
 
 
-def _read_ahead(model):
-    """The files of offloaded weights are read in the order of the modules in the tree."""
+def _bring_ahead(model, in_files):
+    """Offloaded weights are read, and copied to an accelerator, before the modules run that need them: first in the order of the tree."""
     hooks = [hook for hook in map(offloading_hook, model.modules()) if hook is not None]
+    if can_stream(hooks):
+        stream = WeightStream([hook.offloaded_tensors() for hook in hooks], hooks[0].execution_device)
+        for place, hook in enumerate(hooks):
+            hook.stream_with(stream, place)
+        aligning_hook(model).end_passes_of(stream)
+    elif in_files:
+        _read_ahead(hooks)
+
+
+def _read_ahead(hooks):
     ahead = ReadAhead([hook.offloaded_tensors() for hook in hooks])
     for place, hook in enumerate(hooks):
         hook.read_with(ahead, place)
@@ -98,8 +110,8 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     if put_away:
         _logger.warning("Some parameters are on the device meta between forwards, because they are offloaded to the %s", " and the ".join(put_away))
     retie_parameters(model, tied)
-    if disk_modules:
-        _read_ahead(model)
+    if put_away:
+        _bring_ahead(model, in_files=bool(disk_modules))
     _guard(model)
     if len([device for device in devices if device not in ("cpu", "disk")]) > 1 and not check_cuda_p2p_ib_support():
         _logger.warning("The driver of these GPUs is too old for transfers between RTX 4000 cards, and results can be wrong; expected a newer driver")

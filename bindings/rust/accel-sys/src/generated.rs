@@ -689,6 +689,13 @@ pub struct accel_offload_hook_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// Weights that come to a device ahead of their use, for models whose modules are not of this library.
+#[repr(C)]
+pub struct accel_weight_stream_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// `struct ArrowArray` of another header.
 #[repr(C)]
 pub struct ArrowArray {
@@ -8360,6 +8367,72 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_extract_submodules_state_dict(state_dict: *const accel_value_t, modules: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
+    /// Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one.
+    ///
+    /// In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+    ///
+    /// * `groups`: A list of lists of tensors on the CPU, which must not change.
+    /// * `device`: The goal.
+    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_weight_stream_create(groups: *const accel_value_t, device: accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
+
+    /// Waits for a group.
+    ///
+    /// Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
+    ///
+    /// * `stream`: A stream.
+    /// * `group`: Its place in the list.
+    /// * `out`: A list of its tensors on the device, for what this thread computes next. Their memory is used again after the last use, unless something else still holds them.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_weight_stream_begin_use(stream: *mut accel_weight_stream_t, group: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends a use.
+    ///
+    /// What this thread asked the device to compute with the group is done before its memory is used again.
+    ///
+    /// * `stream`: A stream.
+    /// * `group`: Its place in the list.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_weight_stream_end_use(stream: *mut accel_weight_stream_t, group: i64) -> accel_status_t;
+
+    /// The forward of the whole model has ended: the next one is expected to use groups in the same order.
+    ///
+    /// * `stream`: A stream.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_weight_stream_end_pass(stream: *mut accel_weight_stream_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `stream`: A stream.
+    ///
+    /// Returns: The same stream, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_weight_stream_retain(stream: *mut accel_weight_stream_t) -> *mut accel_weight_stream_t;
+
+    /// Removes an owner.
+    ///
+    /// The last one ends the thread; no group may be in use then.
+    ///
+    /// * `stream`: NULL is allowed. A stream, or NULL.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_weight_stream_release(stream: *mut accel_weight_stream_t);
+
     /// Writes a value to a file: complete under its name, or not at all.
     ///
     /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
@@ -9036,4 +9109,16 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_set_module_tensor_to_device_by_pointer(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
+
+    /// accel_weight_stream_create() by pointer.
+    ///
+    /// * `groups`: As there.
+    /// * `device`: As there.
+    /// * `prefetch_bytes`: As there.
+    /// * `out`: As there.
+    ///
+    /// Returns: As accel_weight_stream_create().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_weight_stream_create_by_pointer(groups: *const accel_value_t, device: *const accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
 }

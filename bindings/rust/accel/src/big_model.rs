@@ -6,3 +6,8 @@ handle! {
     /// ([`cpu_offload_with_hook`](crate::cpu_offload_with_hook)).
     OffloadHook(accel_offload_hook_t), accel_offload_hook_release
 }
+
+handle! {
+    /// Weights that come to a device ahead of their use.
+    WeightStream(accel_weight_stream_t), accel_weight_stream_release
+}

@@ -102,7 +102,7 @@ mod value;
 mod work;
 
 pub use accelerator::*;
-pub use big_model::OffloadHook;
+pub use big_model::{OffloadHook, WeightStream};
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;

@@ -527,3 +527,59 @@ impl OffloadHook {
         check(unsafe { sys::accel_offload_hook_remove(self.as_raw()) }).map(drop)
     }
 }
+
+impl WeightStream {
+    /// Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a
+    /// stream of the device of its own, while the program computes with the present one. In the first pass they are
+    /// expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used
+    /// where they are, and those of mapped files are read ahead.
+    ///
+    /// * `groups`: A list of lists of tensors on the CPU, which must not change.
+    /// * `device`: The goal.
+    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; `None`: those of the largest
+    ///   group. false: nothing comes ahead.
+    ///
+    /// Gives: The stream.
+    ///
+    /// # Errors
+    /// InvalidArgument, Unsupported.
+    #[inline]
+    pub fn create(groups: &Value, device: Device, prefetch_bytes: Option<i64>) -> Result<WeightStream> {
+        memory::reads(groups)?;
+        made(|out| unsafe {
+            sys::accel_weight_stream_create(groups.as_raw(), device.to_raw(), or_unset(prefetch_bytes), out)
+        })
+    }
+
+    /// Waits for a group. Each use ends with [`WeightStream::end_use`](crate::WeightStream::end_use); uses of a group may overlap.
+    ///
+    /// * `group`: Its place in the list.
+    ///
+    /// Gives: A list of its tensors on the device, for what this thread computes next. Their memory is used again
+    /// after the last use, unless something else still holds them.
+    ///
+    /// # Errors
+    /// InvalidArgument, OutOfMemory, Io.
+    #[inline]
+    pub fn begin_use(&self, group: i64) -> Result<Value> {
+        made(|out| unsafe { sys::accel_weight_stream_begin_use(self.as_raw(), group, out) })
+    }
+
+    /// Ends a use. What this thread asked the device to compute with the group is done before its memory is used
+    /// again.
+    ///
+    /// * `group`: Its place in the list.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn end_use(&self, group: i64) -> Result<()> {
+        check(unsafe { sys::accel_weight_stream_end_use(self.as_raw(), group) }).map(drop)
+    }
+
+    /// The forward of the whole model has ended: the next one is expected to use groups in the same order.
+    #[inline]
+    pub fn end_pass(&self) -> Result<()> {
+        check(unsafe { sys::accel_weight_stream_end_pass(self.as_raw()) }).map(drop)
+    }
+}
