@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -101,10 +102,11 @@ class PathTree {
   std::unordered_map<ChildKey, size_t, HashOfKey> children_;
 };
 
-// The path that is most like a wrong one.
+// The path that is most like a wrong one; not the whole model, unless there is no other.
 std::string nearest_path(const std::vector<std::string>& paths, const std::string& path) {
+  const auto distance = [&path](const std::string& one) { return one.empty() ? SIZE_MAX : edit_distance(path, one); };
   return *std::min_element(paths.begin(), paths.end(), [&](const std::string& one, const std::string& other) {
-    return edit_distance(path, one) < edit_distance(path, other);
+    return distance(one) < distance(other);
   });
 }
 

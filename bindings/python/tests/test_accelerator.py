@@ -132,11 +132,11 @@ def test_what_is_not_there_is_refused():
         accelerator.profile()
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
-    from accel import init_empty_weights
+    from accel import prepare_pippy
     from accel.utils import MegatronLMPlugin
 
-    with pytest.raises(NotImplementedError, match="init_empty_weights: models that are larger than a device"):
-        init_empty_weights()
+    with pytest.raises(NotImplementedError, match="prepare_pippy: pipeline parallelism"):
+        prepare_pippy()
     with pytest.raises(NotImplementedError, match="MegatronLMPlugin: Megatron-LM"):
         MegatronLMPlugin(zero_stage=2)
     if "torch" not in sys.modules:

@@ -25,10 +25,9 @@ pub fn infer_auto_device_map(
     let options = optional(&options)?;
     memory::reads(&max_memory)?;
     let mut map = Value::EMPTY;
-    let explanation = made(|out| unsafe {
-        let memory = max_memory.map_or(ptr::null(), Value::as_raw);
-        sys::accel_infer_auto_device_map(model.as_raw(), memory, options, &mut map, out)
-    })?;
+    let memory = max_memory.map_or(ptr::null(), Value::as_raw);
+    let explanation =
+        made(|out| unsafe { sys::accel_infer_auto_device_map(model.as_raw(), memory, options, &mut map, out) })?;
     // SAFETY: the call succeeded, so it has written both.
     Ok((unsafe { Value::of(map) }?, explanation))
 }
