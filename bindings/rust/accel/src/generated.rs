@@ -1,5 +1,5 @@
 //! The regular functions, which tools/apigen writes from the header.
-use crate::big_model::OffloadHook;
+use crate::big_model::{OffloadHook, WeightStream};
 use crate::builders::*;
 use crate::call::*;
 use crate::comm::Mesh;
