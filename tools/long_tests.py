@@ -56,11 +56,11 @@ def checks(options):
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
                               "comm conformance ucx_backend loader data streams training_loop ddp fsdp uneven_inputs "
                               "activation_checkpointing checkpoint checkpoint_faults background_save resume project "
-                              "safetensors compressed_tensors",
+                              "safetensors compressed_tensors dispatch",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite simulated "
                               "simulated_memory simulated_streams simulated_copies simulated_generator simulated_faults "
                               "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
-                              "staged_collectives staged_training"]),
+                              "staged_collectives staged_training streamed_offload"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
                    ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "

@@ -36,13 +36,13 @@ parser.add_argument("folder", type=pathlib.Path)
 parser.add_argument("--tokens", type=lambda text: [int(number) for number in text.split(",")], default=[1])
 parser.add_argument("--new-tokens", type=int, default=8)
 parser.add_argument("--max-memory", type=json.loads, help="devices and bytes; default: what is free")
-parser.add_argument("--device-map", type=json.loads, default="auto", help="paths and devices; default: found by the memory")
+parser.add_argument("--device-map", type=json.loads, help="paths and devices; default: found by the memory")
 given = parser.parse_args()
 
 accelerator = Accelerator()
 with init_empty_weights():
     model = nn.from_config(given.folder / "config.json")
-model = load_checkpoint_and_dispatch(model.eval(), given.folder, given.device_map, given.max_memory, no_split_module_classes=["LlamaDecoderLayer"])
+model = load_checkpoint_and_dispatch(model.eval(), given.folder, given.device_map or "auto", given.max_memory, no_split_module_classes=["LlamaDecoderLayer"])
 print("parameters:", model.num_parameters())
 print("device map:", json.dumps(model.hf_device_map, separators=(",", ":")))
 

@@ -22,6 +22,7 @@
 #include "bigmodel/offload_folder.hpp"
 #include "expect_error.hpp"
 #include "nn_fixture.hpp"
+#include "rank_threads.hpp"
 
 namespace accel::bigmodel {
 namespace dispatch_test {
@@ -211,6 +212,20 @@ TEST(Dispatch, LoadingWithAnOffloadFolderAndDispatchAfterwards) {
   model->to(at::kDouble, std::nullopt);
   EXPECT_TRUE(at::equal(forward(*wide, rows().to(at::kDouble)), forward(*model, rows().to(at::kDouble))));
   EXPECT_TRUE(std::filesystem::exists(offload.file("layers.1.scale.dat")));
+}
+
+TEST(Dispatch, RanksWithoutTheFilesGetTheWeightsOfRankZero) {
+  const auto model = block_model();
+  const at::Tensor expected = forward(*model, rows());
+  const nn::NamedTensors weights = model->state_dict();
+  tests::run_ranks(3, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    const nn::NamedTensors received =
+        broadcast_weights(*communicator, communicator->rank() == 0 ? weights : nn::NamedTensors());
+    ASSERT_EQ(received.size(), weights.size());
+    const auto own = empty_block_model();
+    load_checkpoint_and_dispatch(*own, received, &kOnDisk, {});
+    EXPECT_TRUE(at::equal(forward(*own, rows()), expected)) << "rank " << communicator->rank();
+  });
 }
 
 TEST(Dispatch, AnErrorInAForwardLeavesTheWeightsAway) {
