@@ -36,6 +36,12 @@ using tests::WeightFolder;
 
 const DeviceMap kOnDisk = {{"", "disk"}};
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kIsSanitized = true;  // the sanitizers' own memory grows
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
 at::Tensor rows(int64_t width = 16) { return tests::pattern_tensor({3, width}, 5); }
 
 at::Tensor forward(nn::Module& model, const at::Tensor& input) {
@@ -481,7 +487,7 @@ TEST(Dispatch, MemoryStaysConstant) {
     ASSERT_TRUE(at::equal(forward(*empty, input), expected));
     if (pass == 50) after_warm_up = anonymous();
   }
-  EXPECT_LE(anonymous(), after_warm_up + 1024) << "KiB";
+  EXPECT_TRUE(kIsSanitized || anonymous() <= after_warm_up + 1024) << anonymous() << " KiB after " << after_warm_up;
   EXPECT_LE(Dispatch::of(*empty)->stream()->statistics().peak_bytes, block_bytes(shape) + 20 * 64);
 }
 
