@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/bus_error_guard.hpp"
@@ -18,7 +19,7 @@ bool same_time(const timespec& first, const timespec& second) {
 
 void MappedFiles::add(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) return;
-  File file{mapped_path(tensor.const_data_ptr()), {}};
+  File file{mapped_path(tensor.const_data_ptr()), {}, tensor.const_data_ptr()};
   const auto is_same = [&file](const File& other) { return other.path == file.path; };
   if (file.path.empty() || std::any_of(files_.begin(), files_.end(), is_same)) return;
   if (::stat(file.path.c_str(), &file.opened) == 0) files_.push_back(std::move(file));
@@ -26,6 +27,7 @@ void MappedFiles::add(const at::Tensor& tensor) {
 
 void MappedFiles::check() const {
   for (const File& file : files_) {
+    if (mapped_path(file.address) != file.path) continue;  // its weights were replaced
     struct stat now = {};
     if (::stat(file.path.c_str(), &now) != 0) continue;
     if (now.st_dev != file.opened.st_dev || now.st_ino != file.opened.st_ino) continue;
@@ -38,19 +40,23 @@ void MappedFiles::check() const {
 void watch_mapped_files(nn::Module& model, MappedFiles files) {
   if (files.empty()) return;
   struct Watch {
-    MappedFiles files;
-    std::vector<std::unique_ptr<BusErrorGuard>> lost_pages;  // of the forwards under way
+    explicit Watch(MappedFiles files) : files(std::move(files)) {}
+    const MappedFiles files;
+    std::mutex mutex;
+    std::vector<std::unique_ptr<BusErrorGuard>> lost_pages;  // of the forwards under way, on all threads
   };
-  const auto watch = std::make_shared<Watch>(Watch{std::move(files), {}});
+  const auto watch = std::make_shared<Watch>(std::move(files));
   model.add_pre_hook(
       [watch](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
         watch->files.check();
+        const std::lock_guard lock(watch->mutex);
         watch->lost_pages.push_back(std::make_unique<BusErrorGuard>());
         return std::nullopt;
       },
       nn::HookOrder::kPlacement);
   model.add_post_hook(
       [watch](nn::Module&, const nn::Inputs&, const c10::IValue& output) -> std::optional<c10::IValue> {
+        const std::lock_guard lock(watch->mutex);
         if (watch->lost_pages.empty()) return std::nullopt;
         const std::unique_ptr<BusErrorGuard> guard = std::move(watch->lost_pages.back());
         watch->lost_pages.pop_back();

@@ -18,13 +18,15 @@ class MappedFiles {
   void add(const at::Tensor& tensor);
   bool empty() const { return files_.empty(); }
 
-  // kIo if a file was changed in place. One that was replaced or removed is still mapped as it was.
+  // kIo if a file was changed in place while its mapping is in use. One that was replaced or removed is still mapped as
+  // it was.
   void check() const;
 
  private:
   struct File {
     std::string path;
     struct stat opened;
+    const void* address;  // in the mapping
   };
   std::vector<File> files_;
 };

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 
 #include "base/bus_error_guard.hpp"
 #include "big_model_fixture.hpp"
@@ -298,6 +299,42 @@ TEST(Dispatch, AFileThatWasChangedIsAnErrorAndOneThatWasReplacedIsNot) {
   const at::Tensor before = forward(*kept, rows());
   std::filesystem::remove(folder.file("model.safetensors"));
   EXPECT_TRUE(at::equal(forward(*kept, rows()), before));
+}
+
+TEST(Dispatch, FilesOfWeightsThatWereReplacedMayChange) {
+  const auto first = block_model(), second = block_model();
+  second->find_tensor("layers.0.scale").detach().zero_();
+  const WeightFolder former(*first), present(*second);
+  const auto model = empty_block_model();
+  load_checkpoint_in_model(*model, former.weights(), nullptr, {});
+  load_checkpoint_in_model(*model, present.weights(), nullptr, {});
+  std::filesystem::resize_file(former.file("model.safetensors"), 100);
+  EXPECT_TRUE(at::equal(forward(*model, rows()), forward(*second, rows())));
+}
+
+TEST(Dispatch, SeveralThreadsShareAModel) {
+  const auto expected_model = block_model();
+  const at::Tensor expected = forward(*expected_model, rows());
+  const WeightFolder folder(*expected_model);
+  DispatchSettings converted = small_blocks();
+  converted.dtype = Dtype::kFloat64;
+  const auto mapped = empty_block_model(), on_disk = empty_block_model(), wide = empty_block_model();
+  load_checkpoint_in_model(*mapped, folder.weights(), nullptr, {});
+  load_checkpoint_and_dispatch(*on_disk, folder.weights(), &kOnDisk, small_blocks());
+  load_checkpoint_and_dispatch(*wide, folder.weights(), &kOnDisk, converted);
+  expected_model->to(at::kDouble, std::nullopt);
+  const at::Tensor wide_expected = forward(*expected_model, rows().to(at::kDouble));
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; thread++)
+    threads.emplace_back([&] {
+      for (int pass = 0; pass < 50; pass++) {
+        EXPECT_TRUE(at::equal(forward(*mapped, rows()), expected));
+        EXPECT_TRUE(at::equal(forward(*on_disk, rows()), expected));
+        EXPECT_TRUE(at::equal(forward(*wide, rows().to(at::kDouble)), wide_expected));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  expect_meta(*on_disk);
 }
 
 TEST(Dispatch, WrongWeightsChangeNothing) {
