@@ -1,6 +1,5 @@
 #include "bigmodel/device_place.hpp"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/error.hpp"
@@ -11,10 +10,6 @@ namespace accel::bigmodel {
 namespace {
 
 constexpr const char* kDisk = "disk";
-
-bool is_number(const std::string& place) {
-  return !place.empty() && std::all_of(place.begin(), place.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 c10::Device accelerator(const std::string& number) {
   constexpr size_t kMostDigits = 3;  // c10::DeviceIndex is an int8_t
@@ -30,7 +25,7 @@ c10::Device accelerator(const std::string& number) {
 
 std::optional<c10::Device> device_of_place(const std::string& place) {
   if (place == kDisk) return std::nullopt;
-  c10::Device device = is_number(place) ? accelerator(place) : tensor::parse_device(place);
+  c10::Device device = is_accelerator_number(place) ? accelerator(place) : tensor::parse_device(place);
   tensor::require_device(device);
   if (!device.is_cpu() && !device.has_index()) device.set_index(0);
   return device;

@@ -17,13 +17,12 @@
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/set_data.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::bigmodel {
 namespace {
 
 constexpr int64_t kLeastBlockBytes = int64_t{64} << 20;
-
-std::string below(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
 
 bool can_be_hooked(const nn::Module& module) {
   try {
@@ -117,14 +116,14 @@ class DispatchBuilder {
         {&module, path, can_be_hooked(module), place == nullptr ? dispatch_->main_device_ : computes(*place), {}});
     for (const nn::Module::Member& member : module.members()) add_use(index, member);
     for (const auto& [name, child] : module.children()) {
-      const size_t node = add_node(*child, below(path, name));
+      const size_t node = add_node(*child, tree::path_below(path, name));
       nodes_[index].children.push_back(node);
     }
     return index;
   }
 
   void add_use(size_t node, const nn::Module::Member& member) {
-    const std::string path = below(nodes_[node].path, member.name);
+    const std::string path = tree::path_below(nodes_[node].path, member.name);
     const std::string* const place = places_.find(path);
     if (place == nullptr) {
       unplaced_.push_back(path);

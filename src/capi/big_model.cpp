@@ -91,16 +91,10 @@ nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, boo
   return bigmodel::broadcast_weights(*communicator, weights);
 }
 
-c10::IValue list_of(const std::vector<std::string>& names) {
-  auto list = tree::new_list();
-  for (const std::string& name : names) list.push_back(name);
-  return list;
-}
-
 c10::IValue report_of(const nn::LoadReport& report) {
   auto map = tree::new_map();
-  map.insert("missing", list_of(report.missing));
-  map.insert("unexpected", list_of(report.unexpected));
+  map.insert("missing", list_of_names(report.missing));
+  map.insert("unexpected", list_of_names(report.unexpected));
   return map;
 }
 

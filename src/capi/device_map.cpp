@@ -71,12 +71,6 @@ bigmodel::DeviceMap read_map(const accel_value_t* value) {
   return bigmodel::read_device_map(to_ivalue(*check_pointer(value, "device_map"), "device_map"), "device_map");
 }
 
-c10::IValue list_of_names(const std::vector<std::string>& names) {
-  auto list = tree::new_list();
-  for (const std::string& name : names) list.push_back(name);
-  return list;
-}
-
 c10::IValue list_of_groups(const nn::TiedGroups& groups) {
   auto list = tree::new_list();
   for (const auto& group : groups) list.push_back(list_of_names(group));

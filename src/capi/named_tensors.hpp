@@ -1,4 +1,4 @@
-// Maps name -> tensor.
+// Maps name -> tensor, and lists of names.
 #pragma once
 
 #include <ATen/core/Dict.h>
@@ -32,6 +32,10 @@ inline c10::IValue map_of(const std::vector<std::pair<std::string, at::Tensor>>&
   auto map = tree::new_map();
   for (const auto& [name, tensor] : tensors) map.insert(name, tensor);
   return map;
+}
+
+inline c10::IValue list_of_names(const std::vector<std::string>& names) {
+  return tree::new_list(std::vector<c10::IValue>(names.begin(), names.end()));
 }
 
 }  // namespace accel::capi
