@@ -62,7 +62,7 @@ def checks(options):
                               "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
                               "staged_collectives staged_training streamed_offload"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
-                   ["tools/build.sh tests/distributed/rank_program src/launch/accel src/comm/ucx/libaccel_ucx.so",
+                   ["tools/build.sh tests/distributed/rank_program src/program/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "
                     f"build/release/tests/distributed/rank_program {options.kills}"]),
         "failing_calls": ("each call to the system fails once, and with all that follow it, in start, training, loading, save and load; of two "
@@ -78,9 +78,9 @@ def checks(options):
                      ["tools/build.sh -Dbindings=python,rust,julia,go",
                       "PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1 "
                       "build/deps/python/bin/python bindings/python/tests/programs/programs_agree.py "
-                      "build/release/src/launch/accel 1000"]),
+                      "build/release/src/program/accel 1000"]),
         "path_analysis": ("clang-tidy's path-sensitive analysis of each source",
-                          ["tools/build.sh src/libaccel.a src/launch/accel src/comm/ucx/libaccel_ucx.so",
+                          ["tools/build.sh src/libaccel.a src/program/accel src/comm/ucx/libaccel_ucx.so",
                            "python3 tools/check_tidy.py . build/release --paths"]),
     }
 

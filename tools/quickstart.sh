@@ -4,9 +4,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 tools/setup.sh
-tools/build.sh --lean src/launch/accel src/comm/ucx/libaccel_ucx.so examples/c/train_gpt examples/c/hello
+tools/build.sh --lean src/program/accel src/comm/ucx/libaccel_ucx.so examples/c/train_gpt examples/c/hello
 
-accel=build/release/src/launch/accel
+accel=build/release/src/program/accel
 examples=build/release/examples/c
 checkpoints=build/quickstart
 

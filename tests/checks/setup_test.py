@@ -480,7 +480,7 @@ class QuickStart(SystemTest):
         super().setUp()
         for script in ("setup.sh", "build.sh"):
             (self.clone / "tools" / script).write_text(f'#!/bin/sh\necho "{script} $*" >>"$STATE/log"\n')
-        accel = self.clone / "build/release/src/launch/accel"
+        accel = self.clone / "build/release/src/program/accel"
         accel.parent.mkdir(parents=True)
         accel.write_text('#!/bin/sh\n[ "$1" = env ] && cat "$STATE/env" || echo "accel $*" >>"$STATE/log"\n')
         accel.chmod(0o755)

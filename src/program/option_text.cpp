@@ -1,4 +1,4 @@
-#include "launch/option_text.hpp"
+#include "program/option_text.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "config/option_text.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 // Of a flag it is what 1 means.
@@ -74,4 +74,4 @@ std::string help_row(const std::string& left, const std::string& description) {
   return rows;
 }
 
-}  // namespace accel::launch
+}  // namespace accel::program

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace accel::launch {
+namespace accel::program {
 
 // Returns the exit status. Wrong arguments are a std::invalid_argument or an Error of Status::kInvalidArgument, what
 // the library refuses is a cpp::Error.
 int run_estimate_memory(const std::vector<std::string>& arguments);
 
-}  // namespace accel::launch
+}  // namespace accel::program

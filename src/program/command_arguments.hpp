@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace accel::launch {
+namespace accel::program {
 
 struct ParsedArguments {
   std::optional<std::string> shown;  // instead of doing anything
@@ -19,4 +19,4 @@ ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments);
 // Adds --help behind the other options; `arguments` is what follows the name in the line of usage.
 void add_help(CLI::App& app, const char* arguments);
 
-}  // namespace accel::launch
+}  // namespace accel::program

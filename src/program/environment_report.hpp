@@ -3,8 +3,8 @@
 
 #include <string>
 
-namespace accel::launch {
+namespace accel::program {
 
 std::string environment_report();
 
-}  // namespace accel::launch
+}  // namespace accel::program

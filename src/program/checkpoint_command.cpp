@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <accel.hpp>
-#include "launch/command_arguments.hpp"
-#include "launch/estimate_command.hpp"
+#include "program/command_arguments.hpp"
+#include "program/estimate_command.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 enum ExitStatus : int { kSuccess = 0, kDifferent = 1, kWrongUsage = 2, kFailed = 3 };
@@ -168,16 +168,16 @@ int run(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace accel::launch
+}  // namespace accel::program
 
 int main(int count, char** arguments) {
   try {
-    return accel::launch::run({arguments + 1, arguments + count});
+    return accel::program::run({arguments + 1, arguments + count});
   } catch (const accel::cpp::Error& error) {  // of the library
     std::fprintf(stderr, "accel: %s\n", error.what());
-    return accel::launch::kFailed;
+    return accel::program::kFailed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "accel: %s\n", error.what());
-    return accel::launch::kWrongUsage;
+    return accel::program::kWrongUsage;
   }
 }

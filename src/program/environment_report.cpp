@@ -1,4 +1,4 @@
-#include "launch/environment_report.hpp"
+#include "program/environment_report.hpp"
 
 #include <dirent.h>
 #include <sys/utsname.h>
@@ -14,7 +14,7 @@
 #include "base/processors.hpp"
 #include "base/read_line.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 // The text after `key` in a file of lines `key separator text`, or "unknown".
@@ -77,4 +77,4 @@ std::string environment_report() {
   return report.str();
 }
 
-}  // namespace accel::launch
+}  // namespace accel::program

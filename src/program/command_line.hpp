@@ -6,7 +6,7 @@
 
 #include "launch/options.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 
 enum class Command {
   kShow,
@@ -17,8 +17,8 @@ enum class Command {
 
 struct CommandLine {
   Command command = Command::kShow;
-  std::string text;      // what is to be shown
-  LaunchOptions launch;  // of kLaunch
+  std::string text;              // what is to be shown
+  launch::LaunchOptions launch;  // of kLaunch
 };
 
 // `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their
@@ -26,4 +26,4 @@ struct CommandLine {
 // Status::kInvalidArgument.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
-}  // namespace accel::launch
+}  // namespace accel::program

@@ -11,11 +11,11 @@
 
 #include "base/error.hpp"
 #include "base/system_error.hpp"
-#include "launch/command_line.hpp"
-#include "launch/environment_report.hpp"
 #include "launch/job.hpp"
+#include "program/command_line.hpp"
+#include "program/environment_report.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 // As shells have them.
@@ -46,22 +46,22 @@ int exit_status(const Error& error) {
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
-  if (line.command == Command::kLaunch) return Job(line.launch).run();
+  if (line.command == Command::kLaunch) return launch::Job(line.launch).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }
 
 }  // namespace
-}  // namespace accel::launch
+}  // namespace accel::program
 
 int main(int count, char** arguments) {
   try {
-    return accel::launch::run({arguments + 1, arguments + count}, arguments);
+    return accel::program::run({arguments + 1, arguments + count}, arguments);
   } catch (const accel::Error& error) {
     std::fprintf(stderr, "accel: %s\n", error.what());
-    return accel::launch::exit_status(error);
+    return accel::program::exit_status(error);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "accel: %s\n", error.what());
-    return accel::launch::kFailure;
+    return accel::program::kFailure;
   }
 }

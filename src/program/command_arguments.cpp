@@ -1,4 +1,4 @@
-#include "launch/command_arguments.hpp"
+#include "program/command_arguments.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -6,9 +6,9 @@
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
-#include "launch/option_text.hpp"
+#include "program/option_text.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 bool is_dashed(const std::string& argument) { return !argument.empty() && argument.front() == '-'; }
@@ -94,4 +94,4 @@ void add_help(CLI::App& app, const char* arguments) {
   });
 }
 
-}  // namespace accel::launch
+}  // namespace accel::program

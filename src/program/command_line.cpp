@@ -1,4 +1,4 @@
-#include "launch/command_line.hpp"
+#include "program/command_line.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,12 +9,15 @@
 
 #include "base/error.hpp"
 #include "config/option_text.hpp"
-#include "launch/command_arguments.hpp"
 #include "launch/launch_option.hpp"
-#include "launch/option_text.hpp"
+#include "program/command_arguments.hpp"
+#include "program/option_text.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
+
+using launch::LaunchOption;
+using launch::LaunchOptions;
 
 constexpr char kProgramHelp[] =
     R"(Starts and watches the processes of a training.
@@ -81,13 +84,13 @@ CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {
 CommandLine parse_launch(const std::vector<std::string>& arguments) {
   CLI::App app(kLaunchHelp, "accel launch");
   CommandLine result{Command::kLaunch, "", {}};
-  for (const LaunchOption& option : launch_options()) add_option(app, option, result.launch);
+  for (const LaunchOption& option : launch::launch_options()) add_option(app, option, result.launch);
   add_help(app, " [OPTION ...] [--] PROGRAM [ARGUMENT ...]");
   ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return shown(*std::move(parsed.shown));
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
-  check_together(result.launch);
+  launch::check_together(result.launch);
   result.launch.program = command_of(std::move(parsed.rest), result.launch);
   return result;
 }
@@ -122,4 +125,4 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   fail(Status::kInvalidArgument, "'", arguments.front(), "' is not a command; ", kExpected);
 }
 
-}  // namespace accel::launch
+}  // namespace accel::program

@@ -5,7 +5,7 @@
 
 #include "config/option_table.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 
 std::string option_name(const OptionField& field);  // "num-processes"
 std::string value_name(const OptionField& field);   // "N", "no|fp16", "[=no]" of a flag
@@ -14,4 +14,4 @@ std::string describe(const OptionField& field);     // its meaning, its variable
 // A row of the help, in lines of at most 118 letters.
 std::string help_row(const std::string& left, const std::string& description);
 
-}  // namespace accel::launch
+}  // namespace accel::program

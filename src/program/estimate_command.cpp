@@ -1,4 +1,4 @@
-#include "launch/estimate_command.hpp"
+#include "program/estimate_command.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -14,9 +14,9 @@
 #include <string_view>
 
 #include <accel.hpp>
-#include "launch/command_arguments.hpp"
+#include "program/command_arguments.hpp"
 
-namespace accel::launch {
+namespace accel::program {
 namespace {
 
 constexpr char kHelp[] =
@@ -346,4 +346,4 @@ int run_estimate_memory(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-}  // namespace accel::launch
+}  // namespace accel::program
