@@ -26,7 +26,11 @@ namespace {
 accelerator::RegisteredObject registered_object(const char* name, const Callback<accel_save_state_fn>& save_callback,
                                                 accel_save_state_fn save, accel_load_state_fn load) {
   require(save != nullptr && load != nullptr, Status::kInvalidArgument, "save or load is NULL; expected two functions");
-  return {name, save_function(save_callback), load_function(save_callback.with(load))};
+  accelerator::RegisteredObject object;
+  object.name = name;
+  object.save = save_function(save_callback);
+  object.load = load_function(save_callback.with(load));
+  return object;
 }
 
 // A hook may take models out of the list, and replace the weights of one that is saved.

@@ -1,13 +1,16 @@
 #include "comm/job_start.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <new>
-#include <sstream>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/collected_values.hpp"
 #include "comm/error_line.hpp"
 
 namespace accel::comm {
@@ -24,13 +27,22 @@ constexpr const char* kAllThere = "all_there";
 
 std::string arrival_key(int64_t number) { return text("arrival/", number); }
 
-std::pair<int, Address> parse_arrival(const std::vector<uint8_t>& record) {
-  std::istringstream line(std::string(record.begin(), record.end()));
-  line.exceptions(std::ios_base::badbit);  // else a lack of memory makes the host's name empty
+// "RANK PORT HOST". A job of thousands of ranks reads as many on each.
+std::pair<int, Address> parse_arrival(const uint8_t* bytes, size_t size) {
+  const std::string_view record(reinterpret_cast<const char*>(bytes), size);
   int rank = 0;
   Address address;
-  line >> rank >> address.port >> address.host;
+  const auto [behind_rank, error] = std::from_chars(record.begin(), record.end(), rank);
+  const char* const port = behind_rank + (behind_rank == record.end() ? 0 : 1);
+  const auto [behind_port, port_error] = std::from_chars(port, record.end(), address.port);
+  address.host.assign(behind_port + (behind_port == record.end() ? 0 : 1), record.end());
+  require(error == std::errc() && port_error == std::errc(), Status::kPeerLost, "a rank arrived as '", record,
+          "'; expected its rank, port and host; see whether all ranks run the same version of libaccel");
   return {rank, address};
+}
+
+std::pair<int, Address> parse_arrival(const std::vector<uint8_t>& record) {
+  return parse_arrival(record.data(), record.size());
 }
 
 }  // namespace
@@ -39,11 +51,13 @@ JobStart::JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, co
                    const Server& served)
     : store_(std::move(store)), rank_(rank), size_(size), deadline_(deadline), served_(served) {}
 
-// The last rank to arrive sets a key that all wait for.
 void JobStart::arrive(const Address& address) {
   const std::string record = text(rank_, " ", address.port, " ", address.host);
   store_->set(arrival_key(store_->add("arrivals", 1)), std::vector<uint8_t>(record.begin(), record.end()));
-  if (store_->add("arrived", 1) == size_) store_->set(kAllThere, std::vector<uint8_t>{1});
+  if (store_->add("arrived", 1) < size_) return;
+  std::vector<std::string> keys;
+  for (int number = 1; number <= size_; number++) keys.push_back(arrival_key(number));
+  store_->compareSet(kAllThere, {}, collect_values(*store_, keys));
 }
 
 std::vector<Address> JobStart::wait_for_all() {
@@ -56,11 +70,11 @@ std::vector<Address> JobStart::wait_for_all() {
     }
     check();
   }
-  std::vector<std::string> keys;
-  for (int number = 1; number <= size_; number++) keys.push_back(arrival_key(number));
+  CollectedValues arrivals(store_->get(kAllThere));
   std::vector<Address> addresses(static_cast<size_t>(size_));
-  for (const auto& record : store_->multiGet(keys)) {
-    const auto [rank, address] = parse_arrival(record);
+  for (int number = 1; number <= size_; number++) {
+    const auto [bytes, size] = arrivals.next();
+    const auto [rank, address] = parse_arrival(bytes, size);
     addresses.at(static_cast<size_t>(rank)) = address;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -115,7 +129,7 @@ void JobStart::check() {
 void JobStart::fail(CollectiveFailure failure, const std::string& reason) {
   const std::string record = text(static_cast<int>(failure), " ", reason);
   store_->compareSet(kFailure, {}, std::vector<uint8_t>(record.begin(), record.end()));
-  store_->set(kAllThere, std::vector<uint8_t>{1});  // wakes who waits for that
+  store_->compareSet(kAllThere, {}, std::vector<uint8_t>{0});  // wakes who waits for that
 }
 
 void JobStart::check_server() const {

@@ -59,6 +59,19 @@ bool is_connected_to_itself(const FileDescriptor& connection) {
          own_length == other_length && std::memcmp(&own, &other, own_length) == 0;
 }
 
+// The address to listen on, so that a socket is open to one network only. A name that means this host alone, as
+// distributions write it into /etc/hosts, means another address to other hosts.
+in_addr_t interface_of(const std::string& host) {
+  if (is_loopback(host)) return INADDR_LOOPBACK;
+  const AddressList list = look_up({host, 0}, SOCK_STREAM);
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    if (entry->ai_family != AF_INET) continue;
+    const in_addr_t found = ntohl(reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr.s_addr);
+    return found >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET ? INADDR_ANY : found;
+  }
+  return INADDR_ANY;
+}
+
 }  // namespace
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host.rfind("127.", 0) == 0; }
@@ -71,11 +84,18 @@ FileDescriptor listen_on(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(is_loopback(host) ? INADDR_LOOPBACK : INADDR_ANY);
-  const bool bound = bind(listener.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                     listen(listener.number(), kBacklog) == 0;
-  require(bound, Status::kIo, "port ", port, " of ", host, " cannot be used: ", std::strerror(errno),
-          "; set MASTER_PORT to a free port");
+  address.sin_addr.s_addr = htonl(interface_of(host));
+  const auto bind_to_it = [&] {
+    return bind(listener.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  };
+  bool bound = bind_to_it();
+  // Others may reach this host by an address that it does not have, of a gateway or a service.
+  if (!bound && errno == EADDRNOTAVAIL) {
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    bound = bind_to_it();
+  }
+  require(bound && listen(listener.number(), kBacklog) == 0, Status::kIo, "port ", port, " of ", host,
+          " cannot be used: ", std::strerror(errno), "; set MASTER_PORT to a free port");
   return listener;
 }
 

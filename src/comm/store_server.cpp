@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <map>
+#include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 #include <unordered_map>
@@ -34,6 +36,10 @@ using c10d::detail::WaitResponseType;
 
 constexpr size_t kLongestRequest = 1 << 28;
 constexpr size_t kMostKeys = 1 << 20;  // of one request
+
+// A value is shared by the table and the answers that wait to be sent: thousands of clients may ask for the same one.
+using Value = std::shared_ptr<const std::string>;
+constexpr size_t kCopied = 4096;  // a value up to this size is sent in one piece with what is around it
 
 struct Incomplete {};  // the rest of a request has not come yet
 struct Nonsense {};    // what no client of a store sends
@@ -113,10 +119,50 @@ class StoreServer::Loop {
   }
 
  private:
+  // What a socket has not accepted yet.
+  class Output {
+   public:
+    bool is_empty() const { return pieces_.empty(); }
+
+    void add(const char* bytes, size_t size) {
+      if (pieces_.empty() || pieces_.back().shared) pieces_.emplace_back();
+      pieces_.back().own.append(bytes, size);
+    }
+    void add(const Value& value) {
+      if (value->size() > kCopied)
+        pieces_.push_back({{}, value});
+      else
+        add(value->data(), value->size());
+    }
+
+    void send_to(const FileDescriptor& socket) {
+      while (!pieces_.empty()) {
+        const Piece& piece = pieces_.front();
+        const std::string& bytes = piece.shared ? *piece.shared : piece.own;
+        const ssize_t sent = send(socket.number(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL);
+        if (sent > 0) sent_ += static_cast<size_t>(sent);
+        if (sent_ < bytes.size()) return;
+        sent_ = 0;
+        pieces_.pop_front();
+      }
+    }
+
+   private:
+    struct Piece {
+      std::string own;
+      Value shared;  // instead, if it is there
+    };
+
+    std::deque<Piece> pieces_;
+    size_t sent_ = 0;  // of the first piece
+  };
+
   struct Client {
     FileDescriptor socket;
     bool is_known = false;  // it has sent the number with which clients of a store begin
-    std::string input, output;
+    std::string input;
+    Output output;
+    uint32_t events = EPOLLIN;         // that are watched
     std::vector<std::string> awaited;  // keys that were not there when it asked
     size_t missing = 0;                // of them
   };
@@ -200,19 +246,20 @@ class StoreServer::Loop {
       case QueryType::APPEND: {
         const std::string key = request.text();
         const std::string value = request.text();
-        return set(key, values_[key] + value);
+        return set(key, *value_of(key) + value);
       }
       case QueryType::COMPARE_SET: {
         const std::string key = request.text(), expected = request.text(), desired = request.text();
         const auto found = values_.find(key);
-        const bool is_expected = found == values_.end() ? expected.empty() : found->second == expected;
+        const bool is_expected = found == values_.end() ? expected.empty() : *found->second == expected;
+        const Value present = found == values_.end() ? shared(expected) : found->second;
         if (is_expected) set(key, desired);
-        return send_text(client, is_expected ? desired : found == values_.end() ? expected : found->second);
+        return send_value(client, is_expected ? shared(desired) : present);
       }
       case QueryType::GET:
-        return send_text(client, value_of(request.text()));
+        return send_value(client, value_of(request.text()));
       case QueryType::MULTI_GET:
-        for (const std::string& key : request.texts()) send_text(client, value_of(key));
+        for (const std::string& key : request.texts()) send_value(client, value_of(key));
         return;
       case QueryType::MULTI_SET: {
         std::vector<std::pair<std::string, std::string>> entries(request.count());
@@ -225,7 +272,7 @@ class StoreServer::Loop {
       }
       case QueryType::ADD: {
         const std::string key = request.text();
-        const int64_t sum = std::strtoll(value_of(key).c_str(), nullptr, 10) + request.number<int64_t>();
+        const int64_t sum = std::strtoll(value_of(key)->c_str(), nullptr, 10) + request.number<int64_t>();
         set(key, std::to_string(sum));
         return send_number(client, sum);
       }
@@ -250,13 +297,15 @@ class StoreServer::Loop {
 
   bool is_there(const std::string& key) const { return values_.count(key) != 0; }
 
-  std::string value_of(const std::string& key) const {
+  static Value shared(std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); }
+
+  Value value_of(const std::string& key) const {
     const auto found = values_.find(key);
-    return found == values_.end() ? std::string() : found->second;
+    return found == values_.end() ? shared({}) : found->second;
   }
 
   void set(const std::string& key, std::string value) {
-    values_[key] = std::move(value);
+    values_[key] = shared(std::move(value));
     const auto waiting = waiting_.find(key);
     if (waiting == waiting_.end()) return;
     const std::vector<int> descriptors = std::move(waiting->second);
@@ -298,24 +347,25 @@ class StoreServer::Loop {
 
   template <typename Number>
   static void send_number(Client& client, Number number) {
-    client.output.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    client.output.add(reinterpret_cast<const char*>(&number), sizeof(number));
   }
-  static void send_text(Client& client, const std::string& text) {
-    send_number(client, static_cast<uint64_t>(text.size()));
-    client.output += text;
+  static void send_value(Client& client, const Value& value) {
+    send_number(client, static_cast<uint64_t>(value->size()));
+    client.output.add(value);
   }
 
   // Sends what the socket accepts; the rest follows later. A disconnected client is detected when it is read.
   void flush(Client& client) const {
-    if (client.output.empty()) return;
-    const ssize_t sent = send(client.socket.number(), client.output.data(), client.output.size(), MSG_NOSIGNAL);
-    if (sent > 0) client.output.erase(0, static_cast<size_t>(sent));
-    watch(EPOLL_CTL_MOD, client.socket, client.output.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+    client.output.send_to(client.socket);
+    const uint32_t events = client.output.is_empty() ? EPOLLIN : EPOLLIN | EPOLLOUT;
+    if (events == client.events) return;
+    watch(EPOLL_CTL_MOD, client.socket, events);
+    client.events = events;
   }
 
   const FileDescriptor listener_, events_, stop_;
   std::map<int, Client> clients_;
-  std::unordered_map<std::string, std::string> values_;
+  std::unordered_map<std::string, Value> values_;
   std::unordered_map<std::string, std::vector<int>> waiting_;  // clients by key
   std::atomic<int64_t> clients_without_memory_{0};
 };

@@ -27,8 +27,7 @@ const PickleItems* PickleNode::tuple() const {
 }
 
 const PickleItems* PickleNode::items() const {
-  const auto* const list = std::get_if<PickledList>(&content);
-  return list == nullptr ? tuple() : &list->items;
+  return std::holds_alternative<PickledList>(content) ? &std::get<PickledList>(content).items : tuple();
 }
 
 bool PickleNode::is_none() const {

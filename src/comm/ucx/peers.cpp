@@ -19,6 +19,7 @@
 
 #include "base/error.hpp"
 #include "base/read_line.hpp"
+#include "comm/collected_values.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/status_page.hpp"
 #include "comm/ucx/transport.hpp"
@@ -118,6 +119,12 @@ std::exception_ptr wait_for_key(c10d::Store& store, const std::string& key, cons
   return nullptr;
 }
 
+std::vector<std::string> keys_of(const std::string& prefix, int size) {
+  std::vector<std::string> keys;
+  for (int peer = 0; peer < size; peer++) keys.push_back(key_of(prefix, peer));
+  return keys;
+}
+
 std::string missing_ranks(c10d::Store& store, const std::string& prefix, int size) {
   std::string missing;
   for (int peer = 0; peer < size; peer++)
@@ -140,12 +147,9 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
   std::memcpy(record.data(), &own, sizeof(PeerInfo));
   std::memcpy(record.data() + sizeof(PeerInfo), address.data(), address.size());
   store->set(key_of(prefix_, rank), record);
-  // The last rank sets a key that all wait for.
   const std::string all = prefix_ + "all_published";
-  if (store->add(prefix_ + "published", 1) == size) store->set(all, "1");
+  if (store->add(prefix_ + "published", 1) == size) store->set(all, collect_values(*store, keys_of(prefix_, size)));
 
-  std::vector<std::string> keys;
-  for (int peer = 0; peer < size; peer++) keys.push_back(key_of(prefix_, peer));
   if (const auto late = wait_for_key(*store, all, deadline)) {
     const auto missing = missing_ranks(*store, prefix_, size);
     if (missing.empty()) std::rethrow_exception(late);  // the store itself failed
@@ -153,11 +157,7 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
                           text("the group did not form within ", deadline.total().count(), " ms: no sign of rank ",
                                missing, "; start all ", size, " ranks or raise the timeout"));
   }
-  std::vector<std::vector<uint8_t>> records;
-  if (store->hasExtendedApi())
-    records = store->multiGet(keys);
-  else
-    for (const auto& key : keys) records.push_back(store->get(key));
+  CollectedValues records(store->get(all));
 
   cpu_set_t cores = own.cores;
   int local = 0;
@@ -165,16 +165,17 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
   std::vector<std::vector<int>> hosts;
   for (int peer = 0; peer < size; peer++) {
     PeerInfo info;
-    if (records[peer].size() < sizeof(PeerInfo))
+    const auto [bytes, size_of_record] = records.next();
+    if (size_of_record < sizeof(PeerInfo))
       throw CollectiveError(
           CollectiveFailure::kInvalid, rank,
           text("rank ", peer, " runs another version of the communication plugin; install one on all hosts"));
-    std::memcpy(&info, records[peer].data(), sizeof(PeerInfo));
+    std::memcpy(&info, bytes, sizeof(PeerInfo));
     if (std::strncmp(info.version, own.version, sizeof(own.version)) != 0)
       throw CollectiveError(CollectiveFailure::kInvalid, rank,
                             text("rank ", peer, " uses UCX ", info.version, " and rank ", rank, " uses UCX ",
                                  own.version, "; install one version on all hosts"));
-    peers_[peer].address.assign(records[peer].begin() + sizeof(PeerInfo), records[peer].end());
+    peers_[peer].address.assign(bytes + sizeof(PeerInfo), bytes + size_of_record);
     peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
     peers_[peer].group_number = info.group_number;
     peers_[peer].number = info.process;

@@ -79,8 +79,10 @@ class ShardedStep {
   void add_group(const WrappedModule& wrapped) {
     Group group{wrapped.path, {}, 0, {num_uses_, 0}};
     for (const auto& [name, tensor] : wrapped.parameters) {
-      Member member{std::make_unique<ShardedParameter>(name, tensor, options_.param_dtype, 0, request_.shard_ranks),
-                    uses_.at(tensor.unsafeGetTensorImpl()), 0};
+      Member& member = group.members.emplace_back();
+      member.parameter =
+          std::make_unique<ShardedParameter>(name, tensor, options_.param_dtype, 0, request_.shard_ranks);
+      member.uses = uses_.at(tensor.unsafeGetTensorImpl());
       const ShardedParameter& parameter = *member.parameter;
       const int64_t elements = parameter.elements_per_rank();
       use_.parameters += aligned_shard_bytes(elements, parameter.dtype());
@@ -96,7 +98,6 @@ class ShardedStep {
       }
       group.uses = {std::min(group.uses.first, member.uses.first), std::max(group.uses.last, member.uses.last)};
       sharded_.insert(tensor.unsafeGetTensorImpl());
-      group.members.push_back(std::move(member));
     }
     groups_.push_back(std::move(group));
   }
