@@ -25,6 +25,11 @@ class Job {
   // Starts the ranks, whose programs get `signal_mask`. Error(Status::kNotFound) if there is no such program.
   Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask);
 
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  // Kills what is left of it.
+  ~Job();
+
   const JobPlace& place() const { return place_; }
   bool is_running() const;
   void send(int signal) const;
@@ -59,6 +64,7 @@ class Job {
   std::string log_file(size_t local_rank) const;
 
   const JobPlace place_;
+  const std::string mark_;
   const MemoryKills memory_kills_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();

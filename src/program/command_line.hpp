@@ -12,7 +12,6 @@ enum class Command {
   kShow,
   kLaunch,
   kBeRemote,  // host: ssh runs it for the launcher of another host
-  kReportEnvironment,
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
 };
 
