@@ -220,6 +220,8 @@ void HostAgent::start_attempt(const Json& message) {
   try {
     job_.reset();
     job_.emplace(options_, place, guardian_, signals_.original_mask());
+    // A signal that came before there was a job.
+    if (stop_signal_) job_->end(*stop_signal_, kGraceAfterSignal);
   } catch (const Error& error) {
     if (is_alone()) throw;
     const int status = error.status() == Status::kNotFound ? 127 : 126;

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/list_folder.hpp"
-#include "base/processors.hpp"
 #include "launch/visible_gpus.hpp"
 
 namespace accel::launch {
@@ -134,15 +134,22 @@ std::vector<int> processors_of_rank(const std::vector<Processor>& processors, in
   return numbers.empty() ? share(processors, place, static_cast<size_t>(ranks)) : numbers;
 }
 
-std::vector<int> set_numa_affinity(int local_rank, int local_processes) {
+std::vector<int> set_numa_affinity(int local_rank, int local_processes, bool near_gpus) {
   std::vector<std::optional<int>> nodes;
-  for (const std::string& address : visible_gpus(visible_gpu_ids())) nodes.push_back(node_of_device(address));
+  if (near_gpus)
+    for (const std::string& address : visible_gpus(visible_gpu_ids())) nodes.push_back(node_of_device(address));
   const std::vector<int> numbers = processors_of_rank(processor_places(), local_rank, local_processes, nodes);
   if (numbers.empty()) return numbers;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int number : numbers) CPU_SET(number, &set);
   return sched_setaffinity(0, sizeof(set), &set) == 0 ? numbers : std::vector<int>();
+}
+
+std::vector<int> set_numa_affinity(int local_rank) {
+  const int64_t gpus = static_cast<int64_t>(visible_gpus(visible_gpu_ids()).size());
+  const int64_t ranks = environment_integer("LOCAL_WORLD_SIZE").value_or(gpus);
+  return set_numa_affinity(local_rank, static_cast<int>(std::max<int64_t>(ranks, local_rank + 1)));
 }
 
 }  // namespace accel::launch

@@ -31,7 +31,9 @@ std::vector<int> processors_of_rank(const std::vector<Processor>& processors, in
                                     const std::vector<std::optional<int>>& nodes);
 
 // Binds this thread, and those that it starts, to the processors of its local rank; returns their numbers, which are
-// none if it was not bound.
-std::vector<int> set_numa_affinity(int local_rank, int local_processes);
+// none if it was not bound. `near_gpus`: ranks compute on the GPUs that they see, each on that of its number.
+std::vector<int> set_numa_affinity(int local_rank, int local_processes, bool near_gpus = true);
+// Of as many ranks as LOCAL_WORLD_SIZE says, else as there are GPUs.
+std::vector<int> set_numa_affinity(int local_rank);
 
 }  // namespace accel::launch

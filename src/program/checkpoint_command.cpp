@@ -9,6 +9,7 @@
 #include <accel.hpp>
 #include "program/command_arguments.hpp"
 #include "program/estimate_command.hpp"
+#include "program/self_test_command.hpp"
 
 namespace accel::program {
 namespace {
@@ -164,6 +165,7 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) wrong_usage("no command is given; expected checkpoint, merge-weights or estimate-memory");
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "estimate-memory") return run_estimate_memory(others);
+  if (arguments.front() == "self-test") return run_self_test(others);
   return arguments.front() == "merge-weights" ? run_merge(others) : run_checkpoint(others);
 }
 

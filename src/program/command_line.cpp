@@ -28,6 +28,7 @@ constexpr char kProgramHelp[] =
 Commands, each with --help:
   launch           starts a program in several processes
   env              says what a bug report should know of this machine
+  test             tests the library on this machine
   checkpoint       verifies, lists, shows or compares checkpoints
   merge-weights    makes one file of the weights that several ranks wrote in parts
   estimate-memory  says what loading and training a model takes
@@ -39,6 +40,11 @@ rank the last lines are shown. When a rank fails, the others are ended and the e
 A PROGRAM whose name ends with .py is run by python3.
 Names of options may be written with - or _, values behind a blank or =. The last of several holds. A setting holds
 where the program does not make it itself; without its option its variable holds, else the default.
+)";
+
+constexpr char kTestHelp[] =
+    R"(Tests the library on this machine, with 2 processes or as the configuration file says: start, collectives, loaders,
+training in float32 and bf16, checkpoints. Each part has a result that is known. Exit status 1 if one does not work.
 )";
 
 constexpr char kEnvironmentHelp[] =
@@ -132,6 +138,30 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
   return shown(is_json ? print_json(whole) + '\n' : lines_of(whole));
 }
 
+CommandLine parse_test(const std::vector<std::string>& arguments) {
+  CLI::App app(kTestHelp, "accel test");
+  GivenOptions given;
+  add_option(app, *launch::find_launch_option("config_file"), given);
+  add_option(app, *launch::find_launch_option("num_processes"), given);
+  bool is_json = false;
+  int seconds = 120;
+  app.add_option("--timeout", seconds, "Seconds after which what still waits is ended. Default 120")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 86400))
+      ->group("Options");
+  app.add_flag("--json", is_json, "One object for each part instead of a table.")->group("Options");
+  add_help(app, " [OPTION ...]");
+  ParsedArguments parsed = parse(app, arguments);
+  if (parsed.shown) return shown(*std::move(parsed.shown));
+  require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
+          "' is given to accel test; expected no arguments");
+  given.try_emplace("num_processes", "2");
+  CommandLine result{Command::kTest, is_json ? "json" : "text", launch::plan_launch(given, {})};
+  result.plan.options.program = {std::to_string(seconds)};
+  result.plan.options.hosts.version = ACCEL_VERSION;
+  return result;
+}
+
 }  // namespace
 
 launch::LaunchOptions remote_launch() {
@@ -147,12 +177,13 @@ launch::LaunchOptions remote_launch() {
 
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  constexpr char kExpected[] = "expected launch, env, checkpoint, merge-weights, estimate-memory, --version or --help";
+  constexpr char kExpected[] = "expected launch, env, test, checkpoint, merge-weights, estimate-memory, --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);
   if (arguments.front() == "host" && arguments.size() == 1) return {Command::kBeRemote, "", {}};
   if (arguments.front() == "env") return parse_environment(others);
+  if (arguments.front() == "test") return parse_test(others);
   if (arguments.front() == "checkpoint" || arguments.front() == "merge-weights" ||
       arguments.front() == "estimate-memory")
     return {Command::kUseCheckpoints, "", {}};

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -34,13 +35,46 @@ int exit_status(const Error& error) {
   }
 }
 
-// Becomes the program beside this one that loads libaccel.
-[[noreturn]] void use_checkpoints(char** arguments) {
+// The program beside this one that loads libaccel.
+std::string engine_program() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program = (self.parent_path() / "accel-checkpoint").string();
+  return (self.parent_path() / "accel-checkpoint").string();
+}
+
+[[noreturn]] void use_checkpoints(char** arguments) {
+  const std::string program = engine_program();
   ::execv(program.c_str(), arguments);
   fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
+}
+
+// A folder for one test.
+class TestFolder {
+ public:
+  TestFolder() {
+    path_ = (std::filesystem::temp_directory_path() / "accel-test-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) fail_system(Status::kIo, "make the folder", path_);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  ~TestFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+int run_test(const CommandLine& line) {
+  const TestFolder folder;
+  launch::LaunchOptions options = line.plan.options;
+  options.program = {engine_program(), "self-test", folder.path(), options.program.front(), line.text};
+  const int status = launch::HostAgent(options).run();
+  if (status != 0) return kFailure;
+  if (line.text == "text") std::fputs("Test is a success!\n", stdout);
+  return 0;
 }
 
 int run(const std::vector<std::string>& arguments, char** given) {
@@ -51,6 +85,7 @@ int run(const std::vector<std::string>& arguments, char** given) {
       for (const std::string& note : line.plan.notes) std::fprintf(stderr, "accel launch: %s\n", note.c_str());
     return launch::HostAgent(line.plan.options).run();
   }
+  if (line.command == Command::kTest) return run_test(line);
   if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
   return std::fputs(line.text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kFailure : 0;
 }
