@@ -15,6 +15,7 @@
 #include "config/launch_configuration.hpp"
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
+#include "launch/cluster_place.hpp"
 #include "launch/host_plan.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/rank_environment.hpp"
@@ -68,6 +69,7 @@ class Planner {
   LaunchPlan plan() {
     check_given();
     read_file();
+    follow_cluster();
     choose_mode();
     for (const LaunchOption& option : launch_options()) resolve(option);
     refuse_what_is_not_there();
@@ -172,6 +174,17 @@ class Planner {
     of_file_[option->field.name] = {*written, value.is_default() ? kDefault : value.place};
   }
 
+  // What a batch system says of the hosts, where the command line leaves it open.
+  void follow_cluster() {
+    if (is_given("machine_rank") || is_given("deepspeed_hostfile") || is_given("mpirun_hostfile")) return;
+    const auto machines = given_.count("num_machines") != 0 ? given_.find("num_machines")->second
+                          : of_file_.count("num_machines") != 0 ? of_file_.at("num_machines").value
+                                                                : "1";
+    const std::optional<ClusterPlace> place = find_cluster_place(machines != "1" || is_given("nnodes"));
+    if (!place) return;
+    for (const auto& [name, value] : place->settings) of_cluster_[name] = {value, place->source};
+  }
+
   void choose_mode() {
     const bool is_chosen = is_given_yes("multi_gpu") || is_given_yes("tpu") || is_given_yes("tpu_cluster") ||
                            is_given_yes("use_deepspeed") || is_given_yes("use_fsdp") || is_given_yes("use_megatron_lm");
@@ -218,6 +231,10 @@ class Planner {
     const std::string name = option.field.name;
     if (const auto found = given_.find(name); found != given_.end()) {
       settings_[name] = {found->second, kCommandLine};
+      return;
+    }
+    if (const auto found = of_cluster_.find(name); found != of_cluster_.end()) {
+      settings_[name] = found->second;
       return;
     }
     // Where the ranks meet is not what an older job left in the environment.
@@ -288,6 +305,7 @@ class Planner {
     require(options.machine_rank < options.num_machines, Status::kInvalidArgument, place_of("machine_rank"), " is ",
             options.machine_rank, "; expected less than --num-machines, which is ", options.num_machines);
     if (options.hosts.max_hosts > 1) plan_.launcher = options.hosts.listed.empty() ? "hosts" : "ssh";
+    if (!options.mpirun_hostfile.empty()) plan_.launcher = "mpirun";
   }
 
   std::string gpu_ids() const {
@@ -424,7 +442,7 @@ class Planner {
       if (option.field.variable == nullptr || setting == nullptr || setting->source == option.field.variable) continue;
       const bool is_place = std::string_view(option.field.name) == "main_process_port";
       if (is_place) continue;
-      if (setting->source == kCommandLine || is_passed(option, *setting))
+      if (setting->source == kCommandLine || of_cluster_.count(option.field.name) != 0 || is_passed(option, *setting))
         plan_.options.variables.emplace_back(option.field.variable, printed(option, setting->value));
     }
     if (const std::string ids = value_of("gpu_ids", "all"); ids != "all")
@@ -476,7 +494,7 @@ class Planner {
 
   const GivenOptions& given_;
   std::optional<LaunchConfiguration> file_;
-  std::map<std::string, PlannedSetting> of_file_;
+  std::map<std::string, PlannedSetting> of_cluster_, of_file_;
   std::map<std::string, PlannedSetting> settings_;
   Mode mode_ = Mode::kProcesses;
   LaunchPlan plan_;

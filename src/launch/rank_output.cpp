@@ -14,7 +14,7 @@ namespace {
 // A line without an end is shown in parts.
 constexpr size_t kLongestLine = 64 * 1024;
 
-bool write_whole(int descriptor, std::string_view text) {
+bool append_whole(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(descriptor, text.data(), text.size());
     if (count < 0 && errno != EINTR) return false;
@@ -28,7 +28,7 @@ bool write_whole(int descriptor, std::string_view text) {
 RankOutput::RankOutput(RankOutputPlan plan) : plan_(std::move(plan)) {
   if (!plan_.log_file.empty()) {
     log_ = FileDescriptor(open(plan_.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!log_.is_open() || !write_whole(log_.number(), plan_.log_header))
+    if (!log_.is_open() || !append_whole(log_.number(), plan_.log_header))
       fail_system(Status::kIo, "write", plan_.log_file);
   }
   if (plan_.is_inherited) return;
@@ -89,7 +89,7 @@ void RankOutput::read(size_t stream, bool is_last) {
 void RankOutput::take(size_t stream, std::string_view text) {
   tail_.add(text);
   // A full disk does not end the training.
-  if (log_.is_open() && !write_whole(log_.number(), text)) log_.reset();
+  if (log_.is_open() && !append_whole(log_.number(), text)) log_.reset();
   show(stream, text);
 }
 

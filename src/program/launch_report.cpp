@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
+#include "launch/become_program.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/rank_environment.hpp"
 #include "program/option_text.hpp"
@@ -16,6 +17,11 @@ namespace {
 using launch::LaunchOption;
 using launch::LaunchPlan;
 using launch::Variables;
+
+// What is executed, by this launcher or mpirun.
+std::vector<std::string> command_of(const LaunchPlan& plan) {
+  return plan.options.mpirun_hostfile.empty() ? plan.options.program : mpirun_command(plan.options);
+}
 
 struct PlannedRank {
   int rank = 0, local_rank = 0;
@@ -92,7 +98,7 @@ std::string refusal_of(const LaunchOption& option) {
 Json json_of(const LaunchPlan& plan) {
   PlannedRanks planned = ranks_of(plan);
   Json::Items command, ranks, notes;
-  for (const std::string& word : plan.options.program) command.emplace_back(word);
+  for (const std::string& word : command_of(plan)) command.emplace_back(word);
   for (const std::string& note : plan.notes) notes.emplace_back(note);
   for (const PlannedRank& rank : planned.ranks)
     ranks.emplace_back(Json::Members{{"rank", Json::number(int64_t{rank.rank})},
@@ -138,7 +144,7 @@ std::string lines_of(const Json& report) {
 std::string describe(const LaunchPlan& plan) {
   const PlannedRanks planned = ranks_of(plan);
   std::string shown = "command:\n ";
-  for (const std::string& word : plan.options.program) shown += ' ' + quoted(word);
+  for (const std::string& word : command_of(plan)) shown += ' ' + quoted(word);
   shown += text("\nranks ", planned.ranks.front().rank, " to ", planned.ranks.back().rank, " of ",
                 plan.options.num_processes, ", with\n");
   for (const auto& [name, value] : planned.shared) shown += text("  ", name, '=', quoted(value), '\n');

@@ -2,6 +2,7 @@
 // costs a millisecond.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,8 @@
 
 #include "base/error.hpp"
 #include "base/system_error.hpp"
+#include "launch/become_program.hpp"
+#include "launch/cluster_place.hpp"
 #include "launch/host_agent.hpp"
 #include "program/command_line.hpp"
 
@@ -48,6 +51,17 @@ std::string engine_program() {
   fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
 }
 
+int run_launch(const launch::LaunchPlan& plan) {
+  const launch::LaunchOptions& options = plan.options;
+  const auto say = [](const std::string& note) { std::fprintf(stderr, "accel launch: %s\n", note.c_str()); };
+  if (!options.quiet) std::for_each(plan.notes.begin(), plan.notes.end(), say);
+  if (!options.mpirun_hostfile.empty())
+    launch::become_program(launch::mpirun_command(options), launch::mpirun_variables(options));
+  if (launch::is_rank_already(options.num_processes)) launch::become_program(options.program, options.variables);
+  if (const std::string unused = launch::unused_hosts(); options.num_machines == 1 && !unused.empty()) say(unused);
+  return launch::HostAgent(options).run();
+}
+
 // A folder for one test.
 class TestFolder {
  public:
@@ -80,11 +94,7 @@ int run_test(const CommandLine& line) {
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
-  if (line.command == Command::kLaunch) {
-    if (!line.plan.options.quiet)
-      for (const std::string& note : line.plan.notes) std::fprintf(stderr, "accel launch: %s\n", note.c_str());
-    return launch::HostAgent(line.plan.options).run();
-  }
+  if (line.command == Command::kLaunch) return run_launch(line.plan);
   if (line.command == Command::kTest) return run_test(line);
   if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
   return std::fputs(line.text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kFailure : 0;
