@@ -177,7 +177,8 @@ launch::LaunchOptions remote_launch() {
 
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  constexpr char kExpected[] = "expected launch, env, test, checkpoint, merge-weights, estimate-memory, --version or --help";
+  constexpr char kExpected[] =
+      "expected launch, env, test, checkpoint, merge-weights, estimate-memory, --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);

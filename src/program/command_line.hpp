@@ -11,7 +11,7 @@ namespace accel::program {
 enum class Command {
   kShow,
   kLaunch,
-  kBeRemote,  // host: ssh runs it for the launcher of another host
+  kBeRemote,       // host: ssh runs it for the launcher of another host
   kTest,           // the plan's program has the seconds that it may take, `text` the form of what it says
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
 };

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +27,6 @@ enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProg
 int exit_status(const Error& error) {
   switch (error.status()) {
     case Status::kInvalidArgument:
-    case Status::kUnsupported:
       return kWrongUsage;
     case Status::kNotFound:
       return kProgramNotFound;
@@ -91,8 +90,7 @@ int run_test(const CommandLine& line) {
   return 0;
 }
 
-int run(const std::vector<std::string>& arguments, char** given) {
-  const CommandLine line = parse_command_line(arguments);
+int run(const CommandLine& line, char** given) {
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
   if (line.command == Command::kLaunch) return run_launch(line.plan);
   if (line.command == Command::kTest) return run_test(line);
@@ -104,8 +102,17 @@ int run(const std::vector<std::string>& arguments, char** given) {
 }  // namespace accel::program
 
 int main(int count, char** arguments) {
+  using accel::program::CommandLine;
+  std::optional<CommandLine> line;
   try {
-    return accel::program::run({arguments + 1, arguments + count}, arguments);
+    line = accel::program::parse_command_line({arguments + 1, arguments + count});
+  } catch (const std::exception& error) {
+    // Whatever it is, nothing has started yet.
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return accel::program::kWrongUsage;
+  }
+  try {
+    return accel::program::run(*line, arguments);
   } catch (const accel::Error& error) {
     std::fprintf(stderr, "accel: %s\n", error.what());
     return accel::program::exit_status(error);

@@ -105,8 +105,8 @@ std::vector<double> train(cpp::State& state, Training& training, int steps) {
   }
   const cpp::Value inputs = cpp::send_to_device(
       cpp::Tensor::from_data(features.data(), {kRows, kFeatures}, ACCEL_DTYPE_FLOAT32), state.device(), false, {});
-  const cpp::Value targets = cpp::send_to_device(cpp::Tensor::from_data(labels.data(), {kRows}, ACCEL_DTYPE_INT64),
-                                                 state.device(), false, {});
+  const cpp::Value targets =
+      cpp::send_to_device(cpp::Tensor::from_data(labels.data(), {kRows}, ACCEL_DTYPE_INT64), state.device(), false, {});
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     cpp::Tensor loss = cpp::cross_entropy(training.model.call({inputs}).tensor(), targets.tensor());

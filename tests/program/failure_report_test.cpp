@@ -13,8 +13,8 @@
 namespace accel::launch {
 namespace failure_report_test {
 
-using tests::DescribedMachine;
 using std::chrono::milliseconds;
+using tests::DescribedMachine;
 
 ProcessEnd ended(bool by_signal, int number, std::chrono::steady_clock::time_point when, int64_t memory = 0) {
   ProcessEnd end;
@@ -51,17 +51,20 @@ TEST(FailureReport, OfAKilledRankItSaysWhetherMemoryRanOut) {
   EXPECT_NE(describe(failure).find("; the kernel has killed no process for lack of memory meanwhile\n"),
             std::string::npos);
   failure.memory_kills = 2;
-  EXPECT_NE(describe(failure).find("; meanwhile memory ran out and the kernel killed 2 processes\n"), std::string::npos);
+  EXPECT_NE(describe(failure).find("; meanwhile memory ran out and the kernel killed 2 processes\n"),
+            std::string::npos);
 }
 
 TEST(FailureReport, OfTheOthersItSaysWhatIsUnusual) {
   RankFailure failure = failure_of(false, 1);
   const auto before = failure.told_to_end - milliseconds(5), later = failure.told_to_end + milliseconds(5);
-  failure.others = {{0, ended(true, SIGTERM, later)}, {1, ended(false, 0, before)},    {2, ended(true, SIGKILL, later)},
-                    {4, ended(true, SIGKILL, later)}, {5, ended(true, SIGKILL, later)}, {6, ended(false, 9, before)},
+  failure.others = {{0, ended(true, SIGTERM, later)}, {1, ended(false, 0, before)},
+                    {2, ended(true, SIGKILL, later)}, {4, ended(true, SIGKILL, later)},
+                    {5, ended(true, SIGKILL, later)}, {6, ended(false, 9, before)},
                     {7, ended(false, 4, later)}};
   const std::string report = describe(failure);
-  EXPECT_NE(report.find("ranks 2, 4-5: killed, still running long after being told to end\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("ranks 2, 4-5: killed, still running long after being told to end\n"), std::string::npos)
+      << report;
   EXPECT_NE(report.find("rank 6: failed, too: exit status 9\n"), std::string::npos) << report;
   EXPECT_NE(report.find("rank 7: ended when told to: exit status 4\n"), std::string::npos) << report;
   EXPECT_EQ(report.find("rank 0"), std::string::npos);
