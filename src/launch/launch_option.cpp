@@ -6,11 +6,13 @@
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/option_text.hpp"
+#include "launch/host_plan.hpp"
 
 namespace accel::launch {
 namespace {
 
 constexpr const char* kPlaces = "Processes";
+constexpr const char* kHosts = "Hosts";
 constexpr const char* kProgram = "Program";
 constexpr const char* kSettings = "Settings of the ranks";
 
@@ -23,6 +25,13 @@ constexpr OptionField own_field(OptionKind kind, const char* name, std::string_v
 
 void set_variable(const OptionField& field, const std::string& value, LaunchOptions& options) {
   options.variables.emplace_back(field.variable, value);
+}
+
+template <std::string LaunchOptions::*kMember>
+constexpr LaunchOption text_option(const char* name, std::string_view meaning, const char* other_name = nullptr) {
+  return {own_field(OptionKind::kText, name, meaning, {}, nullptr, nullptr, "none"), kHosts,
+          [](const OptionField&, const std::string& value, LaunchOptions& options) { options.*kMember = value; },
+          other_name};
 }
 
 constexpr OptionInterval kFromZero{0, 65536, false, false}, kFromOne{1, 65536, false, false};
@@ -44,6 +53,27 @@ constexpr LaunchOption kOwnOptions[] = {
      [](const OptionField&, const std::string& value, LaunchOptions& options) {
        options.machine_rank = std::stoi(value);
      }},
+    {own_field(OptionKind::kInteger, "max_restarts", "How often the ranks are started again when one fails.", kFromZero,
+               nullptr, "0"),
+     kHosts,
+     [](const OptionField&, const std::string& value, LaunchOptions& options) {
+       options.max_restarts = std::stoi(value);
+     }},
+    text_option<&LaunchOptions::nnodes>("nnodes", "How many hosts run this, or MIN:MAX if that may change."),
+    text_option<&LaunchOptions::rdzv_backend>("rdzv_backend", "static: hosts have numbers; c10d: they get them."),
+    text_option<&LaunchOptions::rdzv_endpoint>("rdzv_endpoint", "HOST:PORT of the coordinator, else of rank 0's host."),
+    text_option<&LaunchOptions::rdzv_conf>("rdzv_conf", "NAME=VALUE with commas between them."),
+    text_option<&LaunchOptions::rdzv_timeout>("rdzv_timeout", "Seconds for all hosts to join. Default 600."),
+    text_option<&LaunchOptions::secret_file>("secret_file", "What launchers must know, in a file of mode 0600."),
+    text_option<&LaunchOptions::interface_name>("interface", "The network interface of the job, or its address."),
+    text_option<&LaunchOptions::hostfile>("hostfile", "Lines HOST [slots=N]: the others are reached by ssh.",
+                                          "deepspeed_hostfile"),
+    text_option<&LaunchOptions::ssh_command>("ssh_command", "What reaches them. Default ssh."),
+    text_option<&LaunchOptions::ssh_options>("ssh_options", "Its options, as words of a shell."),
+    text_option<&LaunchOptions::mpirun_hostfile>("mpirun_hostfile", "A hostfile: mpirun starts the ranks."),
+    {own_field(OptionKind::kText, "environment", "Variables of the launcher that ranks get: names, NAME*, or none.", {},
+               nullptr, nullptr, "all"),
+     kHosts, [](const OptionField&, const std::string& value, LaunchOptions& options) { options.environment = value; }},
     {own_field(OptionKind::kInteger, "num_cpu_threads_per_process", "Threads that compute on the CPU.", kFromOne,
                "OMP_NUM_THREADS", nullptr, "as the variable says, else processors / processes"),
      kPlaces,
@@ -95,8 +125,8 @@ void check_together(LaunchOptions& options) {
           options.num_processes, "; expected a multiple of --num-machines, which is ", options.num_machines);
   require(options.machine_rank < options.num_machines, Status::kInvalidArgument, "--machine-rank is ",
           options.machine_rank, "; expected less than --num-machines, which is ", options.num_machines);
+  plan_hosts(options);
   if (options.main_process_port == 0) options.main_process_port.reset();
-  if (options.num_machines > 1 && !options.main_process_port) options.main_process_port = 29500;
 }
 
 }  // namespace accel::launch

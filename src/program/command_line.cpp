@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "config/option_text.hpp"
 #include "launch/launch_option.hpp"
+#include "launch/remote_launcher.hpp"
 #include "program/command_arguments.hpp"
 #include "program/option_text.hpp"
 
@@ -90,6 +91,9 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   if (parsed.shown) return shown(*std::move(parsed.shown));
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
+  result.launch.hosts.version = ACCEL_VERSION;
+  result.launch.given.assign(arguments.begin(),
+                             arguments.end() - static_cast<std::ptrdiff_t>(parsed.rest.size() + parsed.ended_options));
   launch::check_together(result.launch);
   result.launch.program = command_of(std::move(parsed.rest), result.launch);
   return result;
@@ -107,12 +111,24 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+launch::LaunchOptions remote_launch() {
+  const launch::RemoteStart start = launch::take_remote_start();
+  launch::LaunchOptions options = parse_launch(start.arguments).launch;
+  options.num_processes = start.num_processes;
+  options.hosts.slots = start.slots;
+  options.hosts.secret = start.secret;
+  options.hosts.lifeline = start.lifeline;
+  options.hosts.is_remote = true;
+  return options;
+}
+
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   constexpr char kExpected[] = "expected launch, env, checkpoint, merge-weights, estimate-memory, --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);
+  if (arguments.front() == "host" && arguments.size() == 1) return {Command::kBeRemote, "", {}};
   if (arguments.front() == "env") return parse_environment(others);
   if (arguments.front() == "checkpoint" || arguments.front() == "merge-weights" ||
       arguments.front() == "estimate-memory")

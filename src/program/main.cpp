@@ -47,6 +47,7 @@ int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
   if (line.command == Command::kLaunch) return launch::HostAgent(line.launch).run();
+  if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }

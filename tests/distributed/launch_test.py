@@ -147,7 +147,6 @@ class Environment(LaunchTest):
         tokens = [{variables["ACCEL_JOB_TOKEN"] for variables in ranks.values()} for ranks in jobs]
         self.assertEqual([len(token) for token in tokens], [1, 1])
         self.assertNotEqual(tokens[0], tokens[1])
-        self.assertNotIn("ACCEL_JOB_TOKEN", self.variables_of_each_rank("--num-machines", "2", "--num-processes", "2")[0])
 
     def test_stale_variables_are_replaced_and_others_kept(self):
         stale = clean_environment(RANK="7", WORLD_SIZE="9", OTHER="kept")
@@ -212,15 +211,6 @@ class Environment(LaunchTest):
         variables = self.variables_of_each_rank(environment=by_user)[0]
         self.assertEqual(variables["ACCELERATE_MIXED_PRECISION"], "fp16")
         self.assertNotIn("ACCELERATE_USE_CPU", variables)
-
-    def test_several_machines(self):
-        ranks = self.variables_of_each_rank(
-            "--num-processes", "4", "--num-machines", "2", "--machine-rank", "1", "--main-process-ip", "10.0.0.1")
-        self.assertEqual(sorted(ranks), [2, 3])
-        self.assertEqual(ranks[3]["LOCAL_RANK"], "1")
-        self.assertEqual(ranks[3]["LOCAL_WORLD_SIZE"], "2")
-        self.assertEqual(ranks[3]["WORLD_SIZE"], "4")
-        self.assertEqual((ranks[3]["MASTER_ADDR"], ranks[3]["MASTER_PORT"]), ("10.0.0.1", "29500"))
 
     def test_programs_start_with_the_signal_mask_of_the_user(self):
         result = launch("sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status")
