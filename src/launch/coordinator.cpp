@@ -20,7 +20,7 @@ using Clock = Deadline::Clock;
 constexpr Milliseconds kLook(200), kBeat(1000), kReport(5000);
 constexpr Milliseconds kHandshake(5000);  // for a stranger, who may say nothing
 constexpr size_t kMostStrangers = 64;
-constexpr Milliseconds kGraceAfterFailure(1500), kGraceForCheckpoint(30000);
+constexpr Milliseconds kGraceOfOthers(1500), kGraceForCheckpoint(30000);
 constexpr Milliseconds kLateEnd(5000);  // more than the grace
 constexpr Milliseconds kFarewell(2000);
 constexpr int64_t kClockDifferenceMs = 2000;
@@ -222,7 +222,7 @@ void Coordinator::take_failure(Member& member, const Json& message) {
   end_attempt(EndReason::kFailure,
               text("rank ", json_integer(message, "rank", 0), " on ", member.title(),
                    " failed: ", json_text(message, "what", "")),
-              SIGTERM, kGraceAfterFailure, member.number);
+              SIGTERM, kGraceOfOthers, member.number);
 }
 
 void Coordinator::take_end(Member& member, const Json& message) {
@@ -261,7 +261,7 @@ void Coordinator::lose(Member& member, const std::string& why) {
   const std::string what = text(member.number < 0 ? member.description.name : member.title(), " is lost: ", why);
   if (was_running && phase_ == Phase::kRunning) {
     failed_status_ = 1;
-    end_attempt(EndReason::kFailure, what, SIGTERM, kGraceAfterFailure, -1);
+    end_attempt(EndReason::kFailure, what, SIGTERM, kGraceOfOthers, -1);
     return;
   }
   if (!member.leaves) std::fprintf(stderr, "accel launch: %s\n", what.c_str());

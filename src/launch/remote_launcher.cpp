@@ -65,7 +65,7 @@ std::vector<std::string> command_for(const LaunchOptions& options, const std::st
   return words;
 }
 
-void write_all(int target, std::string_view text) {
+void write_whole(int target, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(target, text.data(), text.size());
     if (count < 0 && errno != EINTR) return;  // nobody reads any more
@@ -167,7 +167,7 @@ RemoteLauncher::RemoteLauncher(const LaunchOptions& options, size_t number, cons
     pthread_sigmask(SIG_SETMASK, &signal_mask, nullptr);
     execvp(arguments[0], arguments.data());
     const std::string problem = std::string(arguments[0]) + ": " + std::strerror(errno) + '\n';
-    write_all(STDERR_FILENO, problem);
+    write_whole(STDERR_FILENO, problem);
     _exit(127);
   }
   input_ = nonblocking(std::move(input.write_end));
@@ -223,10 +223,10 @@ bool RemoteLauncher::show(Stream& stream, int target) {
   const std::string start = '[' + title_ + "] ";
   size_t from = 0;
   for (size_t end = 0; (end = stream.begun.find('\n', from)) != std::string::npos; from = end + 1)
-    write_all(target, start + stream.begun.substr(from, end + 1 - from));
+    write_whole(target, start + stream.begun.substr(from, end + 1 - from));
   stream.begun.erase(0, from);
   if (is_cut && !stream.begun.empty()) {
-    write_all(target, start + stream.begun + '\n');
+    write_whole(target, start + stream.begun + '\n');
     stream.begun.clear();
   }
   return count > 0;
