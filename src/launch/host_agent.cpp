@@ -17,6 +17,8 @@ namespace {
 
 // Told to stop, a program may want to write a checkpoint. A second signal ends the wait.
 constexpr Deadline::Milliseconds kGraceAfterSignal(30000);
+// A batch system signals all processes of a job, and its own launcher forwards to this one what it gets.
+constexpr Deadline::Milliseconds kOneSignal(1000);
 constexpr Deadline::Milliseconds kGraceWithoutCoordinator(1500);
 constexpr Deadline::Milliseconds kFarewellOfRemotes(5000);
 
@@ -164,7 +166,11 @@ void HostAgent::collect_remotes() {
 
 void HostAgent::stop(int signal) {
   const bool is_second = stop_signal_.has_value();
-  if (!is_second) stop_signal_ = signal;
+  if (is_second && signal != SIGINT && !one_signal_->passed()) return;
+  if (!is_second) {
+    stop_signal_ = signal;
+    one_signal_.emplace(kOneSignal);
+  }
   if (job_ && job_->is_running()) {
     if (is_second)
       job_->send(SIGKILL);

@@ -1,11 +1,13 @@
 #include "launch/launch_option.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/option_text.hpp"
+#include "launch/cluster_place.hpp"
 #include "launch/host_plan.hpp"
 
 namespace accel::launch {
@@ -118,7 +120,23 @@ std::vector<LaunchOption> launch_options() {
   return found;
 }
 
+// What a batch system says where the command line leaves it open.
+void follow_cluster(LaunchOptions& options) {
+  const auto is_given = [&options](std::string_view name) {
+    return std::find(options.given_names.begin(), options.given_names.end(), name) != options.given_names.end();
+  };
+  const bool asks_for_hosts = options.num_machines > 1 || !options.nnodes.empty();
+  const std::optional<ClusterPlace> place = is_given("machine_rank") || !options.hostfile.empty() || !options.mpirun_hostfile.empty()
+                                                ? std::nullopt
+                                                : find_cluster_place(asks_for_hosts);
+  if (!place) return;
+  for (const LaunchOption& option : launch_options())
+    for (const auto& [name, value] : place->settings)
+      if (option.field.name == std::string_view(name) && !is_given(name)) option.apply(option.field, value, options);
+}
+
 void check_together(LaunchOptions& options) {
+  follow_cluster(options);
   require(!options.is_module || !options.is_program_itself, Status::kInvalidArgument,
           "--module and --no-python are both given; expected one of them");
   require(options.num_processes % options.num_machines == 0, Status::kInvalidArgument, "--num-processes is ",

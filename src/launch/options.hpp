@@ -22,6 +22,7 @@ struct LaunchOptions {
   bool is_program_itself = false;    // also when its name ends with .py
   Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
+  std::vector<std::string> given_names;  // of the options of the command line
   std::vector<std::string> given;    // the options of the command line, as they are
 
   int max_restarts = 0;

@@ -58,6 +58,7 @@ void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& option
   const auto apply = [option, &options](const CLI::results_t& values) {
     check_option_text(option.field, values.back(), "--" + option_name(option.field), "");
     option.apply(option.field, values.back(), options);
+    options.given_names.emplace_back(option.field.name);
     return true;
   };
   CLI::Option* const added = app.add_option(names, apply, describe(option.field));

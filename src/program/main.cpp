@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/system_error.hpp"
+#include "launch/become_program.hpp"
+#include "launch/cluster_place.hpp"
 #include "launch/host_agent.hpp"
 #include "program/command_line.hpp"
 #include "program/environment_report.hpp"
@@ -43,10 +45,19 @@ int exit_status(const Error& error) {
   fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
 }
 
+int run_launch(const launch::LaunchOptions& options) {
+  if (!options.mpirun_hostfile.empty())
+    launch::become_program(launch::mpirun_command(options), launch::mpirun_variables(options));
+  if (launch::is_rank_already(options.num_processes)) launch::become_program(options.program, options.variables);
+  if (const std::string unused = launch::unused_hosts(); options.num_machines == 1 && !unused.empty())
+    std::fprintf(stderr, "accel launch: %s\n", unused.c_str());
+  return launch::HostAgent(options).run();
+}
+
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
-  if (line.command == Command::kLaunch) return launch::HostAgent(line.launch).run();
+  if (line.command == Command::kLaunch) return run_launch(line.launch);
   if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;

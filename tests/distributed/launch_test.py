@@ -337,13 +337,21 @@ class LauncherIsKilled(LaunchTest):
         self.assertEqual(job.finish(), (128 + signal.SIGINT, "saved\n", "accel launch: stopped by SIGINT\n"))
 
     def test_a_second_signal_ends_at_once(self):
-        job, processes = self.start_family("trap '' TERM; ")
-        job.launcher.terminate()
-        time.sleep(0.1)
-        self.assertIsNone(job.launcher.poll())
-        job.launcher.terminate()
-        self.assertEqual(job.finish()[0], 128 + signal.SIGTERM)
-        self.assert_gone(processes)
+        for signal_number, pause in ((signal.SIGINT, 0.1), (signal.SIGTERM, 1.1)):
+            job, processes = self.start_family("trap '' INT TERM; ")
+            job.launcher.send_signal(signal_number)
+            time.sleep(pause)
+            self.assertIsNone(job.launcher.poll())
+            job.launcher.send_signal(signal_number)
+            self.assertEqual(job.finish()[0], 128 + signal_number)
+            self.assert_gone(processes)
+
+    def test_the_same_signal_twice_at_once_is_one(self):
+        job = self.start(1, "trap 'sleep 0.5; echo saved; exit 75' TERM; touch \"$FOLDER/ready\"; while true; do sleep 0.01; done")
+        self.assertTrue(wait_until(pathlib.Path(job.folder.name, "ready").exists, 10))
+        for _ in range(3):
+            job.launcher.terminate()
+        self.assertEqual(job.finish(), (75, "saved\n", "accel launch: stopped by SIGTERM\n"))
 
     def test_ignored_signals_stay_ignored(self):
         job = self.start(1, "while [ ! -f \"$FOLDER/go\" ]; do sleep 0.01; done",
