@@ -209,7 +209,7 @@ void Coordinator::join(Member& member, const Json& hello) {
 void Coordinator::handle(Member& member, const Json& message) {
   const std::string type = json_text(message, "type", "");
   if (type == "beat") return;
-  if (type == "stop") return take_stop(member, static_cast<int>(json_integer(message, "signal", SIGTERM)));
+  if (type == "stop") return take_stop(member, message);
   if (json_integer(message, "attempt", -1) != attempt_ || !member.is_running) return;
   if (type == "failed") take_failure(member, message);
   if (type == "ended") take_end(member, message);
@@ -232,14 +232,17 @@ void Coordinator::take_end(Member& member, const Json& message) {
   if (!is_anybody_running()) decide_after_attempt();
 }
 
-void Coordinator::take_stop(Member& member, int signal) {
+void Coordinator::take_stop(Member& member, const Json& message) {
   if (phase_ == Phase::kOver) return;
+  const int signal = static_cast<int>(json_integer(message, "signal", SIGTERM));
   const std::string why =
       text(member.is_own ? own_.name : member.description.name, " was told to stop by ", signal_name(signal));
   const std::vector<Member*> hosts = joined();
   const auto staying = std::count_if(hosts.begin(), hosts.end(), [](const Member* one) { return !one->leaves; });
   if (stop_signal_) {
-    end_attempt(EndReason::kStop, "", SIGKILL, Milliseconds(0), member.number);
+    // A batch system may tell all hosts to stop.
+    if (json_flag(message, "at_once", false))
+      end_attempt(EndReason::kStop, "", SIGKILL, Milliseconds(0), member.number);
   } else if (options_.is_elastic && !member.is_own && !member.leaves && staying > options_.min_hosts) {
     member.leaves = true;  // the others go on
     if (phase_ == Phase::kRunning)

@@ -52,7 +52,7 @@ class Coordinator {
   void refuse(Member& member, const std::string& reason);
   void take_failure(Member& member, const Json& message);
   void take_end(Member& member, const Json& message);
-  void take_stop(Member& member, int signal);
+  void take_stop(Member& member, const Json& message);
   void lose(Member& member, const std::string& why);
   void remove_closed();
 

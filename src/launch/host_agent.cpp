@@ -178,7 +178,7 @@ void HostAgent::stop(int signal) {
       job_->end(signal, kGraceAfterSignal);
   }
   if (link_->is_joined())
-    link_->send(message_of("stop", attempt_, {{"signal", of(signal)}}));
+    link_->send(message_of("stop", attempt_, {{"signal", of(signal)}, {"at_once", Json(is_second)}}));
   else
     status_ = 128 + signal;
 }

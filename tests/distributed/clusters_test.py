@@ -120,6 +120,21 @@ def wait_until(condition, what, process=None, seconds=LIMIT_S):
         time.sleep(0.05)
 
 
+def start_soon(cluster, job, condition):
+    """Slurm lets a job that was put into the queue again wait for some minutes; some seconds it does need."""
+    is_asked = []
+
+    def is_met():
+        if cluster.state(job).get("JobState") == "PENDING" and not is_asked:
+            cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now+4seconds")
+            is_asked.append(True)
+        return condition()
+    try:
+        wait_until(is_met, f"job {job} goes on")
+    except SystemExit as error:
+        fail(f"{error}: {cluster.state(job)} {cluster.logs()}")
+
+
 def slurm(desk, network):
     """A job that is told to stop by both signals, is put into the queue again, and goes on."""
     if not is_installed():
@@ -135,12 +150,12 @@ def slurm(desk, network):
         log = desk.folder / "train.log"
         job = cluster.submit(script, cwd=desk.folder)
         said = lambda: log.read_text() if log.exists() else ""
-        for number, (stop, step) in enumerate(((["--batch", "--signal=USR1"], 25), (["--full", "--signal=TERM"], 75))):
-            wait_until(lambda: f"step {step} loss" in said(), f"step {step} of job {job}", seconds=60)
+        for number, (stop, step) in enumerate(((["--batch", "--signal=USR1"], 25), (["--signal=TERM"], 75))):
+            start_soon(cluster, job, lambda: f"step {step} loss" in said())
             cluster.run("scancel", *stop, job)
-            wait_until(lambda: said().count("stopped after step") == number + 1, f"job {job} stops: {said()}", seconds=60)
+            wait_until(lambda: said().count("stopped after step") == number + 1, f"job {job} stops after {step}", seconds=60)
             wait_until(lambda: cluster.state(job).get("Restarts") == str(number + 1), f"job {job} is put into the queue again", seconds=60)
-            cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+        start_soon(cluster, job, lambda: f"step {STEPS} loss" in said())
         cluster.wait_for(job, ("COMPLETED",), 120)
         text = said()
         desk.expect(text, "sbatch, stopped twice")
@@ -175,8 +190,8 @@ def mpirun(desk, network):
 def torchrun(desk, network):
     if len(sys.argv) < 5 or not os.access(sys.argv[4], os.X_OK):
         raise LeftOut("torchrun")
-    on_both(desk, network, desk.blocks["torchrun"].replace("torchrun", sys.argv[4], 1), "torchrun")
-    inside = f"{sys.argv[4]} --standalone --nproc-per-node 1 --no-python accel launch"
+    on_both(desk, network, desk.blocks["torchrun"].replace("torchrun", os.path.abspath(sys.argv[4]), 1), "torchrun")
+    inside = f"{os.path.abspath(sys.argv[4])} --standalone --nproc-per-node 1 --no-python accel launch"
     desk.begin()
     output = finish([start(desk, network, 0, f"{inside} ./resume run 20")], "a launcher in torchrun")
     if "processes: 1, from step: 0" not in output:

@@ -185,17 +185,30 @@ class Ending(HostsTest):
         self.expect(hosts, 127, 127, words=["was not found", "was not found"])
 
     def test_a_signal_for_one_host_is_one_for_all(self):
-        for told in (0, 1):
-            script = NOTE + "trap 'echo saved; exit 75' TERM USR1; while true; do sleep 0.01; done"
+        for told in ((0,), (1,), (0, 1), (1, 0)):
+            script = NOTE + "trap 'sleep 0.3; exit 75' TERM USR1; while true; do sleep 0.01; done"
             hosts = [self.host(number, script) for number in (0, 1)]
             for rank in (0, 1):
                 self.written(f"rank.{rank}.0")
-            hosts[told].process.terminate()
+            for number in told:
+                hosts[number].process.terminate()
             errors = self.expect(hosts, 75, 75)
-            self.assertIn("stopped by SIGTERM", errors[told])
-            self.assertIn("was told to stop by SIGTERM", errors[1 - told])
+            for number in (0, 1):
+                self.assertIn("stopped by SIGTERM" if number in told else "was told to stop by SIGTERM", errors[number])
             for file in self.folder.iterdir():
                 file.unlink()
+
+    def test_a_second_signal_ends_all_at_once(self):
+        script = NOTE + "trap '' INT; while true; do sleep 0.1; done"
+        hosts = [self.host(number, script) for number in (0, 1)]
+        for rank in (0, 1):
+            self.written(f"rank.{rank}.0")
+        begin = time.monotonic()
+        for _ in range(2):
+            hosts[1].process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        self.expect(hosts, 130, 130)
+        self.assertLess(time.monotonic() - begin, 5)
 
     def test_the_death_of_the_coordinator_ends_the_others(self):
         hosts = [self.host(number, NOTE + 'echo $$ >"$FOLDER/pid.$RANK"; exec sleep 60', "--max-restarts", "2") for number in (0, 1)]
