@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "launch/guardian.hpp"
 #include "launch/job_place.hpp"
+#include "launch/memory_kills.hpp"
 #include "launch/options.hpp"
 #include "launch/rank_process.hpp"
 
@@ -28,7 +29,7 @@ class Job {
   bool is_running() const;
   void send(int signal) const;
 
-  // The outputs of the ranks, one entry each; then the same entries with what poll() found.
+  // What is read from the ranks and what is shown of it; then the same entries with what poll() found.
   void add_outputs(std::vector<pollfd>& polled) const;
   void read_outputs(const pollfd* polled);
 
@@ -53,8 +54,15 @@ class Job {
 
  private:
   void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask);
+  RankCommand command_of(const LaunchOptions& options, int local_rank);
+  std::string log_file(size_t local_rank) const;
 
   const JobPlace place_;
+  const MemoryKills memory_kills_;
+  const Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();
+  const std::string log_dir_;  // empty: none
+  ShownOutputs shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
   bool is_told_to_end_ = false;
