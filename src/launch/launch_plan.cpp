@@ -65,10 +65,7 @@ class Planner {
   }
 
   LaunchPlan plan() {
-    check_given();
-    read_file();
-    choose_mode();
-    for (const LaunchOption& option : launch_options()) resolve(option);
+    resolve_all();
     refuse_what_is_not_there();
     count_processes();
     choose_port();
@@ -85,7 +82,54 @@ class Planner {
     return std::move(plan_);
   }
 
+  LaunchSettings settings() {
+    resolve_all();
+    LaunchSettings result;
+    if (file_) result.file = file_->path;
+    for (const LaunchOption& option : launch_options()) {
+      const auto found = settings_.find(option.field.name);
+      const bool is_used = option.group->reason == nullptr && is_active(*option.group);
+      if (found == settings_.end() || (found->second.source == kDefault && !is_used)) continue;
+      found->second.overruled = overruled(option, found->second);
+      result.settings.emplace_back(found->first, found->second);
+    }
+    if (file_) add_own_settings(result);
+    return result;
+  }
+
  private:
+  void resolve_all() {
+    check_given();
+    read_file();
+    choose_mode();
+    for (const LaunchOption& option : launch_options()) resolve(option);
+  }
+
+  // Values that are there, too, in the order of precedence.
+  std::vector<std::pair<std::string, std::string>> overruled(const LaunchOption& option,
+                                                             const PlannedSetting& winner) const {
+    std::vector<std::pair<std::string, std::string>> others;
+    const auto add = [&](const std::optional<std::string>& value, const std::string& source) {
+      if (value && !value->empty() && source != winner.source) others.emplace_back(*value, source);
+    };
+    if (option.field.variable != nullptr && option.group != &groups::hosts)
+      add(environment_text(option.field.variable), option.field.variable);
+    if (const auto found = of_file_.find(option.field.name); found != of_file_.end())
+      add(found->second.value, found->second.source);
+    if (option.parser_default != nullptr && option.group->reason == nullptr)
+      add(text_of(parse_json(option.parser_default, option.field.name)), kDefault);
+    return others;
+  }
+
+  // Of the library, which the ranks read of the same file.
+  void add_own_settings(LaunchSettings& result) const {
+    for (const LaunchConfiguration::Section& section : file_->own)
+      for (const LaunchConfiguration::Value& value : section.values)
+        if (const auto written = text_of(value.value))
+          result.settings.emplace_back((section.name.empty() ? "" : section.name + ".") + value.name,
+                                       PlannedSetting{*written, value.place});
+  }
+
   bool is_given(const std::string& name) const { return given_.count(name) != 0; }
   bool is_given_yes(const std::string& name) const {
     const auto found = given_.find(name);
@@ -460,5 +504,7 @@ class Planner {
 LaunchPlan plan_launch(const GivenOptions& given, std::vector<std::string> program) {
   return Planner(given, std::move(program)).plan();
 }
+
+LaunchSettings launch_settings(const GivenOptions& given) { return Planner(given, {}).settings(); }
 
 }  // namespace accel::launch

@@ -14,6 +14,8 @@ namespace accel::launch {
 struct PlannedSetting {
   std::string value;
   std::string source;  // "command line", "ACCELERATE_MIXED_PRECISION", "job.yaml:3", "default"
+  // Of other values that there are and that it wins over, in their order.
+  std::vector<std::pair<std::string, std::string>> overruled = {};  // values and their sources
 };
 
 struct LaunchPlan {
@@ -29,5 +31,12 @@ using GivenOptions = std::map<std::string, std::string>;
 
 // Status::kInvalidArgument for what cannot be, Status::kUnsupported for what is not there.
 LaunchPlan plan_launch(const GivenOptions& given, std::vector<std::string> program);
+// The settings alone, with what they win over; defaults of what is not turned on are left out. Also those of which no
+// plan can be made.
+struct LaunchSettings {
+  std::string file;  // that was read; empty: none
+  std::vector<std::pair<std::string, PlannedSetting>> settings;
+};
+LaunchSettings launch_settings(const GivenOptions& given);
 
 }  // namespace accel::launch

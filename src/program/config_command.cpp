@@ -7,6 +7,7 @@
 #include "config/configuration_writer.hpp"
 #include "config/launch_configuration.hpp"
 #include "config/reference_configuration.hpp"
+#include "launch/launch_explanation.hpp"
 #include "launch/visible_gpus.hpp"
 #include "program/cluster_questions.hpp"
 #include "program/command_arguments.hpp"
@@ -30,6 +31,10 @@ is there stays as it is.
 )";
 constexpr char kUpdateHelp[] =
     R"(Reads a configuration and writes it again: old names become those of today, defaults are written out.
+)";
+constexpr char kExplainHelp[] =
+    R"(Shows each value that a launch here would use without options, where it comes from - the environment, a line of the
+configuration, the default - and what it wins over. Secrets are not shown.
 )";
 
 void add_file(CLI::App& app, std::string& file) {
@@ -90,6 +95,19 @@ int run_update(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+int run_explain(const std::vector<std::string>& arguments) {
+  CLI::App app(kExplainHelp, "accel config explain");
+  std::string file;
+  bool is_json = false;
+  add_file(app, file);
+  app.add_flag("--json", is_json, "One object of JSON.")->group("Options");
+  add_help(app, " [OPTION ...]");
+  if (is_shown(parse_all(app, arguments))) return 0;
+  const Json explanation = launch::explain_launch(file);
+  std::fputs((is_json ? print_json(explanation) + "\n" : launch::describe_explanation(explanation)).c_str(), stdout);
+  return 0;
+}
+
 int ask(const std::string& path) {
   const Questions questions(
       "expected one, or accel config --default, which writes a configuration of this machine to " + path +
@@ -111,6 +129,7 @@ int run_config(const std::vector<std::string>& arguments) {
     const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
     if (arguments.front() == "default") return run_default(others);
     if (arguments.front() == "update") return run_update(others);
+    if (arguments.front() == "explain") return run_explain(others);
   }
   CLI::App app(kConfigHelp, "accel config");
   std::string file;

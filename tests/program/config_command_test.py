@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The commands of the program `accel` around configurations: questions on a terminal, files, conversions, completions, pages.
 
-usage: config_command_test.py PATH_OF_ACCEL [unittest argument ...]
+usage: config_command_test.py PATH_OF_ACCEL "INSTALLED_PAGE ..." [unittest argument ...]
 """
 
 import json
@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-ACCEL = ""
+ACCEL = PAGES = ""
 FIXTURES = pathlib.Path(os.environ.get("ACCEL_PARITY_DIR",
                                        pathlib.Path(__file__).resolve().parents[1] / "parity/fixtures")) / "configs"
 SECONDS = 30
@@ -62,8 +62,12 @@ class Terminal:
     def __init__(self, arguments, environment, folder):
         self.process, self.master = pty.fork()
         if self.process == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may ignore it
             os.chdir(folder)
-            os.execve(ACCEL, [ACCEL, *map(str, arguments)], environment)
+            try:
+                os.execve(ACCEL, [ACCEL, *map(str, arguments)], environment)
+            finally:
+                os._exit(127)
         self.shown = ""
 
     def read_until(self, is_there):
@@ -92,7 +96,16 @@ class Terminal:
         return True
 
     def finish(self):
-        self.read_until(lambda shown: False)
+        try:
+            self.read_until(lambda shown: False)
+        except AssertionError:
+            os.kill(self.process, signal.SIGKILL)
+            raise
+        finally:
+            status = self.close()
+        return status
+
+    def close(self):
         os.close(self.master)
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
@@ -140,8 +153,7 @@ class Questionnaire(CommandTest):
         for answer in ["", "multi-gpu", "", "", "", "", "", "", "1"]:
             self.assertTrue(terminal.answer(answer))
         self.assertTrue(terminal.read_until(lambda shown: "expected a number of at least 2" in shown))
-        os.close(terminal.master)
-        os.waitpid(terminal.process, 0)
+        terminal.close()
 
     def test_the_end_of_the_input_and_interrupts_leave_nothing(self):
         terminal = Terminal(["config"], self.environment, self.folder)
@@ -241,6 +253,24 @@ class Update(CommandTest):
             self.assertEqual(path.read_text(), content)
         self.expect(1, "No such file", "config", "update")
         self.expect(1, "is not a regular file", "config", "update", "--config_file", self.folder)
+
+
+class Explain(CommandTest):
+    def test_the_winner_and_the_losers_are_shown(self):
+        path = self.write("job.yaml", "distributed_type: MULTI_CPU\nnum_processes: 3\nmixed_precision: fp16\n")
+        result = self.expect(0, "", "config", "explain", "--config_file", path, ACCELERATE_MIXED_PRECISION="bf16")
+        self.assertIn(f"mixed_precision = bf16 (ACCELERATE_MIXED_PRECISION), over fp16 ({path}:3)\n", result.stdout)
+        self.assertIn(f"num_processes = 3 ({path}:2)\n", result.stdout)
+        shown = json.loads(self.accel("config", "explain", "--config_file", path, "--json").stdout)
+        self.assertEqual(shown["file"], str(path))
+        self.assertIn({"name": "mixed_precision", "value": "fp16", "source": f"{path}:3", "overruled": []}, shown["settings"])
+
+    def test_the_file_is_that_of_a_launch(self):
+        self.assertIn("configuration: none\n", self.accel("config", "explain").stdout)
+        self.accel("config", "default")
+        self.assertIn(f"configuration: {self.default_file}\n", self.accel("config", "explain").stdout)
+        self.expect(1, "No such file", "config", "explain", "--config_file", "missing.yaml")
+        self.expect(2, "distributed_type", "config", "explain", "--config_file", self.write("job.yaml", "debug: true\n"))
 
 
 class ToFsdp2(CommandTest):
@@ -371,8 +401,7 @@ class Manual(CommandTest):
     def test_there_is_a_page_for_each_command(self):
         self.expect(0, "", "manual", self.folder / "man1")
         pages = self.files()
-        self.assertIn("man1/accel.1", pages)
-        self.assertIn("man1/accel-launch.1", pages)
+        self.assertEqual(pages, sorted(f"man1/{page}" for page in PAGES.split()), "pages that are installed")
         launch = (self.folder / "man1/accel-launch.1").read_text()
         self.assertIn("\\fB\\-\\-num\\-processes\\fR", launch)
         self.assertIn(".SH NAME\naccel\\-launch \\- starts", launch)
@@ -386,5 +415,5 @@ class Manual(CommandTest):
 
 
 if __name__ == "__main__":
-    ACCEL = sys.argv.pop(1)
+    ACCEL, PAGES = os.path.abspath(sys.argv.pop(1)), sys.argv.pop(1)
     unittest.main()
