@@ -3335,6 +3335,34 @@ inline void options_from_json(const std::string& type, const std::string& json, 
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
 }
 
+// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its
+// default.
+inline Value config_load(const char* path = nullptr) {
+  Value out;
+  detail::check(accel_config_load(path, out.put()));
+  return out;
+}
+
+// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty
+// sections are left out.
+inline void config_save(const Value& configuration, const std::string& path) {
+  detail::check(accel_config_save(configuration.get(), path.c_str()));
+}
+
+// Says which values a launch here would use, without options, where they come from and what they win over.
+inline std::string config_explain(const char* path = nullptr) {
+  detail::Buffer out;
+  detail::check(accel_config_explain(path, out.put()));
+  return out.string();
+}
+
+// Writes a configuration of this machine alone: a process for each GPU, or one on the processor.
+inline std::int32_t config_write_basic(const std::string& mixed_precision, const char* path = nullptr) {
+  std::int32_t out_written = 0;
+  detail::check(accel_config_write_basic(mixed_precision.c_str(), path, &out_written));
+  return out_written;
+}
+
 inline Value::Value(const Tensor& tensor) { detail::check(accel_value_tensor(tensor.get(), &value_)); }
 
 inline Value Value::list(const std::vector<Value>& items) {

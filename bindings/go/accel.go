@@ -2013,6 +2013,22 @@ static inline accel_status_t go_accel_options_check(const char *type, const void
 static inline accel_status_t go_accel_options_from_json(const char *type, const char *json, void *options, size_t size, go_failure *failure) {
   return go_checked(accel_options_from_json(type, json, options, size), failure);
 }
+
+static inline accel_status_t go_accel_config_load(const char *path, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_config_load(path, out), failure);
+}
+
+static inline accel_status_t go_accel_config_save(const accel_value_t *configuration, const char *path, go_failure *failure) {
+  return go_checked(accel_config_save(configuration, path), failure);
+}
+
+static inline accel_status_t go_accel_config_explain(const char *path, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_config_explain(path, out), failure);
+}
+
+static inline accel_status_t go_accel_config_write_basic(const char *mixed_precision, const char *path, int32_t *out_written, go_failure *failure) {
+  return go_checked(accel_config_write_basic(mixed_precision, path, out_written), failure);
+}
 */
 import "C"
 
@@ -15273,4 +15289,83 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 	var failure C.go_failure
 	code := C.go_accel_options_from_json(given.text(type_), given.text(json), options, C.size_t(size), &failure)
 	return status(code, failure)
+}
+
+// ConfigLoad is accel_config_load. Reads a configuration, of the reference as well: names of older versions are
+// converted, what is not written has its default.
+//
+//   - path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+//
+// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the
+// nearest ones that there are.
+func ConfigLoad(path string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_config_load(given.nullable(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in the form of the
+// reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and
+// keeps its permissions.
+//
+//   - configuration: A map with the names that accel_config_load() gives.
+//   - path: JSON if it ends with ".json", else YAML. Folders that are missing are made.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+func ConfigSave(configuration any, path string) error {
+	var given arguments
+	defer given.end()
+	cConfiguration := given.value(configuration)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_config_save(cConfiguration, given.text(path), &failure)
+	return status(code, failure)
+}
+
+// ConfigExplain is accel_config_explain. Says which values a launch here would use, without options, where they come
+// from and what they win over.
+//
+//   - path: NULL: the configuration that a launch would read.
+//
+// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+func ConfigExplain(path string) (out string, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_config_explain(given.nullable(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// ConfigWriteBasic is accel_config_write_basic. Writes a configuration of this machine alone: a process for each GPU,
+// or one on the processor. A file that is there stays.
+//
+//   - mixedPrecision: "no", "fp16", "bf16" or "fp8" in any case.
+//   - path: NULL: as accel_config_load().
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err error) {
+	var given arguments
+	defer given.end()
+	var cWritten C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_config_write_basic(given.text(mixedPrecision), given.nullable(path), &cWritten, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	written = int32(cWritten)
+	return
 }

@@ -1451,6 +1451,10 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_checkpoint_show)
 %accel_waits(accel_checkpoint_diff)
 %accel_waits(accel_merge_weights)
+%accel_waits(accel_config_load)
+%accel_waits(accel_config_save)
+%accel_waits(accel_config_explain)
+%accel_waits(accel_config_write_basic)
 
 %constant int ACCEL_VERSION_MAJOR = 0;
 %constant int ACCEL_VERSION_MINOR = 1;
@@ -5297,3 +5301,32 @@ options: Memory for the struct. What it points to afterwards belongs to the libr
 size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
+
+%feature("docstring") accel_config_load "Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+
+path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+out: A map with all fields of the reference's class; sections are maps in it.
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.";
+accel_status_t accel_config_load(const char *path, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_config_save "Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+
+configuration: A map with the names that accel_config_load() gives.
+path: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.";
+accel_status_t accel_config_save(const accel_value_t *configuration, const char *path);
+
+%feature("docstring") accel_config_explain "Says which values a launch here would use, without options, where they come from and what they win over.
+
+path: NULL: the configuration that a launch would read.
+out: A JSON object: \"file\", the configuration or null; \"settings\", objects with \"name\", \"value\", \"source\" and \"overruled\", a list of objects with \"value\" and \"source\"; \"notes\"; \"problem\", why a launch would fail, or null. Secrets are not shown.
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.";
+accel_status_t accel_config_explain(const char *path, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_config_write_basic "Writes a configuration of this machine alone: a process for each GPU, or one on the processor. A file that is there stays.
+
+mixed_precision: \"no\", \"fp16\", \"bf16\" or \"fp8\" in any case.
+path: NULL: as accel_config_load().
+out_written: 0: there was a file already.
+Returns: ACCEL_OK; INVALID_ARGUMENT; IO.";
+accel_status_t accel_config_write_basic(const char *mixed_precision, const char *path, int32_t *OUTPUT);

@@ -135,7 +135,7 @@ class LaunchFile {
   void read_name(const ReferenceName& name) {
     const YamlNode::Entry* const entry = find_entry(name.name);
     if (name.kind == ReferenceKind::kSection) return read_section(name, entry);
-    if (entry != nullptr) {
+    if (entry != nullptr && !entry->value.is_null()) {
       result_.values.push_back({entry->name, convert(name, entry->value), place(entry->line)});
     } else if (name.default_value != nullptr) {
       result_.values.push_back({std::string(name.name), parse_json(name.default_value, "default"), "default"});

@@ -32,8 +32,7 @@ std::string without_secrets(std::string_view name, const std::string& value) {
 Json shown_setting(const std::string& name, const PlannedSetting& setting) {
   Json::Items overruled;
   for (const auto& [value, source] : setting.overruled)
-    overruled.emplace_back(
-        Json::Members{{"value", Json(without_secrets(name, value))}, {"source", Json(source)}});
+    overruled.emplace_back(Json::Members{{"value", Json(without_secrets(name, value))}, {"source", Json(source)}});
   return Json(Json::Members{{"name", Json(name)},
                             {"value", Json(without_secrets(name, setting.value))},
                             {"source", Json(setting.source)},

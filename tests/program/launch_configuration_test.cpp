@@ -96,6 +96,15 @@ TEST(LaunchConfiguration, PlainWordsAreTextWhereTextIsExpected) {
   EXPECT_EQ(read.find("", "main_process_port")->value.integer(), 16);
 }
 
+TEST(LaunchConfiguration, NullIsWhatIsNotWritten) {
+  const LaunchConfiguration read = parse_launch_configuration(
+      "distributed_type: NO\ndebug: null\nrdzv_backend: ~\nnum_processes:\nfsdp_config: null\nfp16: ~\n", "job.yaml");
+  EXPECT_EQ(*read.find("", "debug")->value.flag(), false);
+  EXPECT_EQ(*read.find("", "rdzv_backend")->value.text(), "static");
+  EXPECT_EQ(read.find("", "num_processes")->value.integer(), 1);
+  EXPECT_TRUE(read.find("", "num_processes")->is_default());
+}
+
 TEST(LaunchConfiguration, OldNamesAreConverted) {
   const auto converted = [](const char* content) {
     return parse_launch_configuration(std::string("distributed_type: 'NO'\n") + content, "old.yaml");

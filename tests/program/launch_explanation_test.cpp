@@ -39,7 +39,8 @@ TEST(LaunchExplanation, EachValueHasItsSourceAndWhatItWinsOver) {
       << shown;
   EXPECT_TRUE(has_line(shown, "num_processes = 4 (" + file.path() + ":3)")) << shown;
   EXPECT_TRUE(has_line(shown, "debug = true (" + file.path() + ":4), over false (default)")) << shown;
-  EXPECT_TRUE(has_line(shown, "fsdp_sharding_strategy = SHARD_GRAD_OP (" + file.path() + ":6), over FULL_SHARD (default)"))
+  EXPECT_TRUE(
+      has_line(shown, "fsdp_sharding_strategy = SHARD_GRAD_OP (" + file.path() + ":6), over FULL_SHARD (default)"))
       << shown;
   EXPECT_TRUE(has_line(shown, "fsdp_version = 1 (default)")) << shown;
   EXPECT_TRUE(has_line(shown, "ddp.bucket_cap_mb = 12.5 (" + file.path() + ":8)")) << shown;

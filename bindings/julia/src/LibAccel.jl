@@ -9634,6 +9634,67 @@ accel_options_from_json(var"type", json, options, size) =
     check(ccall((:accel_options_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
 
 """
+    accel_config_load(path, out)
+
+Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+
+- `path`: `nothing`/`C_NULL` is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+- `out`: A map with all fields of the reference's class; sections are maps in it.
+
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
+
+Threads: any, waits.
+"""
+accel_config_load(path, out) =
+    check(@waiting(ccall((:accel_config_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_config_load")
+
+"""
+    accel_config_save(configuration, path)
+
+Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+
+- `configuration`: A map with the names that accel_config_load() gives.
+- `path`: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+
+Threads: any, waits.
+"""
+accel_config_save(configuration, path) =
+    check(@waiting(ccall((:accel_config_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}), configuration, path)), "accel_config_save")
+
+"""
+    accel_config_explain(path, out)
+
+Says which values a launch here would use, without options, where they come from and what they win over.
+
+- `path`: `nothing`/`C_NULL` is allowed. NULL: the configuration that a launch would read.
+- `out`: A JSON object: \"file\", the configuration or null; \"settings\", objects with \"name\", \"value\", \"source\" and \"overruled\", a list of objects with \"value\" and \"source\"; \"notes\"; \"problem\", why a launch would fail, or null. Secrets are not shown.
+
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+
+Threads: any, waits.
+"""
+accel_config_explain(path, out) =
+    check(@waiting(ccall((:accel_config_explain, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_buffer_t}), path, out)), "accel_config_explain")
+
+"""
+    accel_config_write_basic(mixed_precision, path, out_written)
+
+Writes a configuration of this machine alone: a process for each GPU, or one on the processor. A file that is there stays.
+
+- `mixed_precision`: \"no\", \"fp16\", \"bf16\" or \"fp8\" in any case.
+- `path`: `nothing`/`C_NULL` is allowed. NULL: as accel_config_load().
+- `out_written`: 0: there was a file already.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+
+Threads: any, waits.
+"""
+accel_config_write_basic(mixed_precision, path, out_written) =
+    check(@waiting(ccall((:accel_config_write_basic, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Int32}), mixed_precision, path, out_written)), "accel_config_write_basic")
+
+"""
     accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
 
 accel_send_to_device() by pointer.
@@ -10645,6 +10706,10 @@ const FUNCTIONS = (
     :accel_option_get,
     :accel_options_check,
     :accel_options_from_json,
+    :accel_config_load,
+    :accel_config_save,
+    :accel_config_explain,
+    :accel_config_write_basic,
     :accel_send_to_device_by_pointer,
     :accel_arg_none_by_pointer,
     :accel_arg_bool_by_pointer,

@@ -8779,6 +8779,51 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
 
+    /// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+    ///
+    /// * `path`: NULL is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+    /// * `out`: A map with all fields of the reference's class; sections are maps in it.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out.
+    ///
+    /// The file is replaced as a whole or stays as it was, and keeps its permissions.
+    ///
+    /// * `configuration`: A map with the names that accel_config_load() gives.
+    /// * `path`: JSON if it ends with ".json", else YAML. Folders that are missing are made.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_save(configuration: *const accel_value_t, path: *const c_char) -> accel_status_t;
+
+    /// Says which values a launch here would use, without options, where they come from and what they win over.
+    ///
+    /// * `path`: NULL is allowed. NULL: the configuration that a launch would read.
+    /// * `out`: A JSON object: "file", the configuration or null; "settings", objects with "name", "value", "source" and "overruled", a list of objects with "value" and "source"; "notes"; "problem", why a launch would fail, or null. Secrets are not shown.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_explain(path: *const c_char, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// Writes a configuration of this machine alone: a process for each GPU, or one on the processor.
+    ///
+    /// A file that is there stays.
+    ///
+    /// * `mixed_precision`: "no", "fp16", "bf16" or "fp8" in any case.
+    /// * `path`: NULL is allowed. NULL: as accel_config_load().
+    /// * `out_written`: 0: there was a file already.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_write_basic(mixed_precision: *const c_char, path: *const c_char, out_written: *mut i32) -> accel_status_t;
+
     /// accel_send_to_device() by pointer.
     ///
     /// * `value`: As there.
