@@ -104,6 +104,7 @@ extern "C" {
 #include "accel/checkpoint.h"
 #include "accel/tracking.h"
 #include "accel/option.h"
+#include "accel/launch.h"
 #include "accel/options_init.h"
 #include "accel/by_pointer.h"
 

@@ -610,6 +610,11 @@ struct MergeWeightsOptions : accel_merge_weights_options_t {
   MergeWeightsOptions() : accel_merge_weights_options_t(ACCEL_MERGE_WEIGHTS_OPTIONS_INIT) {}
 };
 
+// What accel_launch() starts.
+struct LaunchOptions : accel_launch_options_t {
+  LaunchOptions() : accel_launch_options_t(ACCEL_LAUNCH_OPTIONS_INIT) {}
+};
+
 // Callbacks. What they throw comes out of the call during which they run; what a log callback throws is lost.
 using LogFn = std::function<void(std::int32_t level, const char* message)>;
 using TensorFn = std::function<Tensor(const Tensor& tensor)>;
@@ -3333,6 +3338,19 @@ inline void options_check(const std::string& type, const void* options) {
 // Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
 inline void options_from_json(const std::string& type, const std::string& json, void* options, std::size_t size) {
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
+}
+
+// What a bug report should know of this machine, as `accel env --json` has it.
+inline std::string environment_report() {
+  detail::Buffer out;
+  detail::check(accel_environment_report(out.put()));
+  return out.string();
+}
+
+// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those
+// of its NUMA node, which ranks with the same node share out.
+inline void set_numa_affinity(std::int32_t local_process_index) {
+  detail::check(accel_set_numa_affinity(local_process_index));
 }
 
 inline Value::Value(const Tensor& tensor) { detail::check(accel_value_tensor(tensor.get(), &value_)); }

@@ -20,6 +20,9 @@ class Guardian {
   // Registers the calling process's group with the guardian. Each rank does so before it runs its program.
   void protect_own_group() const;
 
+  // A copy of the launcher must close it.
+  int descriptor() const { return groups_.number(); }
+
  private:
   FileDescriptor groups_;  // the guardian sees it closed when the launcher ends, however it ends
   pid_t process_ = 0;

@@ -7,9 +7,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 
 namespace accel::launch {
@@ -25,6 +27,24 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 // A process outside the terminal's foreground group that reads from the terminal would be stopped.
 bool needs_empty_input(const RankCommand& command) { return !command.is_first || isatty(STDIN_FILENO) != 0; }
 
+bool keeps_output(const RankCommand& command) { return !command.is_first && command.log_file.empty(); }
+
+// A log is appended to, since ranks may be started again.
+bool writes_to(const RankCommand& command, int output) {
+  if (!command.log_file.empty())
+    output = open(command.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (output < 0) return command.log_file.empty();
+  return dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
+}
+
+[[noreturn]] void run_function(const RankCommand& command) {
+  for (const int descriptor : command.not_inherited) close(descriptor);
+  replace_environment(command.environment);
+  const int status = command.function();
+  std::fflush(nullptr);
+  _exit(status);  // exit handlers are the parent's
+}
+
 // What the new process does; returns only when the program cannot be executed.
 void become_rank(const RankCommand& command, const Guardian& guardian, char* const* arguments, char* const* environment,
                  int output, pid_t launcher) {
@@ -37,9 +57,11 @@ void become_rank(const RankCommand& command, const Guardian& guardian, char* con
     const int empty = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (empty < 0 || dup2(empty, STDIN_FILENO) < 0) return;
   }
-  if (output >= 0 && (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)) return;
+  if (!writes_to(command, output)) return;
   pthread_sigmask(SIG_SETMASK, &command.signal_mask, nullptr);
-  execvpe(arguments[0], arguments, environment);
+  if (command.function) run_function(command);
+  if (command.inherited >= 0) fcntl(command.inherited, F_SETFD, 0);
+  execvpe(command.file.empty() ? arguments[0] : command.file.c_str(), arguments, environment);
 }
 
 }  // namespace
@@ -48,7 +70,7 @@ RankProcess::RankProcess(const RankCommand& command, const Guardian& guardian, c
   const std::vector<char*> arguments = pointers_to(command.program);
   const std::vector<char*> environment = pointers_to(command.environment);
   Pipe output;
-  if (!command.is_first) {
+  if (keeps_output(command)) {
     output = make_pipe();
     fcntl(output.read_end.number(), F_SETFL, O_NONBLOCK);
   }
@@ -78,7 +100,12 @@ void RankProcess::send(int signal) const { kill(-process_.number, signal); }
 void RankProcess::collect() {
   siginfo_t info = {};
   // WNOWAIT: as long as nobody has waited for it, its number means this process group and no other.
-  if (waitid(P_PID, static_cast<id_t>(process_.number), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+  const int failure =
+      waitid(P_PID, static_cast<id_t>(process_.number), &info, WEXITED | WNOHANG | WNOWAIT) == 0 ? 0 : errno;
+  if (failure == EINTR || (failure == 0 && info.si_pid == 0)) return;
+  // A program that starts ranks itself may have another part that waits for all of its children: how it ended is lost.
+  if (failure != 0) {
+    end_ = {false, 1};
     return;
   }
   end_ = process_end(info);

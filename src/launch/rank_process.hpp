@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,13 @@ struct RankCommand {
   std::vector<std::string> environment;
   bool is_first = false;  // shares the launcher's input and output; the output of the others is kept
   sigset_t signal_mask;   // what the program is to start with
+  std::string file;       // the program's; empty: it is found by its name
+  std::string log_file;   // for all output, which is not kept then; empty: none
+  int inherited = -1;     // a descriptor that the program gets
+  // Instead of the program: what a copy of this process does, whose exit status it returns. It has none of the
+  // descriptors `not_inherited`.
+  std::function<int()> function;
+  std::vector<int> not_inherited;
 };
 
 class RankProcess {

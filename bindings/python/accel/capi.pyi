@@ -533,6 +533,21 @@ class accel_merge_weights_options_t:
     safe_serialization: int
     remove_checkpoint_dir: int
 
+class accel_launch_options_t:
+    struct_size: int
+    num_processes: int
+    num_machines: int
+    machine_rank: int
+    main_process_port: int
+    main_process_ip: str
+    mixed_precision: int
+    cpu: int
+    start_method: int
+    max_restarts: int
+    monitor_interval_ms: int
+    timeout_ms: int
+    log_dir: str
+
 ACCEL_VERSION_MAJOR: int
 ACCEL_VERSION_MINOR: int
 ACCEL_VERSION_PATCH: int
@@ -722,6 +737,8 @@ ACCEL_CUSTOM_STATES_NAME: str
 ACCEL_CHECKPOINT_MANIFEST_NAME: str
 ACCEL_WHEN_BUSY_WAIT: int
 ACCEL_WHEN_BUSY_REFUSE: int
+ACCEL_START_FORK: int
+ACCEL_START_PROGRAM: int
 
 def accel_version() -> Tuple[int, int, int]: ...
 def accel_build_info() -> str: ...
@@ -1196,4 +1213,7 @@ def accel_option_count(type: str) -> int: ...
 def accel_option_get(type: str, index: int) -> Any: ...
 def accel_options_check(type: str, options: Any) -> None: ...
 def accel_options_from_json(type: str, json: str, options: Any, size: int) -> None: ...
+def accel_launch(options: accel_launch_options_t, function: Callable[..., Any]) -> None: ...
+def accel_environment_report() -> str: ...
+def accel_set_numa_affinity(local_process_index: int) -> None: ...
 def accel_tensor_from_blob(buffer: Any, dtype: int) -> Any: ...

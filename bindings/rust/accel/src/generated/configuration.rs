@@ -39,3 +39,24 @@ pub fn option_get(r#type: &str, index: usize) -> Result<Value> {
     let r#type = c_string(r#type)?;
     made(|out| unsafe { sys::accel_option_get(r#type.as_ptr(), index, out) })
 }
+
+/// What a bug report should know of this machine, as `accel env --json` has it.
+///
+/// Gives: A JSON object.
+#[inline]
+pub fn environment_report() -> Result<String> {
+    made(|out| unsafe { sys::accel_environment_report(out) })
+}
+
+/// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a
+/// rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are
+/// shared out by the ranks' numbers.
+///
+/// * `local_process_index`: The rank's number on this machine.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn set_numa_affinity(local_process_index: i32) -> Result<()> {
+    check(unsafe { sys::accel_set_numa_affinity(local_process_index) }).map(drop)
+}

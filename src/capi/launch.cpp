@@ -1,0 +1,155 @@
+// Section 15: ranks that this program starts itself, and what is known of the machine.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "accel.h"
+#include "base/environment.hpp"
+#include "capi/buffer.hpp"
+#include "capi/callback.hpp"
+#include "capi/guard.hpp"
+#include "capi/options.hpp"
+#include "capi/process_check.hpp"
+#include "capi/thread_error.hpp"
+#include "config/precision_name.hpp"
+#include "launch/function_job.hpp"
+
+namespace accel::capi {
+namespace {
+
+using LaunchFunction = Callback<accel_launch_fn>;
+
+// Calls of accel_launch() in this process: a program that is started again knows by it which one it is started for.
+std::atomic<int64_t> launch_calls{0};
+std::atomic<bool> is_in_rank{false};
+
+// What a rank that was started as a program is told by launch::kLaunchedVariable.
+struct LaunchedRank {
+  int64_t call = 0;
+  int descriptor = -1;
+  int local_rank = 0;
+};
+
+// Nothing for programs that were started by others: the variable is inherited by what a rank starts.
+std::optional<LaunchedRank> launched_rank() {
+  const std::optional<std::string> value = environment_text(launch::kLaunchedVariable);
+  if (!value) return std::nullopt;
+  long parent = 0, call = 0;
+  LaunchedRank rank;
+  const bool is_whole =
+      std::sscanf(value->c_str(), "%ld:%ld:%d:%d", &parent, &call, &rank.descriptor, &rank.local_rank) == 4;
+  if (!is_whole || parent != getppid()) return std::nullopt;
+  rank.call = call;
+  return rank;
+}
+
+// The exit status.
+int run_rank(const LaunchFunction& function, int local_rank, int descriptor) {
+  is_in_rank.store(true);
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  const uint64_t errors_before = thread_error().count;
+  const accel_status_t status = function(local_rank);
+  const std::string message = status < 0 ? callback_message(status, errors_before, "of the launch") : "";
+  launch::write_report(descriptor, local_rank, status, message);
+  return status < 0 ? 1 : 0;
+}
+
+int64_t num_threads() {
+  std::error_code error;
+  const std::filesystem::directory_iterator threads("/proc/self/task", error);
+  return error ? 1 : std::distance(begin(threads), end(threads));
+}
+
+void require_forkable() {
+  constexpr char kAdvice[] =
+      "; expected accel_launch() before anything makes threads or a state, or start_method ACCEL_START_PROGRAM";
+  const int64_t threads = num_threads();
+  require(threads == 1, Status::kInvalidState, "this process has ", threads, " threads, which a fork would lose",
+          kAdvice);
+  require(!has_made_state(), Status::kInvalidState, "this process has made a state, which a fork cannot use", kAdvice);
+}
+
+void set_job_size(launch::LaunchOptions& job, const LaunchSettings& settings) {
+  const int64_t processes = settings.num_processes, machines = settings.num_machines;
+  require(processes % machines == 0, Status::kInvalidArgument, "num_processes is ", processes,
+          "; expected a multiple of num_machines, which is ", machines);
+  require(settings.machine_rank < machines, Status::kInvalidArgument, "machine_rank is ", settings.machine_rank.value,
+          "; expected less than num_machines, which is ", machines);
+  job.num_processes = static_cast<int>(processes);
+  job.num_machines = static_cast<int>(machines);
+  job.machine_rank = static_cast<int>(settings.machine_rank);
+}
+
+// What a setting is without the launch's is left as this process's environment has it.
+void set_variables(launch::LaunchOptions& job, const LaunchSettings& settings) {
+  const bool forks = settings.start_method.value == StartMethod::kFork;
+  job.variables.emplace_back("FORK_LAUNCHED", forks ? "1" : "0");
+  if (!settings.main_process_ip.is_default()) job.variables.emplace_back("MASTER_ADDR", settings.main_process_ip.value);
+  if (settings.mixed_precision.value)
+    job.variables.emplace_back("ACCELERATE_MIXED_PRECISION", precision_name(*settings.mixed_precision));
+  if (settings.cpu.value) job.variables.emplace_back("ACCELERATE_USE_CPU", *settings.cpu ? "1" : "0");
+}
+
+launch::FunctionLaunch launch_of(const LaunchSettings& settings, int64_t call, const LaunchFunction& function) {
+  launch::FunctionLaunch result;
+  set_job_size(result.options, settings);
+  set_variables(result.options, settings);
+  const int64_t port = settings.main_process_port.value_or(settings.num_machines > 1 ? 29500 : 0);
+  if (port != 0) result.options.main_process_port = static_cast<int>(port);
+  if (settings.start_method.value == StartMethod::kFork) {
+    require_forkable();
+    result.body = [&function](int local_rank, int descriptor) {
+      accept_forked_off();
+      return run_rank(function, local_rank, descriptor);
+    };
+  }
+  result.marker = text(getpid(), ':', call);
+  result.max_restarts = static_cast<int>(settings.max_restarts);
+  result.monitor_interval = Deadline::Milliseconds(settings.monitor_interval_ms);
+  if (settings.timeout_ms.value) result.deadline.emplace(Deadline::Milliseconds(*settings.timeout_ms));
+  result.log_folder = settings.log_dir;
+  return result;
+}
+
+}  // namespace
+
+ACCEL_FUNCTION accel_status_t accel_launch(const accel_launch_options_t* options, accel_launch_fn function,
+                                           void* user_data, accel_destroy_fn destroy) {
+  return guarded(__func__, [&] {
+    const LaunchFunction body(function, user_data, destroy);
+    const auto settings = given_settings(check_pointer(options, "options"), "options");
+    check_pointer(function, "function");
+    require(!is_in_rank.load(), Status::kInvalidState,
+            "this process is a rank of accel_launch() itself; expected a call outside of its functions");
+    const int64_t call = launch_calls.fetch_add(1) + 1;
+    if (const std::optional<LaunchedRank> rank = launched_rank(); rank && call <= rank->call) {
+      if (call < rank->call) return;
+      const int status = run_rank(body, rank->local_rank, rank->descriptor);
+      std::fflush(nullptr);
+      _exit(status);
+    }
+    const auto failure = launch::FunctionJob(launch_of(settings, call, body)).run();
+    if (!failure) return;
+    throw_rank_error(failure->status < 0 ? failure->status : ACCEL_ERROR_PEER_LOST, failure->rank, failure->message);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_environment_report(accel_buffer_t* out) {
+  return guarded(__func__, out, [] { return new_buffer(launch::environment_report().json()); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_set_numa_affinity(int32_t local_process_index) {
+  return guarded(__func__, [&] {
+    require(local_process_index >= 0, Status::kInvalidArgument, "local_process_index is ", local_process_index,
+            "; expected a number from 0");
+    launch::set_numa_affinity(local_process_index);
+  });
+}
+
+}  // namespace accel::capi
