@@ -28,18 +28,23 @@ bool is_set(const Variables& variables, std::string_view name) {
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
 }
 
-Variables job_variables(const LaunchOptions& options, int local_rank, int port, const std::string& token) {
-  const int local_processes = options.local_processes();
+Variables job_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const int local_processes = place.local_processes;
   Variables variables = {
-      {"RANK", std::to_string(options.machine_rank * local_processes + local_rank)},
-      {"WORLD_SIZE", std::to_string(options.num_processes)},
+      {"RANK", std::to_string(place.first_rank + local_rank)},
+      {"WORLD_SIZE", std::to_string(place.world_size)},
       {"LOCAL_RANK", std::to_string(local_rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
-      {"MASTER_PORT", std::to_string(port)},
+      {"MASTER_PORT", std::to_string(place.master_port)},
+      {"GROUP_RANK", std::to_string(place.host_number)},
+      {"ACCEL_RESTART_COUNT", std::to_string(place.restart_count)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart_count)},
   };
-  if (options.num_machines == 1) variables.emplace_back("ACCEL_JOB_TOKEN", token);
+  if (!place.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", place.token);
+  if (!place.master_addr.empty()) variables.emplace_back("MASTER_ADDR", place.master_addr);
   // What the command line leaves open stays as the user's environment has it.
-  variables.insert(variables.end(), options.variables.begin(), options.variables.end());
+  for (const auto& variable : options.variables)
+    if (!is_set(variables, variable.first)) variables.push_back(variable);
   if (!is_set(variables, "MASTER_ADDR")) variables.emplace_back("MASTER_ADDR", "127.0.0.1");
   const char* const threads_of_user = getenv("OMP_NUM_THREADS");
   int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
@@ -52,7 +57,7 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
   if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
     variables.emplace_back("OMP_WAIT_POLICY", "passive");
   // Without these, ranks on GPUs that cannot copy to each other are refused.
-  if (options.num_processes > 1 && !driver_without_peer_copies().empty())
+  if (place.world_size > 1 && !driver_without_peer_copies().empty())
     for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
       if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
@@ -82,9 +87,8 @@ std::string job_token() {
   return token.str();
 }
 
-std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port,
-                                          const std::string& token) {
-  const Variables variables = job_variables(options, local_rank, port, token);
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const Variables variables = job_variables(options, place, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);

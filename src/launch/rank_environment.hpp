@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/job_place.hpp"
 #include "launch/options.hpp"
 
 namespace accel::launch {
@@ -14,10 +15,8 @@ int free_port();
 // A new random token for a job, which identifies ranks that connect to a wrong port.
 std::string job_token();
 
-// "NAME=value" for every variable of the process that starts on this machine as `local_rank`: the launcher's own
-// variables, with those of the job set or replaced. On several machines, whose launchers cannot agree on a `token`, the
-// ranks have the user's ACCEL_JOB_TOKEN or none.
-std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port,
-                                          const std::string& token);
+// "NAME=value" for every variable of the process that starts as `local_rank` at `place`: the launcher's own variables,
+// with those of the job set or replaced.
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank);
 
 }  // namespace accel::launch

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/system_error.hpp"
-#include "launch/job.hpp"
+#include "launch/host_agent.hpp"
 #include "program/command_line.hpp"
 #include "program/environment_report.hpp"
 
@@ -46,7 +46,7 @@ int exit_status(const Error& error) {
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
-  if (line.command == Command::kLaunch) return launch::Job(line.launch).run();
+  if (line.command == Command::kLaunch) return launch::HostAgent(line.launch).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }
