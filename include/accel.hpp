@@ -3340,6 +3340,10 @@ inline void options_from_json(const std::string& type, const std::string& json, 
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
 }
 
+// Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose
+// runtime must do the fork itself.
+inline void accept_fork() { detail::check(accel_accept_fork()); }
+
 // What a bug report should know of this machine, as `accel env --json` has it.
 inline std::string environment_report() {
   detail::Buffer out;

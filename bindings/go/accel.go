@@ -2027,6 +2027,10 @@ static inline accel_status_t go_accel_launch(const accel_launch_options_t *optio
   return go_checked(accel_launch(options, function ? go_launch : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
 }
 
+static inline accel_status_t go_accel_accept_fork(go_failure *failure) {
+  return go_checked(accel_accept_fork(), failure);
+}
+
 static inline accel_status_t go_accel_environment_report(accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_environment_report(out), failure);
 }
@@ -15425,6 +15429,17 @@ func Launch(options *LaunchOptions, function LaunchFunc) error {
 	var failure C.go_failure
 	code := C.go_accel_launch(cOptions, flag(function != nil), kept(function), &failure)
 	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// AcceptFork is accel_accept_fork. Makes the library usable in a process that was forked off one that had used it:
+// for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state,
+// and no other thread of it may have been inside a call.
+//
+// Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+func AcceptFork() error {
+	var failure C.go_failure
+	code := C.go_accel_accept_fork(&failure)
 	return status(code, failure)
 }
 

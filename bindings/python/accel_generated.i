@@ -5343,6 +5343,10 @@ destroy: Handed to the callback; destroy ends its life, in this process only.
 Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.";
 accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
+%feature("docstring") accel_accept_fork "Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state, and no other thread of it may have been inside a call.
+Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.";
+accel_status_t accel_accept_fork();
+
 %feature("docstring") accel_environment_report "What a bug report should know of this machine, as `accel env --json` has it.
 
 out: A JSON object.

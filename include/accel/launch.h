@@ -61,6 +61,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_launch(const accel_launch_options_t *options, accel_launch_fn function, void *ACCEL_NULLABLE user_data,
              accel_destroy_fn ACCEL_NULLABLE destroy);
 
+/** Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime
+ * must do the fork itself. The process that forked must have made no state, and no other thread of it may have been
+ * inside a call.
+ * @return ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_accept_fork(void);
+
 /** What a bug report should know of this machine, as `accel env --json` has it.
  * @param out A JSON object.
  * @return ACCEL_OK.

@@ -16,9 +16,10 @@
 #include "capi/guard.hpp"
 #include "capi/options.hpp"
 #include "capi/process_check.hpp"
+#include "capi/running_calls.hpp"
 #include "capi/thread_error.hpp"
 #include "config/precision_name.hpp"
-#include "launch/function_job.hpp"
+#include "launch/function_launch.hpp"
 
 namespace accel::capi {
 namespace {
@@ -96,12 +97,12 @@ void set_variables(launch::LaunchOptions& job, const LaunchSettings& settings) {
   if (settings.cpu.value) job.variables.emplace_back("ACCELERATE_USE_CPU", *settings.cpu ? "1" : "0");
 }
 
-launch::FunctionLaunch launch_of(const LaunchSettings& settings, int64_t call, const LaunchFunction& function) {
-  launch::FunctionLaunch result;
-  set_job_size(result.options, settings);
-  set_variables(result.options, settings);
+launch::FunctionOptions launch_of(const LaunchSettings& settings, int64_t call, const LaunchFunction& function) {
+  launch::FunctionOptions result;
+  set_job_size(result.job, settings);
+  set_variables(result.job, settings);
   const int64_t port = settings.main_process_port.value_or(settings.num_machines > 1 ? 29500 : 0);
-  if (port != 0) result.options.main_process_port = static_cast<int>(port);
+  if (port != 0) result.job.main_process_port = static_cast<int>(port);
   if (settings.start_method.value == StartMethod::kFork) {
     require_forkable();
     result.body = [&function](int local_rank, int descriptor) {
@@ -134,10 +135,28 @@ ACCEL_FUNCTION accel_status_t accel_launch(const accel_launch_options_t* options
       std::fflush(nullptr);
       _exit(status);
     }
-    const auto failure = launch::FunctionJob(launch_of(settings, call, body)).run();
+    const auto failure = launch::FunctionLaunch(launch_of(settings, call, body)).run();
     if (!failure) return;
     throw_rank_error(failure->status < 0 ? failure->status : ACCEL_ERROR_PEER_LOST, failure->rank, failure->message);
   });
+}
+
+// Not guarded(), which refuses such processes.
+ACCEL_FUNCTION accel_status_t accel_accept_fork(void) {
+  try {
+    if (is_forked_off()) {
+      require(!has_made_state(), Status::kInvalidState,
+              "this process was forked off one that had made a state, which a fork cannot use; expected a fork before "
+              "the first state");
+      require(calls_of_others() == 0, Status::kInvalidState,
+              "this process was forked off while another thread was inside a call of the library; expected a fork "
+              "beside no calls");
+      accept_forked_off();
+    }
+    return ACCEL_OK;
+  } catch (...) {
+    return record_exception(__func__);
+  }
 }
 
 ACCEL_FUNCTION accel_status_t accel_environment_report(accel_buffer_t* out) {

@@ -1,4 +1,4 @@
-#include "launch/function_job.hpp"
+#include "launch/function_launch.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,13 +15,21 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "launch/process_end.hpp"
 #include "launch/rank_environment.hpp"
 
 namespace accel::launch {
 namespace {
 
-// After a failure the others have lost their peer: all are gone within two seconds.
+// Ranks that lost one, or that the caller has stopped: all are gone within two seconds.
 constexpr Deadline::Milliseconds kGraceOfFunctions(1500);
+
+// It fits into one write to a pipe, which no other one divides.
+struct RankReport {
+  int32_t local_rank = 0;
+  int32_t status = 0;
+  char message[1016] = {};
+};
 
 // As the kernel has them: separated by zeros, with one at the end.
 std::vector<std::string> own_arguments() {
@@ -39,10 +46,23 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-void make_log_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, Status::kIo, "the folder of logs '", folder, "' cannot be made: ", error.message());
+JobPlace place_of(const LaunchOptions& job, int restarts) {
+  JobPlace place;
+  place.local_processes = job.local_processes();
+  place.first_rank = job.machine_rank * place.local_processes;
+  place.world_size = job.num_processes;
+  place.host_number = job.machine_rank;
+  place.num_hosts = job.num_machines;
+  place.master_port = job.main_process_port ? *job.main_process_port : free_port();
+  place.restart_count = restarts;
+  if (place.num_hosts == 1) place.token = job_token();
+  return place;
+}
+
+sigset_t signal_mask_of_thread() {
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  return mask;
 }
 
 }  // namespace
@@ -56,161 +76,121 @@ void write_report(int descriptor, int local_rank, int status, const std::string&
   }
 }
 
-FunctionJob::FunctionJob(FunctionLaunch launch) : launch_(std::move(launch)) {
-  if (!launch_.log_folder.empty()) make_log_folder(launch_.log_folder);
+FunctionLaunch::FunctionLaunch(FunctionOptions options) : options_(std::move(options)) {
+  if (options_.log_folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options_.log_folder, error);
+  require(!error, Status::kIo, "the folder of logs '", options_.log_folder, "' cannot be made: ", error.message());
 }
 
-std::optional<FunctionFailure> FunctionJob::run() {
+std::optional<FunctionFailure> FunctionLaunch::run() {
   for (;; ++restarts_) {
     start();
     watch();
-    if (!first_failure_ || stopped_ || restarts_ == launch_.max_restarts) break;
+    if (!first_failure() || stopped_ || restarts_ == options_.max_restarts) break;
   }
   if (stopped_ == Status::kTimeout)
-    fail(Status::kTimeout, "the ranks did not end within timeout_ms, ", launch_.deadline->total().count(),
+    fail(Status::kTimeout, "the ranks did not end within timeout_ms, ", options_.deadline->total().count(),
          " ms, and were ended");
-  if (stopped_) fail(Status::kCancelled, "accel_interrupt() has ended the ranks");
-  if (!first_failure_) return std::nullopt;
-  return describe_failure();
+  if (stopped_) fail(*stopped_, "accel_interrupt() has ended the ranks");
+  const std::optional<size_t> failed = first_failure();
+  return failed ? std::optional<FunctionFailure>(describe_failure(*failed)) : std::nullopt;
 }
 
-void FunctionJob::start() {
-  ranks_.clear();
-  first_failure_.reset();
-  grace_.reset();
-  const LaunchOptions& options = launch_.options;
-  port_ = options.main_process_port ? *options.main_process_port : free_port();
-  token_ = job_token();
+void FunctionLaunch::start() {
+  job_.reset();
+  silent_end_.reset();
   reports_ = make_pipe();
   fcntl(reports_.read_end.number(), F_SETFL, O_NONBLOCK);
-  reported_.assign(static_cast<size_t>(options.local_processes()), std::nullopt);
-  ranks_.reserve(reported_.size());
+  reported_.assign(static_cast<size_t>(options_.job.local_processes()), std::nullopt);
+  LaunchOptions job = options_.job;
   // What is buffered would be written by each copy of this process.
-  if (launch_.body) std::fflush(nullptr);
-  Pipe failures = make_pipe();
-  for (int local_rank = 0; local_rank < options.local_processes(); ++local_rank) {
-    RankCommand command = command_of(local_rank);
-    command.not_inherited.insert(command.not_inherited.end(),
-                                 {failures.read_end.number(), failures.write_end.number()});
-    ranks_.emplace_back(command, guardian_, failures);
-  }
-  failures.write_end.reset();
+  if (options_.body)
+    std::fflush(nullptr);
+  else
+    job.program = own_arguments();
+  job_.emplace(job, place_of(job, restarts_), guardian_, signal_mask_of_thread(),
+               [this](RankCommand& command, int local_rank) { prepare(command, local_rank); });
   reports_.write_end.reset();
-  int reason = 0;
-  if (read(failures.read_end.number(), &reason, sizeof(reason)) != sizeof(reason)) return;
-  fail(Status::kIo, "a rank cannot be started: ", std::strerror(reason));
 }
 
-RankCommand FunctionJob::command_of(int local_rank) const {
-  LaunchOptions options = launch_.options;
+void FunctionLaunch::prepare(RankCommand& command, int local_rank) const {
   const int report = reports_.write_end.number();
-  options.variables.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(restarts_));
-  if (!launch_.body)
-    options.variables.emplace_back(kLaunchedVariable, text(launch_.marker, ':', report, ':', local_rank));
-  RankCommand command;
-  command.environment = rank_environment(options, local_rank, port_, token_);
-  command.is_first = local_rank == 0;
   command.log_file = log_file(local_rank);
-  pthread_sigmask(SIG_SETMASK, nullptr, &command.signal_mask);
-  if (!launch_.body) {
-    command.program = own_arguments();
-    command.file = "/proc/self/exe";
-    command.inherited = report;
-    return command;
+  if (options_.body) {
+    command.function = [this, local_rank, report] { return options_.body(local_rank, report); };
+    command.not_inherited.push_back(reports_.read_end.number());
+    return;
   }
-  command.program = {"function"};
-  command.function = [this, local_rank, report] { return launch_.body(local_rank, report); };
-  command.not_inherited = {guardian_.descriptor(), reports_.read_end.number()};
-  for (const RankProcess& rank : ranks_)
-    if (rank.output() >= 0) command.not_inherited.push_back(rank.output());
-  return command;
+  command.file = "/proc/self/exe";
+  command.inherited = report;
+  command.environment.push_back(text(kLaunchedVariable, '=', options_.marker, ':', report, ':', local_rank));
 }
 
-void FunctionJob::watch() {
-  while (is_running()) {
+void FunctionLaunch::watch() {
+  while (job_->is_running()) {
     wait_for_event();
-    collect_ended();
+    job_->collect_ended();
+    check_silent_ends();
     if (!stopped_ && interruption_.raised()) stopped_ = Status::kCancelled;
-    if (!stopped_ && launch_.deadline && launch_.deadline->passed()) stopped_ = Status::kTimeout;
-    if (stopped_ || first_failure_) end_all();
+    if (!stopped_ && options_.deadline && options_.deadline->passed()) stopped_ = Status::kTimeout;
+    if ((stopped_ || silent_end_) && !job_->grace()) job_->end(SIGTERM, kGraceOfFunctions);
+    job_->kill_late();
   }
 }
 
-bool FunctionJob::is_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.is_running(); });
+void FunctionLaunch::wait_for_event() {
+  std::vector<pollfd> polled = {{reports_.read_end.number(), POLLIN, 0}};
+  job_->add_outputs(polled);
+  // All ranks have closed the pipe: the last moments of a process are short.
+  const int timeout = reports_.read_end.is_open() ? static_cast<int>(options_.monitor_interval.count()) : 1;
+  if (poll(polled.data(), polled.size(), timeout) > 0) job_->read_outputs(polled.data() + 1);
 }
 
-void FunctionJob::wait_for_event() {
-  // The last moments of a process, which has closed its files but cannot be waited for, are short.
-  const int timeout = reports_.read_end.is_open() ? static_cast<int>(launch_.monitor_interval.count()) : 1;
-  std::vector<pollfd> descriptors = {{reports_.read_end.number(), POLLIN, 0}};
-  for (const RankProcess& rank : ranks_) descriptors.push_back({rank.output(), POLLIN, 0});
-  if (poll(descriptors.data(), descriptors.size(), timeout) <= 0) return;
-  for (size_t i = 0; i < ranks_.size(); ++i)
-    if (descriptors[i + 1].revents != 0) ranks_[i].read_output();
-}
-
-// Of several that ended at once, the one that was killed is the cause: the others may have missed their peer.
-void FunctionJob::collect_ended() {
-  const bool is_ending = first_failure_.has_value() || stopped_.has_value();
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (!ranks_[i].is_running()) continue;
-    ranks_[i].collect();
-    if (ranks_[i].is_running()) continue;
-    read_reports();  // what it wrote before its end
-    const bool succeeded = reported_[i] && reported_[i]->status >= 0;
-    if (is_ending || succeeded) continue;
-    if (!first_failure_ || (ranks_[i].end()->by_signal && !ranks_[*first_failure_].end()->by_signal))
-      first_failure_ = i;
-  }
-}
-
-void FunctionJob::read_reports() {
-  if (!reports_.read_end.is_open()) return;
+void FunctionLaunch::read_reports() {
   RankReport report;
-  ssize_t count = 0;
-  while ((count = read(reports_.read_end.number(), &report, sizeof(report))) == sizeof(report)) {
+  while (reports_.read_end.is_open()) {
+    const ssize_t count = read(reports_.read_end.number(), &report, sizeof(report));
+    if (count == 0) reports_.read_end.reset();
+    if (count != sizeof(report)) return;
     const auto rank = static_cast<size_t>(report.local_rank);
-    if (rank >= reported_.size()) continue;
     report.message[sizeof(report.message) - 1] = '\0';
-    reported_[rank] = report;
-  }
-  if (count == 0) reports_.read_end.reset();
-}
-
-void FunctionJob::end_all() {
-  if (!grace_) {
-    for (const RankProcess& rank : ranks_)
-      if (rank.is_running()) rank.send(SIGTERM);
-    grace_.emplace(kGraceOfFunctions);
-  } else if (grace_->passed()) {
-    for (const RankProcess& rank : ranks_)
-      if (rank.is_running()) rank.send(SIGKILL);
+    if (rank < reported_.size()) reported_[rank] = Report{report.status, report.message};
   }
 }
 
-FunctionFailure FunctionJob::describe_failure() const {
-  const size_t place = *first_failure_;
-  const int rank = global_rank(static_cast<int>(place));
-  const std::string name = text("rank ", rank, " of ", launch_.options.num_processes);
+void FunctionLaunch::check_silent_ends() {
+  std::vector<bool> ended;
+  for (const RankProcess& rank : job_->ranks()) ended.push_back(!rank.is_running());
+  read_reports();
+  if (first_failure() || stopped_) return;
+  for (size_t i = 0; i < ended.size(); ++i)
+    if (ended[i] && !reported_[i]) silent_end_ = i;
+}
+
+std::optional<size_t> FunctionLaunch::first_failure() const {
+  return job_->first_failure() ? job_->first_failure() : silent_end_;
+}
+
+FunctionFailure FunctionLaunch::describe_failure(size_t local_rank) const {
+  const int rank = job_->global_rank(local_rank);
+  const std::string name = text("rank ", rank, " of ", options_.job.num_processes);
   const std::string restarts = restarts_ == 0 ? "" : text(", after ", restarts_, " restarts");
-  if (reported_[place])
-    return {rank, reported_[place]->status, text(name, " failed", restarts, ": ", reported_[place]->message)};
-  const RankProcess& process = ranks_[place];
+  if (const auto& report = reported_[local_rank])
+    return {rank, report->status, text(name, " failed", restarts, ": ", report->message)};
+  const RankProcess& process = job_->ranks()[local_rank];
   std::string message = text(name, " ended before its function returned", restarts, ": ", describe(*process.end()));
   const std::vector<std::string> last = process.last_lines(1);
-  if (!last.empty()) message += "; its last line was '" + last.front() + "'";
-  if (!launch_.log_folder.empty()) message += "; its output is in " + log_file(static_cast<int>(place));
+  if (!last.empty()) message += "; its last line is '" + last.front() + "'";
+  const std::string log = log_file(static_cast<int>(local_rank));
+  if (!log.empty()) message += "; its output is in " + log;
   return {rank, 0, std::move(message)};
 }
 
-std::string FunctionJob::log_file(int local_rank) const {
-  if (launch_.log_folder.empty()) return "";
-  return text(launch_.log_folder, "/rank_", global_rank(local_rank), ".log");
-}
-
-int FunctionJob::global_rank(int local_rank) const {
-  return launch_.options.machine_rank * launch_.options.local_processes() + local_rank;
+std::string FunctionLaunch::log_file(int local_rank) const {
+  if (options_.log_folder.empty()) return "";
+  const int rank = options_.job.machine_rank * options_.job.local_processes() + local_rank;
+  return text(options_.log_folder, "/rank_", rank, ".log");
 }
 
 }  // namespace accel::launch

@@ -1,5 +1,5 @@
-// FunctionJob: ranks of this machine that run a function of the program that starts them, from their start to the end
-// of the last one. It leaves the signals of the program alone and writes nothing.
+// FunctionLaunch: a function of this program runs in several processes of it. The signals of the program are left
+// alone, and nothing is written.
 #pragma once
 
 #include <functional>
@@ -9,26 +9,26 @@
 
 #include "base/deadline.hpp"
 #include "base/interruption.hpp"
+#include "base/status.hpp"
 #include "launch/guardian.hpp"
+#include "launch/job.hpp"
 #include "launch/options.hpp"
 #include "launch/pipe.hpp"
-#include "launch/rank_process.hpp"
 
 namespace accel::launch {
 
-// What a rank tells when its function has returned. It fits into one write to a pipe, which no other one divides.
-struct RankReport {
-  int32_t local_rank = 0;
-  int32_t status = 0;  // negative: the function failed
-  char message[1016] = {};
-};
-
+// How a function of a rank has ended; written to the descriptor that its process was given. Whole: no other rank's is
+// in between.
 void write_report(int descriptor, int local_rank, int status, const std::string& message);
 
-struct FunctionLaunch {
-  LaunchOptions options;
+// The variable of a process that was started to run a function: the marker, the descriptor and the local rank, with ':'
+// in between.
+inline constexpr char kLaunchedVariable[] = "ACCEL_LAUNCHED";
+
+struct FunctionOptions {
+  LaunchOptions job;
   // Runs the function in the process of a rank and writes its report to the descriptor; returns the exit status. Empty:
-  // the program is started again, with `marker` and ":DESCRIPTOR:LOCAL_RANK" in kLaunchedVariable.
+  // the program is started again, with `marker` in its variable.
   std::function<int(int local_rank, int descriptor)> body;
   std::string marker;
   int max_restarts = 0;
@@ -37,47 +37,45 @@ struct FunctionLaunch {
   std::string log_folder;  // empty: none
 };
 
-inline constexpr char kLaunchedVariable[] = "ACCEL_LAUNCHED";
-
 // The rank that failed first.
 struct FunctionFailure {
   int rank = 0;
-  int status = 0;       // of its function; 0 if that has not returned
-  std::string message;  // of the function, or how the process ended
+  int status = 0;  // of its function, negative; 0 if that has not returned
+  std::string message;
 };
 
-class FunctionJob {
+class FunctionLaunch {
  public:
-  explicit FunctionJob(FunctionLaunch launch);
+  explicit FunctionLaunch(FunctionOptions options);
 
   // Waits for all ranks. Nothing: all succeeded. Errors are Status::kTimeout and Status::kCancelled.
   std::optional<FunctionFailure> run();
 
  private:
+  struct Report {
+    int status = 0;
+    std::string message;
+  };
+
   void start();
-  RankCommand command_of(int local_rank) const;
+  void prepare(RankCommand& command, int local_rank) const;
   void watch();
   void wait_for_event();
   void read_reports();
-  void collect_ended();
-  void end_all();
-  bool is_running() const;
-  FunctionFailure describe_failure() const;
+  void check_silent_ends();
+  std::optional<size_t> first_failure() const;
+  FunctionFailure describe_failure(size_t local_rank) const;
   std::string log_file(int local_rank) const;
-  int global_rank(int local_rank) const;
 
-  const FunctionLaunch launch_;
+  const FunctionOptions options_;
   const InterruptionFlag interruption_;
   const Guardian guardian_;
   int restarts_ = 0;
-  int port_ = 0;
-  std::string token_;
   Pipe reports_;
-  std::vector<RankProcess> ranks_;
-  std::vector<std::optional<RankReport>> reported_;  // of each rank
-  std::optional<size_t> first_failure_;
-  std::optional<Status> stopped_;  // ended by the caller
-  std::optional<Deadline> grace_;  // after it those that still run are killed
+  std::optional<Job> job_;
+  std::vector<std::optional<Report>> reported_;  // of each rank
+  std::optional<size_t> silent_end_;  // a rank that ended as if it had succeeded, and did not run the function
+  std::optional<Status> stopped_;     // by the caller
 };
 
 }  // namespace accel::launch

@@ -24,17 +24,24 @@ bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.numb
 
 }  // namespace
 
-Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask)
+Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
+         const PrepareRank& prepare)
     : place_(place) {
-  start(options, guardian, signal_mask);
+  start(options, guardian, signal_mask, prepare);
 }
 
-void Job::start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask) {
+void Job::start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
+                const PrepareRank& prepare) {
   Pipe failures = make_pipe();
   ranks_.reserve(static_cast<size_t>(place_.local_processes));
   for (int local_rank = 0; local_rank < place_.local_processes; ++local_rank) {
-    const RankCommand command = {options.program, rank_environment(options, place_, local_rank), local_rank == 0,
-                                 signal_mask};
+    RankCommand command;
+    command.program = options.program;
+    command.environment = rank_environment(options, place_, local_rank);
+    command.is_first = local_rank == 0;
+    command.signal_mask = signal_mask;
+    if (prepare) prepare(command, local_rank);
+    for (const RankProcess& rank : ranks_) command.not_inherited.push_back(rank.output());
     ranks_.emplace_back(command, guardian, failures);
   }
   failures.write_end.reset();

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,12 +20,17 @@ namespace accel::launch {
 // example behind a checkpoint that it wrote because it was told to end. It is no failure.
 constexpr int kRequeueStatus = 75;
 
+// Changes how a rank is started.
+using PrepareRank = std::function<void(RankCommand& command, int local_rank)>;
+
 class Job {
  public:
   // Starts the ranks, whose programs get `signal_mask`. Error(Status::kNotFound) if there is no such program.
-  Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask);
+  Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
+      const PrepareRank& prepare = nullptr);
 
   const JobPlace& place() const { return place_; }
+  const std::vector<RankProcess>& ranks() const { return ranks_; }
   bool is_running() const;
   void send(int signal) const;
 
@@ -52,7 +58,8 @@ class Job {
   int exit_status() const;
 
  private:
-  void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask);
+  void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
+             const PrepareRank& prepare);
 
   const JobPlace place_;
   std::vector<RankProcess> ranks_;

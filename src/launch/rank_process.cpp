@@ -37,8 +37,10 @@ bool writes_to(const RankCommand& command, int output) {
   return dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
 }
 
-[[noreturn]] void run_function(const RankCommand& command) {
+[[noreturn]] void run_function(const RankCommand& command, const Guardian& guardian, const Pipe& failures) {
   for (const int descriptor : command.not_inherited) close(descriptor);
+  for (const int descriptor : {guardian.descriptor(), failures.read_end.number(), failures.write_end.number()})
+    close(descriptor);
   replace_environment(command.environment);
   const int status = command.function();
   std::fflush(nullptr);
@@ -46,8 +48,8 @@ bool writes_to(const RankCommand& command, int output) {
 }
 
 // What the new process does; returns only when the program cannot be executed.
-void become_rank(const RankCommand& command, const Guardian& guardian, char* const* arguments, char* const* environment,
-                 int output, pid_t launcher) {
+void become_rank(const RankCommand& command, const Guardian& guardian, const Pipe& failures, char* const* arguments,
+                 char* const* environment, int output, pid_t launcher) {
   setpgid(0, 0);
   guardian.protect_own_group();
   // The launcher may be killed at any time; had it been before the request was in force, nobody would tell us.
@@ -59,7 +61,7 @@ void become_rank(const RankCommand& command, const Guardian& guardian, char* con
   }
   if (!writes_to(command, output)) return;
   pthread_sigmask(SIG_SETMASK, &command.signal_mask, nullptr);
-  if (command.function) run_function(command);
+  if (command.function) run_function(command, guardian, failures);
   if (command.inherited >= 0) fcntl(command.inherited, F_SETFD, 0);
   execvpe(command.file.empty() ? arguments[0] : command.file.c_str(), arguments, environment);
 }
@@ -78,7 +80,7 @@ RankProcess::RankProcess(const RankCommand& command, const Guardian& guardian, c
   const pid_t forked = fork();
   require(forked >= 0, Status::kIo, "no process can be started: ", std::strerror(errno));
   if (forked == 0) {
-    become_rank(command, guardian, arguments.data(), environment.data(), output.write_end.number(), launcher);
+    become_rank(command, guardian, failures, arguments.data(), environment.data(), output.write_end.number(), launcher);
     const int reason = errno;
     const ssize_t written = write(failures.write_end.number(), &reason, sizeof(reason));
     _exit(written == sizeof(reason) ? 127 : 126);

@@ -23,8 +23,8 @@ struct RankCommand {
   std::string file;       // the program's; empty: it is found by its name
   std::string log_file;   // for all output, which is not kept then; empty: none
   int inherited = -1;     // a descriptor that the program gets
-  // Instead of the program: what a copy of this process does, whose exit status it returns. It has none of the
-  // descriptors `not_inherited`.
+  // Instead of the program: what a copy of this process does; it returns the exit status. The copy closes the
+  // descriptors `not_inherited`, as far as they are ones.
   std::function<int()> function;
   std::vector<int> not_inherited;
 };

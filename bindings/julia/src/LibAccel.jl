@@ -9689,6 +9689,18 @@ accel_launch(options, var"function", user_data, destroy) =
     check(@waiting(ccall((:accel_launch, libaccel), accel_status_t, (Ptr{accel_launch_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), options, var"function", user_data, destroy)), "accel_launch")
 
 """
+    accel_accept_fork()
+
+Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state, and no other thread of it may have been inside a call.
+
+Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+
+Threads: any.
+"""
+accel_accept_fork() =
+    check(ccall((:accel_accept_fork, libaccel), accel_status_t, ()), "accel_accept_fork")
+
+"""
     accel_environment_report(out)
 
 What a bug report should know of this machine, as `accel env --json` has it.
@@ -10729,6 +10741,7 @@ const FUNCTIONS = (
     :accel_options_check,
     :accel_options_from_json,
     :accel_launch,
+    :accel_accept_fork,
     :accel_environment_report,
     :accel_set_numa_affinity,
     :accel_send_to_device_by_pointer,

@@ -8865,6 +8865,15 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
+    /// Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself.
+    ///
+    /// The process that forked must have made no state, and no other thread of it may have been inside a call.
+    ///
+    /// Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_accept_fork() -> accel_status_t;
+
     /// What a bug report should know of this machine, as `accel env --json` has it.
     ///
     /// * `out`: A JSON object.

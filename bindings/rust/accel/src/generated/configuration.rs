@@ -40,6 +40,17 @@ pub fn option_get(r#type: &str, index: usize) -> Result<Value> {
     made(|out| unsafe { sys::accel_option_get(r#type.as_ptr(), index, out) })
 }
 
+/// Makes the library usable in a process that was forked off one that had used it: for launchers of languages
+/// whose runtime must do the fork itself. The process that forked must have made no state, and no other thread
+/// of it may have been inside a call.
+///
+/// # Errors
+/// InvalidState.
+#[inline]
+pub fn accept_fork() -> Result<()> {
+    check(unsafe { sys::accel_accept_fork() }).map(drop)
+}
+
 /// What a bug report should know of this machine, as `accel env --json` has it.
 ///
 /// Gives: A JSON object.
