@@ -19,7 +19,9 @@
 #include "capi/running_calls.hpp"
 #include "capi/thread_error.hpp"
 #include "config/precision_name.hpp"
+#include "launch/environment_report.hpp"
 #include "launch/function_launch.hpp"
+#include "launch/processor_affinity.hpp"
 
 namespace accel::capi {
 namespace {
@@ -160,7 +162,7 @@ ACCEL_FUNCTION accel_status_t accel_accept_fork(void) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_environment_report(accel_buffer_t* out) {
-  return guarded(__func__, out, [] { return new_buffer(launch::environment_report().json()); });
+  return guarded(__func__, out, [] { return new_buffer(launch::environment_report_json()); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_numa_affinity(int32_t local_process_index) {
