@@ -22,10 +22,10 @@ _STATE_IS_MADE = ("this process has made an Accelerator or a PartialState, whose
 
 
 def test_launch():
-    """A rank that only joins its job."""
+    """A rank that only meets the others."""
     from .state import PartialState
 
-    PartialState()
+    PartialState().wait_for_everyone()
 
 
 class PrepareForLaunch:
@@ -118,31 +118,27 @@ def _start_method(function):
     return "spawn"
 
 
-def _failure(first, ranks):
-    """(rank, what, trace) of the rank that failed first; None: all succeeded."""
-    if first is not None:
-        return first
-    return next(((place, f"ended with {'exit status' if rank.exitcode > 0 else 'signal'} {abs(rank.exitcode)}", "")
-                 for place, rank in enumerate(ranks) if rank.exitcode), None)
+def _failure(ranks, failures):
+    """(rank, what, trace) of a rank that has failed: of several the one that was killed, since the others may have missed it. None: none has."""
+    ended = sorted((rank.exitcode, int(rank.name)) for rank in ranks if rank.exitcode)
+    if not failures.empty() and not (ended and ended[0][0] < 0):
+        return failures.get()
+    return ended and (ended[0][1], f"ended with {'signal' if ended[0][0] < 0 else 'exit status'} {abs(ended[0][0])}", "") or None
 
 
 def _attempt(function, args, method, environments, monitor_interval, prefix):
     """Runs the ranks once; returns the failure or None."""
     context = multiprocessing.get_context(method)
     failures = context.SimpleQueue()
-    ranks = [context.Process(target=_run, args=(function, args, index, environment, prefix, failures))
+    ranks = [context.Process(target=_run, name=environment["RANK"], args=(function, args, index, environment, prefix, failures))
              for index, environment in enumerate(environments)]
-    first = None
     try:
         _start(ranks, function)
-        while first is None and any(rank.is_alive() for rank in ranks) and not any(rank.exitcode for rank in ranks):
-            running = [rank.sentinel for rank in ranks if rank.is_alive()]
+        while (failure := _failure(ranks, failures)) is None and (running := [rank.sentinel for rank in ranks if rank.is_alive()]):
             multiprocessing.connection.wait([*running, failures._reader], timeout=monitor_interval)
-            first = None if failures.empty() else failures.get()
-        first = first or (None if failures.empty() else failures.get())
+        return failure or _failure(ranks, failures)
     finally:  # also after Ctrl-C, or the notebook's stop
         _end(ranks)
-    return _failure(first, ranks)
 
 
 def _launch(function, args, num_processes, num_nodes=1, node_rank=0, max_restarts=0, monitor_interval=0.1, prefix=None, **environment):

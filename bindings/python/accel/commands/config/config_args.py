@@ -9,12 +9,13 @@ from typing import Any, Optional, Union
 
 from ...enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
 from ...names import resolver
-from ...utils.constants import SAGEMAKER_PYTHON_VERSION, SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_TRANSFORMERS_VERSION
 from .. import program
 
 hf_cache_home = os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
 cache_dir = os.path.join(hf_cache_home, "accelerate")
 default_config_file = default_json_config_file = default_yaml_config_file = os.path.join(cache_dir, "default_config.yaml")
+
+SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_PYTHON_VERSION, SAGEMAKER_TRANSFORMERS_VERSION = "1.10.2", "py38", "4.17.0"
 
 
 def load_config_from_file(config_file):
