@@ -3,6 +3,7 @@
 import argparse
 import functools
 import os
+import re
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ class CustomHelpFormatter(argparse.HelpFormatter):
 
 def launch_command_parser(subparsers=None):
     """The parser of `accel launch`, from the table that the program prints."""
-    description = "Starts a script in several processes."
+    description = "Starts a script in several processes. Names of options can be written with -, too: --num-processes."
     if subparsers is None:
         parser = CustomArgumentParser(prog="accel launch", description=description, allow_abbrev=False, add_help=False)
     else:
@@ -53,17 +54,17 @@ def launch_command_parser(subparsers=None):
 
 def _add(group, option):
     names = [f"--{option['name']}", *(f"-{name}" if len(name) == 1 else f"--{name}" for name in option.get("aliases") or ())]
-    text = option.get("reason") or option.get("help") or ""
+    text = re.sub(r"--[a-z]+(-[a-z]+)+", lambda name: "--" + name[0][2:].replace("-", "_"), option.get("reason") or option.get("help") or "")
     settings = {"dest": option["name"], "default": option.get("default"), "help": text.replace("%", "%%")}
     if option["kind"] == "flag":
         group.add_argument(*names, action="store_true", **settings)
     else:
-        choices = option.get("choices") or None
-        nargs = {"nargs": "+"} if option["kind"] == "list" else {}
-        group.add_argument(*names, type=functools.partial(_value, option["name"], choices), metavar=option["name"].upper(), **nargs, **settings)
+        if option["kind"] == "list":
+            settings["nargs"] = "+"
+        group.add_argument(*names, type=functools.partial(_value, option["name"]), choices=option["choices"], metavar=option["name"].upper(), **settings)
 
 
-def _value(name, choices, text):
+def _value(name, text):
     try:
         return convert(name, text)
     except ValueError as error:

@@ -22,19 +22,17 @@ def options():
 
 @functools.cache
 def _kinds():
-    return {option["name"]: option["kind"] for option in options()}
+    """The kind of each option. Some with yes and no have texts in Accelerate's parser."""
+    return {option["name"]: "flag" if option["kind"] == "yes_or_no" and isinstance(option.get("default"), bool) else option["kind"]
+            for option in options()}
 
 
 def convert(name, value):
-    """The text of an option as its kind has it."""
-    if not isinstance(value, str):
+    """The text of an option as Accelerate's parser has it."""
+    kind = _kinds().get(name)
+    if not isinstance(value, str) or kind not in ("flag", "integer", "number"):
         return value
-    kind = _kinds().get(name, "text")
-    if kind == "integer":
-        return int(value)
-    if kind == "number":
-        return float(value)
-    return str_to_bool(value, to_bool=True) if kind == "flag" else value
+    return str_to_bool(value, to_bool=True) if kind == "flag" else int(value) if kind == "integer" else float(value)
 
 
 def arguments_of(args):
@@ -42,7 +40,7 @@ def arguments_of(args):
     given, words = vars(args), []
     for option in options():
         name, kind, value = option["name"], option["kind"], given.get(option["name"])
-        if value is None or value == option.get("default") and name not in given.get("nondefault", ()):
+        if value is None or value == convert(name, option.get("default")) and name not in given.get("nondefault", ()):
             continue
         if kind == "flag":
             words += [f"--{name}"] if value else []
@@ -55,10 +53,11 @@ def arguments_of(args):
 
 def plan(args, uses_file=True):
     """What would be started: `accel launch --dry-run --json`."""
-    args = argparse.Namespace(**{**vars(args), "dry_run": False, "json": False, "log_dir": getattr(args, "log_dir", None)})
+    args = argparse.Namespace(**{**vars(args), "dry_run": False, "json": False})
+    no_file = {} if uses_file else {"HF_HOME": os.devnull, "ACCELERATE_CONFIG_FILE": ""}
     if not uses_file:
-        args.config_file = os.devnull
-    return program.ask_json("launch", "--dry-run", "--json", *arguments_of(args))
+        args.config_file = None
+    return program.ask_json("launch", "--dry-run", "--json", *arguments_of(args), **no_file)
 
 
 def _environment(planned):
