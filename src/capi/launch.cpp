@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -116,7 +117,8 @@ launch::FunctionOptions launch_of(const LaunchSettings& settings, int64_t call, 
   result.max_restarts = static_cast<int>(settings.max_restarts);
   result.monitor_interval = Deadline::Milliseconds(settings.monitor_interval_ms);
   if (settings.timeout_ms.value) result.deadline.emplace(Deadline::Milliseconds(*settings.timeout_ms));
-  result.log_folder = settings.log_dir;
+  result.job.log_dir = settings.log_dir;
+  if (!result.job.log_dir.empty()) result.job.redirects = "3";  // all output, of all ranks
   return result;
 }
 
@@ -169,7 +171,8 @@ ACCEL_FUNCTION accel_status_t accel_set_numa_affinity(int32_t local_process_inde
   return guarded(__func__, [&] {
     require(local_process_index >= 0, Status::kInvalidArgument, "local_process_index is ", local_process_index,
             "; expected a number from 0");
-    launch::set_numa_affinity(local_process_index);
+    const int64_t ranks = environment_integer("LOCAL_WORLD_SIZE").value_or(1);
+    launch::set_numa_affinity(local_process_index, std::max(static_cast<int>(ranks), local_process_index + 1));
   });
 }
 

@@ -8,10 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -76,12 +74,7 @@ void write_report(int descriptor, int local_rank, int status, const std::string&
   }
 }
 
-FunctionLaunch::FunctionLaunch(FunctionOptions options) : options_(std::move(options)) {
-  if (options_.log_folder.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(options_.log_folder, error);
-  require(!error, Status::kIo, "the folder of logs '", options_.log_folder, "' cannot be made: ", error.message());
-}
+FunctionLaunch::FunctionLaunch(FunctionOptions options) : options_(std::move(options)) {}
 
 std::optional<FunctionFailure> FunctionLaunch::run() {
   for (;; ++restarts_) {
@@ -116,7 +109,6 @@ void FunctionLaunch::start() {
 
 void FunctionLaunch::prepare(RankCommand& command, int local_rank) const {
   const int report = reports_.write_end.number();
-  command.log_file = log_file(local_rank);
   if (options_.body) {
     command.function = [this, local_rank, report] { return options_.body(local_rank, report); };
     command.not_inherited.push_back(reports_.read_end.number());
@@ -182,15 +174,9 @@ FunctionFailure FunctionLaunch::describe_failure(size_t local_rank) const {
   std::string message = text(name, " ended before its function returned", restarts, ": ", describe(*process.end()));
   const std::vector<std::string> last = process.last_lines(1);
   if (!last.empty()) message += "; its last line is '" + last.front() + "'";
-  const std::string log = log_file(static_cast<int>(local_rank));
+  const std::string log = job_->log_file(local_rank);
   if (!log.empty()) message += "; its output is in " + log;
   return {rank, 0, std::move(message)};
-}
-
-std::string FunctionLaunch::log_file(int local_rank) const {
-  if (options_.log_folder.empty()) return "";
-  const int rank = options_.job.machine_rank * options_.job.local_processes() + local_rank;
-  return text(options_.log_folder, "/rank_", rank, ".log");
 }
 
 }  // namespace accel::launch

@@ -34,7 +34,6 @@ struct FunctionOptions {
   int max_restarts = 0;
   Deadline::Milliseconds monitor_interval{100};
   std::optional<Deadline> deadline;
-  std::string log_folder;  // empty: none
 };
 
 // The rank that failed first.
@@ -65,7 +64,6 @@ class FunctionLaunch {
   void check_silent_ends();
   std::optional<size_t> first_failure() const;
   FunctionFailure describe_failure(size_t local_rank) const;
-  std::string log_file(int local_rank) const;
 
   const FunctionOptions options_;
   const InterruptionFlag interruption_;

@@ -9,6 +9,9 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "launch/failure_report.hpp"
+#include "launch/output_streams.hpp"
+#include "launch/private_folder.hpp"
 #include "launch/rank_environment.hpp"
 
 namespace accel::launch {
@@ -26,22 +29,22 @@ bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.numb
 
 Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
          const PrepareRank& prepare)
-    : place_(place) {
+    : place_(place), log_dir_(options.log_dir) {
   start(options, guardian, signal_mask, prepare);
 }
 
 void Job::start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
                 const PrepareRank& prepare) {
+  if (!log_dir_.empty()) make_private_folder(log_dir_);
   Pipe failures = make_pipe();
   ranks_.reserve(static_cast<size_t>(place_.local_processes));
   for (int local_rank = 0; local_rank < place_.local_processes; ++local_rank) {
-    RankCommand command;
-    command.program = options.program;
-    command.environment = rank_environment(options, place_, local_rank);
-    command.is_first = local_rank == 0;
+    RankCommand command = command_of(options, local_rank);
     command.signal_mask = signal_mask;
     if (prepare) prepare(command, local_rank);
-    for (const RankProcess& rank : ranks_) command.not_inherited.push_back(rank.output());
+    std::vector<pollfd> of_others;
+    for (const RankProcess& rank : ranks_) rank.add_polled(of_others);
+    for (const pollfd& output : of_others) command.not_inherited.push_back(output.fd);
     ranks_.emplace_back(command, guardian, failures);
   }
   failures.write_end.reset();
@@ -54,8 +57,38 @@ void Job::start(const LaunchOptions& options, const Guardian& guardian, const si
   fail(Status::kIo, "'", program, "' cannot be started: ", std::strerror(reason));
 }
 
+RankCommand Job::command_of(const LaunchOptions& options, int local_rank) {
+  RankCommand command;
+  command.program = options.program;
+  command.environment = rank_environment(options, place_, local_rank);
+  command.is_first = local_rank == 0;
+  const OutputStreams tee = output_streams("--tee", options.tee, local_rank);
+  const OutputStreams redirected = output_streams("--redirects", options.redirects, local_rank);
+  const bool is_shown = command.is_first || options.prefix;
+  command.shows_stdout = (is_shown || tee.out) && !redirected.out;
+  command.shows_stderr = (is_shown || tee.error) && !redirected.error;
+  if (options.prefix)
+    command.prefix = text('[', options.role == "default" ? "rank" : options.role, ' ',
+                          global_rank(static_cast<size_t>(local_rank)), "] ");
+  // The first rank has the launcher's own output, unless something is to be done to it.
+  const bool is_untouched =
+      command.is_first && !options.prefix && command.shows_stdout && command.shows_stderr && options.log_dir.empty();
+  if (!is_untouched) command.shown = &shown_;
+  if (options.log_dir.empty()) return command;
+  command.log_file = log_file(static_cast<size_t>(local_rank));
+  if (place_.restart_count > 0)
+    command.log_header = text("accel launch: this is attempt ", place_.restart_count + 1, '\n');
+  return command;
+}
+
+std::string Job::log_file(size_t local_rank) const {
+  return log_dir_.empty() ? "" : text(log_dir_, "/rank_", global_rank(local_rank), ".log");
+}
+
+// Ranks whose output has not been shown yet are not done with.
 bool Job::is_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.is_running(); });
+  return shown_.has_pending() ||
+         std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.is_running(); });
 }
 
 void Job::send(int signal) const {
@@ -65,13 +98,15 @@ void Job::send(int signal) const {
 }
 
 void Job::add_outputs(std::vector<pollfd>& polled) const {
-  for (const RankProcess& rank : ranks_) polled.push_back({rank.output(), POLLIN, 0});
+  for (const RankProcess& rank : ranks_) rank.add_polled(polled);
+  polled.push_back(shown_.out.polled());
+  polled.push_back(shown_.error.polled());
 }
 
 void Job::read_outputs(const pollfd* polled) {
-  for (RankProcess& rank : ranks_) {
-    if (polled++->revents != 0) rank.read_output();
-  }
+  for (RankProcess& rank : ranks_) polled = rank.read_polled(polled);
+  shown_.out.write_some(polled[0]);
+  shown_.error.write_some(polled[1]);
 }
 
 void Job::collect_ended() {
@@ -98,6 +133,7 @@ void Job::collect_ended() {
 
 void Job::end(int signal, Deadline::Milliseconds grace) {
   is_told_to_end_ = true;
+  told_to_end_ = std::min(told_to_end_, Deadline::Clock::now());
   send(signal);
   if (!grace_ || grace < grace_->left()) grace_.emplace(grace);
 }
@@ -106,6 +142,9 @@ void Job::kill_late() {
   if (!grace_ || !grace_->passed()) return;
   grace_.reset();
   send(SIGKILL);
+  // Nor does anybody wait for a reader that does not read.
+  shown_.out.drop();
+  shown_.error.drop();
 }
 
 int Job::exit_status() const {
@@ -116,13 +155,17 @@ int Job::exit_status() const {
 }
 
 void Job::report_failure() const {
-  const RankProcess& rank = ranks_[*first_failure_];
-  const int number = global_rank(*first_failure_);
-  std::fprintf(stderr, "accel launch: rank %d failed: %s\n", number, describe(*rank.end()).c_str());
-  const std::vector<std::string> lines = rank.last_lines(kShownLines);
-  if (lines.empty()) return;
-  std::fprintf(stderr, "the last lines of rank %d:\n", number);
-  for (const std::string& line : lines) std::fprintf(stderr, "  %s\n", line.c_str());
+  const size_t first = *first_failure_;
+  RankFailure failure;
+  failure.first = {global_rank(first), end_of(first)};
+  failure.start = start_;
+  failure.told_to_end = told_to_end_;
+  failure.last_lines = ranks_[first].last_lines(kShownLines);
+  failure.memory_kills = memory_kills_.since();
+  if (!log_dir_.empty()) failure.log_file = log_file(first);
+  for (size_t other = 0; other < ranks_.size(); ++other)
+    if (other != first && ranks_[other].end()) failure.others.push_back({global_rank(other), end_of(other)});
+  std::fputs(describe(failure).c_str(), stderr);
 }
 
 }  // namespace accel::launch

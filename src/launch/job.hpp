@@ -11,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "launch/guardian.hpp"
 #include "launch/job_place.hpp"
+#include "launch/memory_kills.hpp"
 #include "launch/options.hpp"
 #include "launch/rank_process.hpp"
 
@@ -34,7 +35,7 @@ class Job {
   bool is_running() const;
   void send(int signal) const;
 
-  // The outputs of the ranks, one entry each; then the same entries with what poll() found.
+  // What is read from the ranks and what is shown of it; then the same entries with what poll() found.
   void add_outputs(std::vector<pollfd>& polled) const;
   void read_outputs(const pollfd* polled);
 
@@ -54,14 +55,23 @@ class Job {
   // Says on stderr which rank failed first, and its last lines.
   void report_failure() const;
 
+  // Its log; "" if there are none.
+  std::string log_file(size_t local_rank) const;
+
   // Once none is running: 0, kRequeueStatus, or that of the first failure.
   int exit_status() const;
 
  private:
   void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
              const PrepareRank& prepare);
+  RankCommand command_of(const LaunchOptions& options, int local_rank);
 
   const JobPlace place_;
+  const MemoryKills memory_kills_;
+  const Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();
+  const std::string log_dir_;  // empty: none
+  ShownOutputs shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
   bool is_told_to_end_ = false;

@@ -1,4 +1,4 @@
-// The parsed options of `accel launch`.
+// What `accel launch` is to start, from its arguments, the environment and the configuration file.
 #pragma once
 
 #include <optional>
@@ -20,6 +20,17 @@ struct LaunchOptions {
   bool is_program_itself = false;    // also when its name ends with .py
   Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
+
+  // Where the output of the ranks is.
+  std::string log_dir;                     // a file for each of them in this folder; empty: none
+  std::string tee = "0", redirects = "0";  // see launch/output_streams.hpp
+  bool prefix = false;                     // "[rank 1] " before each line that is shown
+  bool quiet = false;                      // no messages of the launcher but errors
+
+  int max_restarts = 0;
+  std::string rdzv_backend = "static", rdzv_conf, role = "default";
+  std::string hostfile, exclusion_filter, inclusion_filter;  // of DeepSpeed's form
+  std::string mpirun_hostfile;
 
   int local_processes() const { return num_processes / num_machines; }
 };

@@ -16,8 +16,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
+#include "launch/processor_affinity.hpp"
 
 namespace accel::launch {
 namespace {
@@ -28,7 +30,26 @@ bool is_set(const Variables& variables, std::string_view name) {
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
 }
 
-Variables job_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+// A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
+int bindable_port(int port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
+  const FileDescriptor owner(listener);
+  const int reuse = 1;  // as the ranks: ends of older connections at the port do not matter
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  return bound ? ntohs(address.sin_port) : -1;
+}
+
+}  // namespace
+
+Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
   const int local_processes = place.local_processes;
   Variables variables = {
       {"RANK", std::to_string(place.first_rank + local_rank)},
@@ -49,7 +70,8 @@ Variables job_variables(const LaunchOptions& options, const JobPlace& place, int
   const char* const threads_of_user = getenv("OMP_NUM_THREADS");
   int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
   if (options.num_cpu_threads_per_process || threads_of_user == nullptr) {
-    threads = options.num_cpu_threads_per_process.value_or(std::max(1, usable_processors() / local_processes));
+    static const int cores = usable_cores();  // many files
+    threads = options.num_cpu_threads_per_process.value_or(std::max(1, cores / local_processes));
     variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   // A thread that spins at a barrier takes the processor from the one that it waits for.
@@ -63,22 +85,13 @@ Variables job_variables(const LaunchOptions& options, const JobPlace& place, int
   return variables;
 }
 
-}  // namespace
-
 int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  socklen_t size = sizeof(address);
-  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int reason = errno;
-  close(listener);
-  require(bound, Status::kIo, "no free port was found: ", std::strerror(reason));
-  return ntohs(address.sin_port);
+  const int port = bindable_port(0);
+  require(port > 0, Status::kIo, "no free port was found: ", std::strerror(errno));
+  return port;
 }
+
+bool is_port_free(int port) { return bindable_port(port) >= 0; }
 
 std::string job_token() {
   std::random_device random;
@@ -88,7 +101,7 @@ std::string job_token() {
 }
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {
-  const Variables variables = job_variables(options, place, local_rank);
+  const Variables variables = rank_variables(options, place, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);

@@ -26,6 +26,7 @@ std::string help_of(const CLI::App& app, const char* arguments) {
   std::ostringstream out;
   out << "usage: " << app.get_name() << arguments << "\n\n" << app.get_description();
   for (const std::string& group : app.get_groups()) {
+    if (group.empty()) continue;  // accepted, not explained
     out << '\n' << group << ":\n";
     const auto is_in_group = [&group](const CLI::Option* option) { return option->get_group() == group; };
     for (const CLI::Option* const option : app.get_options(is_in_group))

@@ -2,22 +2,23 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <numeric>
 #include <optional>
-#include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
-#include "config/option_text.hpp"
+#include "base/json.hpp"
+#include "base/split_text.hpp"
 #include "launch/launch_option.hpp"
 #include "program/command_arguments.hpp"
+#include "program/launch_report.hpp"
 #include "program/option_text.hpp"
 
 namespace accel::program {
 namespace {
 
+using launch::GivenOptions;
 using launch::LaunchOption;
-using launch::LaunchOptions;
 
 constexpr char kProgramHelp[] =
     R"(Starts and watches the processes of a training.
@@ -51,48 +52,58 @@ std::string spellings(const std::string& name) {
   return "--" + dashed + (dashed == name ? "" : ",--" + name);
 }
 
-void add_option(CLI::App& app, const LaunchOption& option, LaunchOptions& options) {
+// Those that mean nothing here are accepted, but are not in the help.
+void add_option(CLI::App& app, const LaunchOption& option, GivenOptions& given) {
   std::string names = spellings(option.field.name);
-  if (option.other_name != nullptr) names += "," + spellings(option.other_name);
-  const auto apply = [option, &options](const CLI::results_t& values) {
-    check_option_text(option.field, values.back(), "--" + option_name(option.field), "");
-    option.apply(option.field, values.back(), options);
+  for (const std::string& alias : split_text(option.aliases)) names += "," + spellings(alias);
+  const auto keep = [&option, &given](const CLI::results_t& values) {
+    std::string kept = values.back();
+    if (option.may_repeat)
+      kept = std::accumulate(values.begin() + 1, values.end(), values.front(),
+                             [](const std::string& one, const std::string& other) { return one + "," + other; });
+    given[option.field.name] = kept;
     return true;
   };
-  CLI::Option* const added = app.add_option(names, apply, describe(option.field));
-  added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->type_name(value_name(option.field))
-      ->group(option.group);
-  if (option.field.kind == OptionKind::kFlag) added->expected(0);
-}
-
-// As Accelerate starts it: scripts and modules of Python by python3.
-std::vector<std::string> command_of(std::vector<std::string> program, const LaunchOptions& options) {
-  constexpr std::string_view kScript = ".py";
-  const std::string& name = program.front();
-  const bool is_script =
-      name.size() > kScript.size() && name.compare(name.size() - kScript.size(), kScript.size(), kScript) == 0;
-  if (options.is_module)
-    program.insert(program.begin(), {"python3", "-m"});
-  else if (is_script && !options.is_program_itself)
-    program.insert(program.begin(), "python3");
-  return program;
+  const bool is_explained = option.group->reason == nullptr;
+  CLI::Option* const added = app.add_option(names, keep, is_explained ? describe(option.field) : "");
+  added->multi_option_policy(option.may_repeat ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast)
+      ->type_name(option.has_value && option.is_flag() ? "yes|no" : value_name(option.field))
+      ->group(is_explained ? option.group->heading : "");
+  if (!option.has_value) added->expected(0);
 }
 
 CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}}; }
 
+// What is not in the help by its name.
+std::string help_without_meaning() {
+  std::string rows;
+  std::vector<const launch::OptionGroup*> named;
+  for (const LaunchOption& option : launch::launch_options()) {
+    const launch::OptionGroup* const group = option.group;
+    if (group->reason == nullptr || std::find(named.begin(), named.end(), group) != named.end()) continue;
+    named.push_back(group);
+    rows += help_row(group->heading, group->reason);
+  }
+  return "\nAccepted from command lines of Accelerate without effect; what turns it on is refused:\n" + rows;
+}
+
 CommandLine parse_launch(const std::vector<std::string>& arguments) {
   CLI::App app(kLaunchHelp, "accel launch");
-  CommandLine result{Command::kLaunch, "", {}};
-  for (const LaunchOption& option : launch::launch_options()) add_option(app, option, result.launch);
+  GivenOptions given;
+  for (const LaunchOption& option : launch::launch_options()) add_option(app, option, given);
+  bool list_options = false;  // for the parser of the Python binding
+  app.add_flag("--list-options,--list_options", list_options)->group("");
   add_help(app, " [OPTION ...] [--] PROGRAM [ARGUMENT ...]");
   ParsedArguments parsed = parse(app, arguments);
-  if (parsed.shown) return shown(*std::move(parsed.shown));
+  if (parsed.shown) return shown(*std::move(parsed.shown) + help_without_meaning());
+  if (list_options) return shown(print_json(list_launch_options()) + '\n');
+  const bool is_dry = given.count("dry_run") != 0, is_json = given.count("json") != 0;
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
-  launch::check_together(result.launch);
-  result.launch.program = command_of(std::move(parsed.rest), result.launch);
-  return result;
+  require(is_dry || !is_json, Status::kInvalidArgument, "--json is given; expected --dry-run beside it");
+  CommandLine result{Command::kLaunch, "", launch::plan_launch(given, std::move(parsed.rest))};
+  if (!is_dry) return result;
+  return shown(is_json ? print_json(json_of(result.plan)) + '\n' : describe(result.plan));
 }
 
 CommandLine parse_environment(const std::vector<std::string>& arguments) {

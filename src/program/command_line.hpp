@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/options.hpp"
+#include "launch/launch_plan.hpp"
 
 namespace accel::program {
 
@@ -17,8 +17,8 @@ enum class Command {
 
 struct CommandLine {
   Command command = Command::kShow;
-  std::string text;              // what is to be shown
-  launch::LaunchOptions launch;  // of kLaunch
+  std::string text;         // what is to be shown
+  launch::LaunchPlan plan;  // of kLaunch
 };
 
 // `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their

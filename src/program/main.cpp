@@ -24,6 +24,7 @@ enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProg
 int exit_status(const Error& error) {
   switch (error.status()) {
     case Status::kInvalidArgument:
+    case Status::kUnsupported:
       return kWrongUsage;
     case Status::kNotFound:
       return kProgramNotFound;
@@ -46,7 +47,11 @@ int exit_status(const Error& error) {
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
-  if (line.command == Command::kLaunch) return launch::HostAgent(line.launch).run();
+  if (line.command == Command::kLaunch) {
+    if (!line.plan.options.quiet)
+      for (const std::string& note : line.plan.notes) std::fprintf(stderr, "accel launch: %s\n", note.c_str());
+    return launch::HostAgent(line.plan.options).run();
+  }
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }
