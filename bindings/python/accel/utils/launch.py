@@ -78,7 +78,7 @@ def prepare_multi_gpu_env(args):
     environment = _environment(planned)
     args.main_process_port = int(environment.get("MASTER_PORT") or _free_port(args))
     args.nproc_per_node = str(len(planned["ranks"]))
-    if args.num_machines > 1:
+    if (args.num_machines or 1) > 1:
         args.nnodes, args.node_rank = str(args.num_machines), int(args.machine_rank)
         if not getattr(args, "same_network", False):
             args.rdzv_endpoint = f"{args.main_process_ip}:{args.main_process_port}"
