@@ -3340,6 +3340,10 @@ inline void options_from_json(const std::string& type, const std::string& json, 
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
 }
 
+// Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this
+// thread have left, for which the child's would wait for ever.
+inline void prepare_fork() { detail::check(accel_prepare_fork()); }
+
 // Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose
 // runtime must do the fork itself.
 inline void accept_fork() { detail::check(accel_accept_fork()); }

@@ -2027,6 +2027,10 @@ static inline accel_status_t go_accel_launch(const accel_launch_options_t *optio
   return go_checked(accel_launch(options, function ? go_launch : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
 }
 
+static inline accel_status_t go_accel_prepare_fork(go_failure *failure) {
+  return go_checked(accel_prepare_fork(), failure);
+}
+
 static inline accel_status_t go_accel_accept_fork(go_failure *failure) {
   return go_checked(accel_accept_fork(), failure);
 }
@@ -15409,9 +15413,10 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 // accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended
 // within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even
 // if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and
-// accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread that has made no state:
-// what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs:
-// their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+// accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of
+// OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write.
+// ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of
+// accel_launch() that came before this one.
 //
 //   - options: What is started.
 //   - function: Called in each process.
@@ -15432,9 +15437,19 @@ func Launch(options *LaunchOptions, function LaunchFunc) error {
 	return status(code, failure)
 }
 
+// PrepareFork is accel_prepare_fork. Prepares a fork after which the child calls accel_accept_fork(): ends the idle
+// threads that computations on this thread have left, for which the child's would wait for ever.
+//
+// Returns: ACCEL_OK; INVALID_STATE after a state was made.
+func PrepareFork() error {
+	var failure C.go_failure
+	code := C.go_accel_prepare_fork(&failure)
+	return status(code, failure)
+}
+
 // AcceptFork is accel_accept_fork. Makes the library usable in a process that was forked off one that had used it:
-// for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state,
-// and no other thread of it may have been inside a call.
+// for launchers of languages whose runtime must do the fork itself. The process that forked must have called
+// accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
 //
 // Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
 func AcceptFork() error {

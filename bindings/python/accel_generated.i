@@ -5334,7 +5334,7 @@ size: Of that memory in bytes; that of the struct is the end of its last field. 
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
 
-%feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+%feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
 options: What is started.
 function: Called in each process.
@@ -5343,7 +5343,11 @@ destroy: Handed to the callback; destroy ends its life, in this process only.
 Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.";
 accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_accept_fork "Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state, and no other thread of it may have been inside a call.
+%feature("docstring") accel_prepare_fork "Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+Returns: ACCEL_OK; INVALID_STATE after a state was made.";
+accel_status_t accel_prepare_fork();
+
+%feature("docstring") accel_accept_fork "Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
 Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.";
 accel_status_t accel_accept_fork();
 

@@ -46,8 +46,8 @@ typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *use
  * FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends
  * with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their
  * handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call.
- * ACCEL_START_FORK needs a process with one thread that has made no state: what else it has, such as data, the ranks
- * share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from
+ * ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state:
+ * what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from
  * the calls of accel_launch() that came before this one.
  * @param options What is started.
  * @param function Called in each process.
@@ -61,9 +61,15 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_launch(const accel_launch_options_t *options, accel_launch_fn function, void *ACCEL_NULLABLE user_data,
              accel_destroy_fn ACCEL_NULLABLE destroy);
 
+/** Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread
+ * have left, for which the child's would wait for ever.
+ * @return ACCEL_OK; INVALID_STATE after a state was made.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_prepare_fork(void);
+
 /** Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime
- * must do the fork itself. The process that forked must have made no state, and no other thread of it may have been
- * inside a call.
+ * must do the fork itself. The process that forked must have called accel_prepare_fork() on the same thread, and no
+ * other thread of it may have been inside a call.
  * @return ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_accept_fork(void);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "accel.h"
@@ -20,6 +21,7 @@
 #include "capi/running_calls.hpp"
 #include "capi/thread_error.hpp"
 #include "config/precision_name.hpp"
+#include "kernels/thread_count.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/function_launch.hpp"
 #include "launch/processor_affinity.hpp"
@@ -64,6 +66,12 @@ int run_rank(const LaunchFunction& function, int local_rank, int descriptor) {
   return status < 0 ? 1 : 0;
 }
 
+void require_no_state() {
+  require(!has_made_state(), Status::kInvalidState,
+          "this process has made a state, which a fork cannot use; expected a fork before the first state, or "
+          "accel_launch() with start_method ACCEL_START_PROGRAM");
+}
+
 int64_t num_threads() {
   std::error_code error;
   const std::filesystem::directory_iterator threads("/proc/self/task", error);
@@ -71,12 +79,15 @@ int64_t num_threads() {
 }
 
 void require_forkable() {
-  constexpr char kAdvice[] =
-      "; expected accel_launch() before anything makes threads or a state, or start_method ACCEL_START_PROGRAM";
+  require_no_state();
+  kernels::end_idle_threads();
+  // Threads need a moment to end.
+  for (const Deadline limit{Deadline::Milliseconds(500)}; num_threads() > 1 && !limit.passed();)
+    std::this_thread::sleep_for(Deadline::Milliseconds(1));
   const int64_t threads = num_threads();
-  require(threads == 1, Status::kInvalidState, "this process has ", threads, " threads, which a fork would lose",
-          kAdvice);
-  require(!has_made_state(), Status::kInvalidState, "this process has made a state, which a fork cannot use", kAdvice);
+  require(threads == 1, Status::kInvalidState, "this process has ", threads,
+          " threads, which a fork would lose; expected accel_launch() before others are started, or start_method "
+          "ACCEL_START_PROGRAM");
 }
 
 void set_job_size(launch::LaunchOptions& job, const LaunchSettings& settings) {
@@ -145,13 +156,18 @@ ACCEL_FUNCTION accel_status_t accel_launch(const accel_launch_options_t* options
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_prepare_fork(void) {
+  return guarded(__func__, [] {
+    require_no_state();
+    kernels::end_idle_threads();
+  });
+}
+
 // Not guarded(), which refuses such processes.
 ACCEL_FUNCTION accel_status_t accel_accept_fork(void) {
   try {
     if (is_forked_off()) {
-      require(!has_made_state(), Status::kInvalidState,
-              "this process was forked off one that had made a state, which a fork cannot use; expected a fork before "
-              "the first state");
+      require_no_state();
       require(calls_of_others() == 0, Status::kInvalidState,
               "this process was forked off while another thread was inside a call of the library; expected a fork "
               "beside no calls");

@@ -91,7 +91,7 @@ static accel_status_t add_up(int32_t local_process_index, void *user_data) {
   status = accel_tensor_data(sum, &data);
   if (status < 0) return status;
   out->calls[local_process_index]++;
-  out->seen[local_process_index] = (int32_t)*(const int64_t *)data + 100 * accel_fork_launched(state) +
+  out->seen[local_process_index] = (int32_t) * (const int64_t *)data + 100 * accel_fork_launched(state) +
                                    1000 * (accel_local_process_index(state) == local_process_index);
   accel_value_dispose(&result);
   accel_tensor_release(number);
@@ -202,8 +202,8 @@ static void processes_that_end_by_themselves_are_lost(void **unused) {
 
 static accel_status_t fail_twice(int32_t local_process_index, void *user_data) {
   (void)user_data;
-  if (++shared->calls[local_process_index] != number_of("TORCHELASTIC_RESTART_COUNT") + 1) return ACCEL_ERROR_INTERNAL;
   if (local_process_index != 0) return ACCEL_OK;
+  if (++shared->calls[0] != number_of("TORCHELASTIC_RESTART_COUNT") + 1) return ACCEL_ERROR_INTERNAL;
   return shared->calls[0] <= 2 ? ACCEL_ERROR_USER : ACCEL_OK;
 }
 
@@ -384,12 +384,46 @@ static accel_status_t say_and_sleep(int32_t local_process_index, void *user_data
   return sleep_long(local_process_index, NULL);
 }
 
+/* By several threads, where there are. */
+static accel_status_t compute(int32_t local_process_index, void *user_data) {
+  const int64_t shape[] = {1000, 1000};
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  const accel_op_t *product = NULL;
+  accel_tensor_t *ones = NULL;
+  accel_value_t factors[2], result = ACCEL_VALUE_INIT;
+  size_t results = 0;
+  accel_status_t status = accel_op_find("aten::mm", "", &product);
+  (void)local_process_index;
+  (void)user_data;
+  if (status >= 0) status = accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, cpu, &ones);
+  if (status < 0) return status;
+  factors[0] = factors[1] = accel_arg_tensor(ones);
+  status = accel_op_call(product, factors, 2, &result, 1, &results);
+  accel_value_dispose(&result);
+  accel_tensor_release(ones);
+  return status;
+}
+
+static int threads_of_process(void) {
+  int count = -2;
+  DIR *const folder = opendir("/proc/self/task");
+  while (readdir(folder) != NULL) count++;
+  closedir(folder);
+  return count;
+}
+
 static int run_scenario(const char *name) {
   accel_launch_options_t options = options_of(2);
   pthread_t thread;
   if (strcmp(name, "killed") == 0) { /* the launcher is killed by the test */
     int output = dup(STDOUT_FILENO);
     return show(accel_launch(&options, say_and_sleep, &output, NULL));
+  }
+  if (strcmp(name, "computed") == 0) {
+    if (compute(0, NULL) != ACCEL_OK) return 1;
+    printf("%s threads, ", threads_of_process() > 1 ? "several" : "no");
+    options.timeout_ms = 20000;
+    return show(accel_launch(&options, compute, NULL, NULL));
   }
   if (strcmp(name, "state") == 0) {
     accel_state_t *state = NULL;
@@ -452,6 +486,13 @@ static void assert_scenario(const char *name, const char *expected) {
   assert_int_equal(status, 0);
 }
 
+static void threads_of_computations_are_no_obstacle(void **unused) {
+  (void)unused;
+  setenv("OMP_NUM_THREADS", "2", 1);
+  assert_scenario("computed", "several threads, ACCEL_OK");
+  setenv("OMP_NUM_THREADS", "1", 1);
+}
+
 static void programs_start_themselves_again(void **unused) {
   (void)unused;
   assert_scenario("two calls", "first 0\nsum 1003\nACCEL_OK ");
@@ -503,6 +544,7 @@ int main(int count, char **arguments) {
       launch_test(a_process_with_threads_is_not_forked),
       launch_test(signals_stay_as_they_are),
       launch_test(output_goes_to_logs),
+      launch_test(threads_of_computations_are_no_obstacle),
       launch_test(programs_start_themselves_again),
       launch_test(processes_that_cannot_be_forked_say_so),
       launch_test(ranks_end_with_a_launcher_that_is_killed),

@@ -9674,7 +9674,7 @@ accel_options_from_json(var"type", json, options, size) =
 """
     accel_launch(options, function, user_data, destroy)
 
-Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
 - `options`: What is started.
 - `function`: Called in each process.
@@ -9689,9 +9689,21 @@ accel_launch(options, var"function", user_data, destroy) =
     check(@waiting(ccall((:accel_launch, libaccel), accel_status_t, (Ptr{accel_launch_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), options, var"function", user_data, destroy)), "accel_launch")
 
 """
+    accel_prepare_fork()
+
+Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+
+Returns: ACCEL_OK; INVALID_STATE after a state was made.
+
+Threads: any.
+"""
+accel_prepare_fork() =
+    check(ccall((:accel_prepare_fork, libaccel), accel_status_t, ()), "accel_prepare_fork")
+
+"""
     accel_accept_fork()
 
-Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have made no state, and no other thread of it may have been inside a call.
+Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
 
 Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
 
@@ -10741,6 +10753,7 @@ const FUNCTIONS = (
     :accel_options_check,
     :accel_options_from_json,
     :accel_launch,
+    :accel_prepare_fork,
     :accel_accept_fork,
     :accel_environment_report,
     :accel_set_numa_affinity,

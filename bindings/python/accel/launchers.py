@@ -110,6 +110,10 @@ def _start_method(function):
     """Copies of this process, unless its engine has had a job: then new ones, which import the function."""
     state = sys.modules.get(f"{__package__}.state")
     if state is None or not state.was_made():
+        if libtorch.is_loaded() or "torch" in sys.modules:
+            from . import capi
+
+            capi.accel_prepare_fork()
         return "fork"
     if state.is_made():
         raise ValueError(_STATE_IS_MADE.format(""))

@@ -33,6 +33,8 @@ _HOMES = {
     "gathered_parameters": "GatheredParameters",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
+    "commands.arguments": "CustomArgumentGroup CustomArgumentParser",
+    "commands.config.subcommand_help": "DYNAMO_BACKENDS SubcommandHelpFormatter",
     "commands.config.config_args": "ClusterConfig SageMakerConfig load_config_from_file",
     "commands.config.default": "write_basic_config",
     "launchers": "debug_launcher notebook_launcher PrepareForLaunch test_launch",
@@ -96,7 +98,7 @@ HOMES = {**dict.fromkeys(availability.__all__, "availability"),
          **{name: module for module, names in _HOMES.items() for name in names.split()}}
 
 # Modules of the reference that are not files here.
-_MODULES = """checkpointing inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
+_MODULES = """checkpointing commands.config.config_utils commands.utils inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
     utils.fsdp_utils utils.imports utils.memory utils.offload utils.operations utils.random
     utils.rich utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
 

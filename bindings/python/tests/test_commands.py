@@ -9,9 +9,11 @@ import sys
 import pytest
 
 from accel.commands import program
-from accel.commands.config.config_args import BaseConfig, ClusterConfig, SageMakerConfig
+from accel.commands.arguments import CustomArgumentParser
+from accel.commands.config import get_config_parser
+from accel.commands.config.config_args import BaseConfig, ClusterConfig, SageMakerConfig, load_config_from_file
+from accel.commands.config.default import write_basic_config
 from accel.commands.launch import _validate_launch_command, launch_command, launch_command_parser
-from accel.commands.utils import CustomArgumentParser
 from accel.utils.launch import (_convert_nargs_to_dict, _filter_args, arguments_of, options, prepare_multi_gpu_env,
                                 prepare_simple_launcher_cmd_env)
 
@@ -141,6 +143,47 @@ def test_arguments_of_scripts():
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rest", default="kept")
     assert vars(_filter_args(argparse.Namespace(epochs=4, unknown=5), parser)) == {"epochs": 4, "rest": "kept"}
+
+
+def test_configurations_are_read_by_the_program(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("distributed_type: FSDP\nfp16: true\ndynamo_backend: INDUCTOR\nnum_processes: 4\nfsdp_config:\n  fsdp_version: 2\n"
+                    "ddp:\n  bucket_mb: 10\n")
+    config = load_config_from_file(str(file))
+    assert isinstance(config, ClusterConfig) and config.mixed_precision == "fp16" and config.dynamo_config == {"dynamo_backend": "INDUCTOR"}
+    assert config.num_processes == 4 and config.distributed_type == "FSDP" and config.fsdp_config == {"fsdp_version": 2}
+    for name, write in (("again.json", config.to_json_file), ("again.yaml", config.to_yaml_file)):
+        write(tmp_path / name)
+        assert load_config_from_file(tmp_path / name).to_dict() == config.to_dict()
+    sagemaker = tmp_path / "sagemaker.yaml"
+    sagemaker.write_text("compute_environment: AMAZON_SAGEMAKER\ndistributed_type: NO\nec2_instance_type: ml\niam_role_name: role\n")
+    assert isinstance(load_config_from_file(sagemaker), SageMakerConfig)
+    with pytest.raises(ValueError, match="expected a ClusterConfig"):
+        ClusterConfig.from_yaml_file(sagemaker)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        load_config_from_file(None)
+    file.write_text("distributed_type: NO\nno_such_key: 1\nnor_this: 2\n")
+    with pytest.raises(ValueError, match="(?s)config.yaml.*no_such_key.*nor_this|no_such_key.*nor_this.*config.yaml"):
+        load_config_from_file(file)
+    file.write_text("num_processes: 2\n")
+    with pytest.raises(ValueError, match="distributed_type"):
+        load_config_from_file(file)
+
+
+def test_basic_configuration(tmp_path, capsys):
+    file = tmp_path / "folder" / "config.json"
+    assert write_basic_config("bf16", file) == file
+    config = load_config_from_file(file)
+    assert config.mixed_precision == "bf16" and config.compute_environment == "LOCAL_MACHINE" and config.num_processes >= 1
+    assert write_basic_config("no", file) is False and "already exists" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="fp17"):
+        write_basic_config("fp17", tmp_path / "other.json")
+    parser = get_config_parser()
+    args = parser.parse_args(["update", "--config_file", str(file)])
+    args.func(args)
+    assert "Successfully updated" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="doesn't exist"):
+        args.func(parser.parse_args(["update", "--config_file", str(tmp_path / "none")]))
 
 
 def test_configurations_are_objects(tmp_path):

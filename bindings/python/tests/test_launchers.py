@@ -172,3 +172,19 @@ except capi.Error as error:
     print("rank 1 of 2 failed" in str(error), "KeyError" in str(error))
 """)
     assert "True True" in printed and "rank 0" in printed
+
+
+def test_threads_of_computations_are_no_obstacle():
+    printed = run("""
+import os
+import accel
+def product():
+    return (accel.ones(1000, 1000) @ accel.ones(1000, 1000)).sum().item()
+threads = len(os.listdir("/proc/self/task"))
+assert product() == 1e9 and len(os.listdir("/proc/self/task")) > threads
+def work():
+    assert product() == 1e9
+    print("good", flush=True)
+accel.notebook_launcher(work, num_processes=2)
+""", OMP_NUM_THREADS="2")
+    assert printed == "good\ngood\n"

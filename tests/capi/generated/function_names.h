@@ -522,6 +522,7 @@ static const char *const accel_function_names[] = {
     "accel_options_check",
     "accel_options_from_json",
     "accel_launch",
+    "accel_prepare_fork",
     "accel_accept_fork",
     "accel_environment_report",
     "accel_set_numa_affinity",

@@ -10,7 +10,7 @@ import sys
 from ..missing import stand_in
 from ..utils.launch import SCRIPT, arguments_of, convert, options, plan
 from . import program
-from .utils import CustomArgumentParser
+from .arguments import CustomArgumentParser
 
 FORMAT = "%(message)s"
 # Headings of the help, by the options that switch a group on.

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 
 _BUILD_FOLDER = pathlib.Path(__file__).parents[4]  # of the package before it is installed
 
@@ -49,5 +50,14 @@ def run(*arguments):
 
 
 def read_configuration(path):
-    """The settings of a configuration file, with those of older versions converted."""
-    return ask_json("config", "explain", "--json", "--config_file", os.fspath(path))
+    """The settings of a configuration file, with those of older versions converted. The program writes them as JSON, which Python reads."""
+    path = os.fspath(path)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "configuration.json")
+        shutil.copyfile(path, copy)
+        try:
+            ask("config", "update", "--config_file", copy)
+        except ValueError as error:
+            raise ValueError(str(error).replace(copy, path)) from None
+        with open(copy, encoding="utf-8") as file:
+            return json.load(file)

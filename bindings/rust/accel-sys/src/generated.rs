@@ -8853,7 +8853,7 @@ functions! {
 
     /// Runs a function in several processes of this program, each a rank, and waits for all of them.
     ///
-    /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+    /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
     ///
     /// * `options`: What is started.
     /// * `function`: Called in each process.
@@ -8865,9 +8865,16 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
+    /// Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE after a state was made.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_prepare_fork() -> accel_status_t;
+
     /// Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself.
     ///
-    /// The process that forked must have made no state, and no other thread of it may have been inside a call.
+    /// The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
     ///
     /// Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
     ///

@@ -31,7 +31,10 @@ def _from_file(path, expected=None):
     kind = SageMakerConfig if values.get("compute_environment") == ComputeEnvironment.AMAZON_SAGEMAKER else ClusterConfig
     if expected not in (None, BaseConfig, kind):
         raise ValueError(f"{path} has a {kind.__name__}; expected a {expected.__name__}")
-    return kind(**values)
+    known = {field.name for field in dataclasses.fields(kind)}
+    config = kind(**{"mixed_precision": None, **{name: value for name, value in values.items() if name in known}})
+    vars(config).update({name: value for name, value in values.items() if name not in known})  # sections of the library's own
+    return config
 
 
 def _plain(value):

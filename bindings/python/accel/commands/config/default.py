@@ -4,7 +4,7 @@ import pathlib
 
 from .. import program
 from .config_args import default_json_config_file
-from .config_utils import SubcommandHelpFormatter
+from .subcommand_help import SubcommandHelpFormatter
 
 description = "Writes a configuration for this machine without questions."
 

@@ -4,7 +4,7 @@ import os
 
 from .. import program
 from .config_args import default_config_file
-from .config_utils import SubcommandHelpFormatter
+from .subcommand_help import SubcommandHelpFormatter
 
 description = "Writes a configuration file anew, with all settings of this version."
 

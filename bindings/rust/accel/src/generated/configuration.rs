@@ -40,9 +40,19 @@ pub fn option_get(r#type: &str, index: usize) -> Result<Value> {
     made(|out| unsafe { sys::accel_option_get(r#type.as_ptr(), index, out) })
 }
 
+/// Prepares a fork after which the child calls [`accept_fork`](crate::accept_fork): ends the idle threads that computations on
+/// this thread have left, for which the child's would wait for ever.
+///
+/// # Errors
+/// InvalidState.
+#[inline]
+pub fn prepare_fork() -> Result<()> {
+    check(unsafe { sys::accel_prepare_fork() }).map(drop)
+}
+
 /// Makes the library usable in a process that was forked off one that had used it: for launchers of languages
-/// whose runtime must do the fork itself. The process that forked must have made no state, and no other thread
-/// of it may have been inside a call.
+/// whose runtime must do the fork itself. The process that forked must have called [`prepare_fork`](crate::prepare_fork) on the
+/// same thread, and no other thread of it may have been inside a call.
 ///
 /// # Errors
 /// InvalidState.
