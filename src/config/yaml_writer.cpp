@@ -1,6 +1,7 @@
 // print_yaml(): the form of the reference's own files, so that both read what the other wrote.
 #include <yaml.h>
 
+#include <algorithm>
 #include <new>
 
 #include "config/yaml_document.hpp"
@@ -8,11 +9,17 @@
 namespace accel {
 namespace {
 
-// Without quotes, other readers would take these for no text: "no", "12:30", "2026-01-01".
+// Without quotes, other readers would take these for no text: "no", "12:30", "2026-01-01". Addresses ("10.0.0.7") are
+// nothing else.
 bool needs_quotes(const std::string& text) {
   YamlNode node;
   node.text = text;
-  return json_of(node).text() == nullptr || text.find_first_of("0123456789+-.=<") == 0;
+  if (json_of(node).text() == nullptr || text.find_first_of("=<") == 0) return true;
+  const bool is_like_a_number = text.find_first_of("0123456789+-.") == 0 &&
+                                text.find_first_not_of("0123456789abcdefABCDEFxXoO_:.+-TtZz ") == std::string::npos;
+  const bool is_like_an_address =
+      text.find_first_not_of("0123456789.") == std::string::npos && std::count(text.begin(), text.end(), '.') > 1;
+  return is_like_a_number && !is_like_an_address;
 }
 
 class YamlEmitter {

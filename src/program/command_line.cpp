@@ -10,7 +10,9 @@
 #include "base/json.hpp"
 #include "base/split_text.hpp"
 #include "launch/launch_option.hpp"
+#include "program/checkpoint_arguments.hpp"
 #include "program/command_arguments.hpp"
+#include "program/command_list.hpp"
 #include "program/launch_report.hpp"
 #include "program/option_text.hpp"
 
@@ -19,17 +21,6 @@ namespace {
 
 using launch::GivenOptions;
 using launch::LaunchOption;
-
-constexpr char kProgramHelp[] =
-    R"(Starts and watches the processes of a training.
-
-Commands, each with --help:
-  launch           starts a program in several processes
-  env              says what a bug report should know of this machine
-  checkpoint       verifies, lists, shows or compares checkpoints
-  merge-weights    makes one file of the weights that several ranks wrote in parts
-  estimate-memory  says what loading and training a model takes
-)";
 
 constexpr char kLaunchHelp[] =
     R"(Starts PROGRAM in several processes and tells each its rank. The output of rank 0 is shown as it is; of a failing
@@ -72,7 +63,26 @@ void add_option(CLI::App& app, const LaunchOption& option, GivenOptions& given) 
   if (!option.has_value) added->expected(0);
 }
 
-CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}}; }
+std::string program_help() {
+  constexpr size_t kWidth = 17;
+  std::string help = "Starts and watches the processes of a training.\n\nCommands, each with --help:\n";
+  for (const ProgramCommand& command : program_commands()) {
+    if (command.is_hidden) continue;
+    std::string name = command.name;
+    name.resize(std::max(name.size(), kWidth), ' ');
+    help += "  " + name + command.summary + "\n";
+  }
+  return help;
+}
+
+std::string command_names() {
+  std::string names;
+  for (const ProgramCommand& command : program_commands())
+    if (!command.is_hidden) names += (names.empty() ? "" : ", ") + std::string(command.name);
+  return names;
+}
+
+CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}, nullptr}; }
 
 // What is not in the help by its name.
 std::string help_without_meaning() {
@@ -101,7 +111,7 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
   require(is_dry || !is_json, Status::kInvalidArgument, "--json is given; expected --dry-run beside it");
-  CommandLine result{Command::kLaunch, "", launch::plan_launch(given, std::move(parsed.rest))};
+  CommandLine result{Command::kLaunch, "", launch::plan_launch(given, std::move(parsed.rest)), nullptr};
   if (!is_dry) return result;
   return shown(is_json ? print_json(json_of(result.plan)) + '\n' : describe(result.plan));
 }
@@ -113,27 +123,29 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
   if (parsed.shown) return shown(*std::move(parsed.shown));
   require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
           "' is given to accel env; expected no arguments");
-  return {Command::kReportEnvironment, "", {}};
+  return {Command::kReportEnvironment, "", {}, nullptr};
 }
 
 }  // namespace
 
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  constexpr char kExpected[] = "expected launch, env, checkpoint, merge-weights, estimate-memory, --version or --help";
-  require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", kExpected);
+  const std::string expected = "expected " + command_names() + ", --version or --help";
+  require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", expected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);
   if (arguments.front() == "env") return parse_environment(others);
-  if (arguments.front() == "checkpoint" || arguments.front() == "merge-weights" ||
-      arguments.front() == "estimate-memory")
-    return {Command::kUseCheckpoints, "", {}};
-  CLI::App app(kProgramHelp, "accel");
+  if (const ProgramCommand* const command = find_program_command(arguments.front())) {
+    if (command->is_of_checkpoints)
+      if (auto text = shown_of_checkpoints(command->name, others)) return shown(*std::move(text));
+    return {command->is_of_checkpoints ? Command::kUseCheckpoints : Command::kRun, "", {}, command->run};
+  }
+  CLI::App app(program_help(), "accel");
   app.set_version_flag("--version", "accel " ACCEL_VERSION, "Shows the version.")->group("Information");
   add_help(app, " COMMAND");
   ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return shown(*std::move(parsed.shown));
-  fail(Status::kInvalidArgument, "'", arguments.front(), "' is not a command; ", kExpected);
+  fail(Status::kInvalidArgument, "'", arguments.front(), "' is not a command; ", expected);
 }
 
 }  // namespace accel::program

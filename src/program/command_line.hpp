@@ -12,13 +12,15 @@ enum class Command {
   kShow,
   kLaunch,
   kReportEnvironment,
+  kRun,            // a function of program/command_list.hpp
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
 };
 
 struct CommandLine {
   Command command = Command::kShow;
-  std::string text;         // what is to be shown
-  launch::LaunchPlan plan;  // of kLaunch
+  std::string text;                                                 // what is to be shown
+  launch::LaunchPlan plan;                                          // of kLaunch
+  int (*run)(const std::vector<std::string>& arguments) = nullptr;  // of kRun
 };
 
 // `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their

@@ -44,9 +44,20 @@ int exit_status(const Error& error) {
   fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
 }
 
+// A command that starts no program: what is missing is not the program.
+int run_command(const CommandLine& line, const std::vector<std::string>& arguments) {
+  try {
+    return line.run({arguments.begin() + 1, arguments.end()});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return exit_status(error) == kWrongUsage ? kWrongUsage : kFailure;
+  }
+}
+
 int run(const std::vector<std::string>& arguments, char** given) {
   const CommandLine line = parse_command_line(arguments);
   if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
+  if (line.command == Command::kRun) return run_command(line, arguments);
   if (line.command == Command::kLaunch) {
     if (!line.plan.options.quiet)
       for (const std::string& note : line.plan.notes) std::fprintf(stderr, "accel launch: %s\n", note.c_str());
