@@ -35,34 +35,33 @@ using LaunchFunction = Callback<accel_launch_fn>;
 std::atomic<int64_t> launch_calls{0};
 std::atomic<bool> is_in_rank{false};
 
-// What a rank that was started as a program is told by launch::kLaunchedVariable.
-struct LaunchedRank {
+// A rank that was started as a program, for the call with this number.
+struct StartedRank {
   int64_t call = 0;
-  int descriptor = -1;
-  int local_rank = 0;
+  launch::LaunchedRank rank;
 };
 
 // Nothing for programs that were started by others: the variable is inherited by what a rank starts.
-std::optional<LaunchedRank> launched_rank() {
+std::optional<StartedRank> started_rank() {
   const std::optional<std::string> value = environment_text(launch::kLaunchedVariable);
   if (!value) return std::nullopt;
   long parent = 0, call = 0;
-  LaunchedRank rank;
-  const bool is_whole =
-      std::sscanf(value->c_str(), "%ld:%ld:%d:%d", &parent, &call, &rank.descriptor, &rank.local_rank) == 4;
+  launch::LaunchedRank rank;
+  const bool is_whole = std::sscanf(value->c_str(), "%ld:%ld:%d:%d:%d", &parent, &call, &rank.local_rank, &rank.report,
+                                    &rank.release) == 5;
   if (!is_whole || parent != getppid()) return std::nullopt;
-  rank.call = call;
-  return rank;
+  return StartedRank{call, rank};
 }
 
 // The exit status.
-int run_rank(const LaunchFunction& function, int local_rank, int descriptor) {
+int run_rank(const LaunchFunction& function, const launch::LaunchedRank& rank) {
   is_in_rank.store(true);
-  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  for (const int descriptor : {rank.report, rank.release}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   const uint64_t errors_before = thread_error().count;
-  const accel_status_t status = function(local_rank);
+  const accel_status_t status = function(rank.local_rank);
   const std::string message = status < 0 ? callback_message(status, errors_before, "of the launch") : "";
-  launch::write_report(descriptor, local_rank, status, message);
+  std::fflush(nullptr);  // it may have to wait then
+  launch::report_end(rank, status, message);
   return status < 0 ? 1 : 0;
 }
 
@@ -119,9 +118,9 @@ launch::FunctionOptions launch_of(const LaunchSettings& settings, int64_t call, 
   if (port != 0) result.job.main_process_port = static_cast<int>(port);
   if (settings.start_method.value == StartMethod::kFork) {
     require_forkable();
-    result.body = [&function](int local_rank, int descriptor) {
+    result.body = [&function](const launch::LaunchedRank& rank) {
       accept_forked_off();
-      return run_rank(function, local_rank, descriptor);
+      return run_rank(function, rank);
     };
   }
   result.marker = text(getpid(), ':', call);
@@ -144,11 +143,9 @@ ACCEL_FUNCTION accel_status_t accel_launch(const accel_launch_options_t* options
     require(!is_in_rank.load(), Status::kInvalidState,
             "this process is a rank of accel_launch() itself; expected a call outside of its functions");
     const int64_t call = launch_calls.fetch_add(1) + 1;
-    if (const std::optional<LaunchedRank> rank = launched_rank(); rank && call <= rank->call) {
-      if (call < rank->call) return;
-      const int status = run_rank(body, rank->local_rank, rank->descriptor);
-      std::fflush(nullptr);
-      _exit(status);
+    if (const std::optional<StartedRank> started = started_rank(); started && call <= started->call) {
+      if (call < started->call) return;
+      _exit(run_rank(body, started->rank));
     }
     const auto failure = launch::FunctionLaunch(launch_of(settings, call, body)).run();
     if (!failure) return;

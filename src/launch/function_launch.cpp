@@ -65,12 +65,15 @@ sigset_t signal_mask_of_thread() {
 
 }  // namespace
 
-void write_report(int descriptor, int local_rank, int status, const std::string& message) {
+void report_end(const LaunchedRank& rank, int status, const std::string& message) {
   RankReport report;
-  report.local_rank = local_rank;
+  report.local_rank = rank.local_rank;
   report.status = status;
   message.copy(report.message, sizeof(report.message) - 1);
-  while (write(descriptor, &report, sizeof(report)) < 0 && errno == EINTR) {
+  while (write(rank.report, &report, sizeof(report)) < 0 && errno == EINTR) {
+  }
+  char never = 0;
+  while (status >= 0 && read(rank.release, &never, 1) < 0 && errno == EINTR) {
   }
 }
 
@@ -94,6 +97,7 @@ void FunctionLaunch::start() {
   job_.reset();
   silent_end_.reset();
   reports_ = make_pipe();
+  release_ = make_pipe();
   fcntl(reports_.read_end.number(), F_SETFL, O_NONBLOCK);
   reported_.assign(static_cast<size_t>(options_.job.local_processes()), std::nullopt);
   LaunchOptions job = options_.job;
@@ -105,25 +109,27 @@ void FunctionLaunch::start() {
   job_.emplace(job, place_of(job, restarts_), guardian_, signal_mask_of_thread(),
                [this](RankCommand& command, int local_rank) { prepare(command, local_rank); });
   reports_.write_end.reset();
+  release_.read_end.reset();
 }
 
 void FunctionLaunch::prepare(RankCommand& command, int local_rank) const {
-  const int report = reports_.write_end.number();
+  const LaunchedRank rank{local_rank, reports_.write_end.number(), release_.read_end.number()};
   if (options_.body) {
-    command.function = [this, local_rank, report] { return options_.body(local_rank, report); };
-    command.not_inherited.push_back(reports_.read_end.number());
+    command.function = [this, rank] { return options_.body(rank); };
+    command.not_inherited = {reports_.read_end.number(), release_.write_end.number()};
     return;
   }
   command.file = "/proc/self/exe";
-  command.inherited = report;
-  command.environment.push_back(text(kLaunchedVariable, '=', options_.marker, ':', report, ':', local_rank));
+  command.inherited = {rank.report, rank.release};
+  command.environment.push_back(
+      text(kLaunchedVariable, '=', options_.marker, ':', rank.local_rank, ':', rank.report, ':', rank.release));
 }
 
 void FunctionLaunch::watch() {
   while (job_->is_running()) {
     wait_for_event();
     job_->collect_ended();
-    check_silent_ends();
+    check_reports();
     if (!stopped_ && interruption_.raised()) stopped_ = Status::kCancelled;
     if (!stopped_ && options_.deadline && options_.deadline->passed()) stopped_ = Status::kTimeout;
     if ((stopped_ || silent_end_) && !job_->grace()) job_->end(SIGTERM, kGraceOfFunctions);
@@ -151,10 +157,13 @@ void FunctionLaunch::read_reports() {
   }
 }
 
-void FunctionLaunch::check_silent_ends() {
+void FunctionLaunch::check_reports() {
   std::vector<bool> ended;
   for (const RankProcess& rank : job_->ranks()) ended.push_back(!rank.is_running());
   read_reports();
+  const bool all_are_done =
+      std::all_of(reported_.begin(), reported_.end(), [](const auto& report) { return report && report->status >= 0; });
+  if (all_are_done) release_.write_end.reset();
   if (first_failure() || stopped_) return;
   for (size_t i = 0; i < ended.size(); ++i)
     if (ended[i] && !reported_[i]) silent_end_ = i;

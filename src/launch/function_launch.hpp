@@ -17,19 +17,25 @@
 
 namespace accel::launch {
 
-// How a function of a rank has ended; written to the descriptor that its process was given. Whole: no other rank's is
-// in between.
-void write_report(int descriptor, int local_rank, int status, const std::string& message);
+// What the process of a rank has been given.
+struct LaunchedRank {
+  int local_rank = 0;
+  int report = -1;   // where it writes how its function has ended
+  int release = -1;  // closed by the launcher when all ranks of the machine are done
+};
 
-// The variable of a process that was started to run a function: the marker, the descriptor and the local rank, with ':'
+// A rank whose function has succeeded stays until all are done: rank 0 has the store, which others may still need.
+void report_end(const LaunchedRank& rank, int status, const std::string& message);
+
+// The variable of a process that was started to run a function: the marker, and the numbers of LaunchedRank, with ':'
 // in between.
 inline constexpr char kLaunchedVariable[] = "ACCEL_LAUNCHED";
 
 struct FunctionOptions {
   LaunchOptions job;
-  // Runs the function in the process of a rank and writes its report to the descriptor; returns the exit status. Empty:
-  // the program is started again, with `marker` in its variable.
-  std::function<int(int local_rank, int descriptor)> body;
+  // Runs the function in the process of a rank and reports its end; returns the exit status. Empty: the program is
+  // started again, with `marker` in its variable.
+  std::function<int(const LaunchedRank& rank)> body;
   std::string marker;
   int max_restarts = 0;
   Deadline::Milliseconds monitor_interval{100};
@@ -61,7 +67,7 @@ class FunctionLaunch {
   void watch();
   void wait_for_event();
   void read_reports();
-  void check_silent_ends();
+  void check_reports();
   std::optional<size_t> first_failure() const;
   FunctionFailure describe_failure(size_t local_rank) const;
 
@@ -69,7 +75,7 @@ class FunctionLaunch {
   const InterruptionFlag interruption_;
   const Guardian guardian_;
   int restarts_ = 0;
-  Pipe reports_;
+  Pipe reports_, release_;
   std::optional<Job> job_;
   std::vector<std::optional<Report>> reported_;  // of each rank
   std::optional<size_t> silent_end_;  // a rank that ended as if it had succeeded, and did not run the function

@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -50,9 +49,7 @@ bool writes_to(const RankOutput& output) {
   for (const int descriptor : {guardian.descriptor(), failures.read_end.number(), failures.write_end.number()})
     close(descriptor);
   replace_environment(command.environment);
-  const int status = command.function();
-  std::fflush(nullptr);
-  _exit(status);  // exit handlers are the parent's
+  _exit(command.function());  // exit handlers are the parent's
 }
 
 // What the new process does; returns only when the program cannot be executed.
@@ -70,7 +67,7 @@ void become_rank(const RankCommand& command, const Guardian& guardian, const Pip
   if (!writes_to(output)) return;
   pthread_sigmask(SIG_SETMASK, &command.signal_mask, nullptr);
   if (command.function) run_function(command, guardian, failures);
-  if (command.inherited >= 0) fcntl(command.inherited, F_SETFD, 0);
+  for (const int descriptor : command.inherited) fcntl(descriptor, F_SETFD, 0);
   execvpe(command.file.empty() ? arguments[0] : command.file.c_str(), arguments, environment);
 }
 

@@ -24,8 +24,8 @@ struct RankCommand {
   std::string log_file, log_header;  // is appended to, first the header; empty: none
   ShownOutputs* shown = nullptr;     // of the launcher; null: it shows nothing of what it reads
   bool shows_stdout = false, shows_stderr = false;
-  std::string prefix;  // of each line that is shown
-  int inherited = -1;  // a descriptor that the program gets
+  std::string prefix;          // of each line that is shown
+  std::vector<int> inherited;  // descriptors that the program gets
   // Instead of the program: what a copy of this process does; it returns the exit status. The copy closes the
   // descriptors `not_inherited`, as far as they are ones.
   std::function<int()> function;

@@ -53,7 +53,8 @@ void write_options(const DescribedCommand& command, const char* heading, std::os
 
 std::string page_of(const DescribedCommand& command, const std::vector<DescribedCommand>& commands) {
   std::ostringstream out;
-  out << ".TH " << escaped(dashed(command.words)) << " 1 \"\" \"accel " << ACCEL_VERSION << "\" \"User Commands\"\n.ad l\n"
+  out << ".TH " << escaped(dashed(command.words)) << " 1 \"\" \"accel " << ACCEL_VERSION
+      << "\" \"User Commands\"\n.ad l\n"
       << ".SH NAME\n"
       << escaped(dashed(command.words)) << " \\- " << escaped(command.summary) << "\n"
       << ".SH SYNOPSIS\n"

@@ -112,6 +112,22 @@ static void forked_ranks_train_together(void **unused) {
   assert_int_equal(open_files(), files);
 }
 
+static accel_status_t only_join(int32_t local_process_index, void *user_data) {
+  accel_state_t *state = NULL;
+  const accel_status_t status = accel_state_create(NULL, &state);
+  (void)local_process_index;
+  (void)user_data;
+  accel_state_release(state);
+  return status;
+}
+
+/* The store of rank 0 is there until all have joined. */
+static void ranks_stay_until_all_are_done(void **unused) {
+  const accel_launch_options_t options = options_of(kRanks);
+  (void)unused;
+  for (int i = 0; i < 5; i++) assert_ok(accel_launch(&options, only_join, NULL, NULL));
+}
+
 static accel_status_t tell_environment(int32_t local_process_index, void *user_data) {
   const char *const precision = getenv("ACCELERATE_MIXED_PRECISION"), *const address = getenv("MASTER_ADDR");
   (void)user_data;
@@ -534,6 +550,7 @@ int main(int count, char **arguments) {
 #define launch_test(function) cmocka_unit_test_setup_teardown(function, prepare, no_process_is_left)
   const struct CMUnitTest tests[] = {
       launch_test(forked_ranks_train_together),
+      launch_test(ranks_stay_until_all_are_done),
       launch_test(the_environment_says_the_place),
       launch_test(the_error_is_that_of_the_function),
       launch_test(ranks_that_do_not_end_are_killed),

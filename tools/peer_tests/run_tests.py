@@ -20,8 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LISTS = ROOT / "tests" / "peer"
 SCRIPTS = ("test_script", "test_sync", "test_ops", "test_distributed_data_loop", "test_notebook", "test_merge_weights",
            "external_deps/test_checkpointing", "external_deps/test_metrics", "external_deps/test_performance")
-# Scripts whose functions are tests, and the environment that they need.
-TESTS_OF_SCRIPTS = {"scripts/test_notebook": {"ACCELERATE_NUM_PROCESSES": "2", "ACCEL_TIMEOUT_MS": "20000"}}
+TESTS_IN_SCRIPTS = ("scripts/test_notebook",)  # whose functions are tests
+# What some need in their environment: two ranks; a launcher that is not told ACCELERATE_USE_CPU, which Accelerate's does not read.
+ENVIRONMENTS = {"scripts/test_notebook": {"ACCELERATE_NUM_PROCESSES": "2", "ACCEL_TIMEOUT_MS": "20000"}, "test_cli": {"ACCELERATE_USE_CPU": "false"}}
 
 
 def lines_of(name):
@@ -49,12 +50,12 @@ class Runner:
 
     def run(self, name):
         """The outcome of each test of a file, or of a script with one rank and with two."""
-        if name in TESTS_OF_SCRIPTS:
-            outcomes = self._tests(f"src/accelerate/test_utils/{name}.py", TESTS_OF_SCRIPTS[name])
+        if name in TESTS_IN_SCRIPTS:
+            outcomes = self._tests(f"src/accelerate/test_utils/{name}.py", ENVIRONMENTS.get(name, {}))
             return {f"{name}::{test.rsplit('::', 1)[1]}": outcome for test, outcome in outcomes.items()}
         if name.startswith("scripts/"):
             return {f"{name}::{ranks}": self._script(name, ranks) for ranks in (1, 2)}
-        return self._tests(f"tests/{name}.py", {})
+        return self._tests(f"tests/{name}.py", ENVIRONMENTS.get(name, {}))
 
     def _tests(self, path, environment):
         """The outcome of each test of a file that pytest runs."""

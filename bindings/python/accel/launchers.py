@@ -58,23 +58,26 @@ class _Prefixed:
         return getattr(self._stream, name)
 
 
-def _run(function, args, index, environment, prefix, failures):
-    """The process of a rank."""
+def _run(function, args, index, environment, prefix, reports, all_are_done):
+    """The process of a rank. It stays until all are done: rank 0 has the store, which others may still need."""
     os.environ.update(environment)
+    rank, launcher = int(environment["RANK"]), os.getppid()
     try:
         if libtorch.is_loaded():
             from . import capi
 
             capi.accel_accept_fork()
         if prefix is not None:
-            prefix = string.Template(prefix).safe_substitute(role_name="default", rank=environment["RANK"], local_rank=index)
+            prefix = string.Template(prefix).safe_substitute(role_name="default", rank=rank, local_rank=index)
             sys.stdout, sys.stderr = _Prefixed(sys.stdout, prefix), _Prefixed(sys.stderr, prefix)
         PrepareForLaunch(function, "MULTI_CPU")(index, *args)
     except BaseException as error:
-        if isinstance(error, SystemExit) and not error.code:
-            return
-        failures.put((int(environment["RANK"]), f"{type(error).__name__}: {error}", traceback.format_exc()))
-        sys.exit(1)
+        if not isinstance(error, SystemExit) or error.code:
+            reports.put((rank, f"{type(error).__name__}: {error}", traceback.format_exc()))
+            sys.exit(1)
+    reports.put((rank, None, ""))
+    while not all_are_done.wait(1) and os.getppid() == launcher:
+        pass
 
 
 def _end(ranks):
@@ -122,25 +125,33 @@ def _start_method(function):
     return "spawn"
 
 
-def _failure(ranks, failures):
-    """(rank, what, trace) of a rank that has failed: of several the one that was killed, since the others may have missed it. None: none has."""
-    ended = sorted((rank.exitcode, int(rank.name)) for rank in ranks if rank.exitcode)
-    if not failures.empty() and not (ended and ended[0][0] < 0):
-        return failures.get()
-    return ended and (ended[0][1], f"ended with {'signal' if ended[0][0] < 0 else 'exit status'} {abs(ended[0][0])}", "") or None
-
-
 def _attempt(function, args, method, environments, monitor_interval, prefix):
-    """Runs the ranks once; returns the failure or None."""
+    """Runs the ranks once; returns (rank, what, trace) of one that has failed, or None."""
     context = multiprocessing.get_context(method)
-    failures = context.SimpleQueue()
-    ranks = [context.Process(target=_run, name=environment["RANK"], args=(function, args, index, environment, prefix, failures))
+    reports, all_are_done = context.SimpleQueue(), context.Event()
+    ranks = [context.Process(target=_run, name=environment["RANK"], args=(function, args, index, environment, prefix, reports, all_are_done))
              for index, environment in enumerate(environments)]
+    done = set()
     try:
         _start(ranks, function)
-        while (failure := _failure(ranks, failures)) is None and (running := [rank.sentinel for rank in ranks if rank.is_alive()]):
-            multiprocessing.connection.wait([*running, failures._reader], timeout=monitor_interval)
-        return failure or _failure(ranks, failures)
+        while len(done) < len(ranks):
+            multiprocessing.connection.wait([*(rank.sentinel for rank in ranks), reports._reader], timeout=monitor_interval)
+            # Of several the one that was killed comes first, since the others may have missed it.
+            ended = sorted((rank.exitcode, int(rank.name)) for rank in ranks if rank.exitcode is not None)
+            if ended and ended[0][0] < 0:
+                return ended[0][1], f"ended with signal {-ended[0][0]}", ""
+            while not reports.empty():
+                rank, what, trace = reports.get()
+                if what is not None:
+                    return rank, what, trace
+                done.add(rank)
+            for status, rank in ended:
+                if rank not in done:
+                    return rank, f"ended with exit status {status}", ""
+        all_are_done.set()
+        for rank in ranks:
+            rank.join()
+        return None
     finally:  # also after Ctrl-C, or the notebook's stop
         _end(ranks)
 

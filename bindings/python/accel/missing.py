@@ -27,6 +27,9 @@ _PARTS = {
 }
 # What has another form here.
 _INSTEAD = {
+    "ARGUMENT_KEY_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
+    "ARGUMENT_VALUE_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
+    "ConversionStatus": "`accel to-fsdp2` says why a setting is left out",
     "ConvertOutputsToFp32": "use convert_outputs_to_fp32()",
     "DataLoaderAdapter": "a prepared loader has the methods of the loader inside",
     "SharedDict": "PartialState() and AcceleratorState() show the state of the engine",

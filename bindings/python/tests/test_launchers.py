@@ -86,12 +86,15 @@ RESTART = """
 import os, signal, sys, time, accel
 def fail(folder, how, succeeds_at):
     restart = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    if os.environ["RANK"] == "0":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     open(f"{folder}/{os.environ['RANK']}.{restart}", "w").close()
     if restart == succeeds_at:
         return
     if os.environ["RANK"] == "0":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
+    while not os.path.exists(f"{folder}/0.{restart}"):
+        time.sleep(0.01)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "exit":

@@ -31,13 +31,22 @@ def _refusal(done):
     return FileNotFoundError(message) if done.returncode == 127 else ValueError(message)
 
 
-def ask(*arguments, **environment):
-    """What a command prints. What it refuses is a ValueError, a file that is not there a FileNotFoundError."""
+def _done(arguments, environment):
     done = subprocess.run([find_program(), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
                           env={**os.environ, **environment})
     if done.returncode:
         raise _refusal(done)
-    return done.stdout
+    return done
+
+
+def ask(*arguments, **environment):
+    """What a command prints. What it refuses is a ValueError, a file that is not there a FileNotFoundError."""
+    return _done(arguments, environment).stdout
+
+
+def ask_for_notes(*arguments):
+    """What a command says beside its work, on stderr."""
+    return _done(arguments, {}).stderr
 
 
 def ask_json(*arguments, **environment):
