@@ -25,13 +25,13 @@ std::string memory_size(int64_t bytes) {
 
 std::string memory_text(const RankFailure& failure) {
   const ProcessEnd& end = failure.first.end;
-  if (!end.by_signal || end.number != SIGKILL || !failure.memory_kills) return "";
-  const std::string had =
-      end.peak_memory > 0 ? text("; it had up to ", memory_size(end.peak_memory), " of memory") : "";
-  if (*failure.memory_kills > 0)
-    return text("accel launch: meanwhile memory ran out and the kernel killed ", *failure.memory_kills,
-                *failure.memory_kills == 1 ? " process" : " processes", had, '\n');
-  return text("accel launch: meanwhile the kernel killed no process for memory: somebody sent the signal", had, '\n');
+  std::string shown = text("accel launch: it ran for ", seconds_text(end.when - failure.start));
+  if (end.peak_memory > 0) shown += text(" and had up to ", memory_size(end.peak_memory), " of memory");
+  if (!end.by_signal || end.number != SIGKILL || !failure.memory_kills) return shown + '\n';
+  const int64_t kills = *failure.memory_kills;
+  if (kills == 0) return shown + "; the kernel has killed no process for lack of memory meanwhile\n";
+  return shown +
+         text("; meanwhile memory ran out and the kernel killed ", kills, kills == 1 ? " process\n" : " processes\n");
 }
 
 // Empty: as it should.
@@ -58,8 +58,7 @@ std::string rank_ranges(std::vector<int> ranks) {
 
 std::string describe(const RankFailure& failure) {
   const int rank = failure.first.rank;
-  std::string report = text("accel launch: rank ", rank, " failed: ", describe(failure.first.end), " (after ",
-                            seconds_text(failure.first.end.when - failure.start), ")\n");
+  std::string report = text("accel launch: rank ", rank, " failed: ", describe(failure.first.end), '\n');
   report += memory_text(failure);
   if (!failure.last_lines.empty()) report += text("the last lines of rank ", rank, ":\n");
   for (const std::string& line : failure.last_lines) report += text("  ", line, '\n');

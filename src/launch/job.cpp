@@ -123,7 +123,7 @@ void Job::collect_ended() {
     // Of several that ended at once, the one that was killed is the cause: the others may have missed their peer.
     if (!failed || (ranks_[i].end()->by_signal && !ranks_[*failed].end()->by_signal)) failed = i;
   }
-  if (failed && !first_failure_ && !is_told_to_end_) {
+  if (failed && !first_failure_ && !end_signal_) {
     first_failure_ = failed;
     end(SIGTERM, kGraceAfterFailure);
   } else if (stops_on_purpose && !grace_) {
@@ -132,9 +132,9 @@ void Job::collect_ended() {
 }
 
 void Job::end(int signal, Deadline::Milliseconds grace) {
-  is_told_to_end_ = true;
   told_to_end_ = std::min(told_to_end_, Deadline::Clock::now());
-  send(signal);
+  if (signal != end_signal_) send(signal);  // a program may take a second one as a demand for haste
+  end_signal_ = signal;
   if (!grace_ || grace < grace_->left()) grace_.emplace(grace);
 }
 
@@ -152,6 +152,11 @@ int Job::exit_status() const {
   const bool stopped = std::any_of(ranks_.begin(), ranks_.end(),
                                    [](const RankProcess& rank) { return rank.end() && asks_for_requeue(*rank.end()); });
   return stopped ? kRequeueStatus : 0;
+}
+
+bool Job::all_succeeded() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RankProcess& rank) { return rank.end() && rank.end()->is_success(); });
 }
 
 void Job::report_failure() const {

@@ -60,6 +60,7 @@ class Job {
 
   // Once none is running: 0, kRequeueStatus, or that of the first failure.
   int exit_status() const;
+  bool all_succeeded() const;
 
  private:
   void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
@@ -74,7 +75,7 @@ class Job {
   ShownOutputs shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
-  bool is_told_to_end_ = false;
+  std::optional<int> end_signal_;  // that they got last
   std::optional<Deadline> grace_;
 };
 

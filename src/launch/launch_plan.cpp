@@ -15,6 +15,7 @@
 #include "config/launch_configuration.hpp"
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
+#include "launch/host_plan.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/rank_environment.hpp"
 #include "launch/visible_gpus.hpp"
@@ -70,14 +71,18 @@ class Planner {
     choose_mode();
     for (const LaunchOption& option : launch_options()) resolve(option);
     refuse_what_is_not_there();
+    leave_hostfile_to_deepspeed();
     count_processes();
     choose_port();
     check_gpus();
     check_sharding();
     choose_program();
     choose_output();
-    choose_hosts();
     pass_variables();
+    if (find("deepspeed_hostfile") == nullptr && find("nnodes") == nullptr) check_processes();
+    choose_hosts();
+    check_processes();
+    pass_affinity_of_threads();
     note_what_has_no_effect();
     for (const LaunchOption& option : launch_options())
       if (const auto found = settings_.find(option.field.name); found != settings_.end())
@@ -244,6 +249,14 @@ class Planner {
     }
   }
 
+  // In a file it is a setting of DeepSpeed; on the command line it is one of the job.
+  void leave_hostfile_to_deepspeed() {
+    if (!is_given("deepspeed_hostfile") && mode_ != Mode::kDeepspeed) settings_.erase("deepspeed_hostfile");
+    for (const char* const filter : {"deepspeed_exclusion_filter", "deepspeed_inclusion_filter"})
+      require(find("deepspeed_hostfile") == nullptr || find(filter) == nullptr, Status::kUnsupported, place_of(filter),
+              " is '", value_of(filter), "'; expected a hostfile that has the hosts to use and no others");
+  }
+
   void count_processes() {
     LaunchOptions& options = plan_.options;
     options.num_machines = integer_of("num_machines", 1);
@@ -252,7 +265,7 @@ class Planner {
       require(setting->value != "-1", Status::kInvalidArgument, file_ ? file_->path : "", ": num_processes is -1",
               setting->source == kDefault ? ", as it is not there" : "", "; expected --num-processes N");
       options.num_processes = integer_of("num_processes", 1);
-    } else {
+    } else if (find("deepspeed_hostfile") == nullptr) {  // else as many as its hosts have
       const std::vector<std::string> gpus = is_yes("cpu") ? std::vector<std::string>() : visible_gpus(gpu_ids());
       options.num_processes = std::max<int>(1, static_cast<int>(gpus.size())) * options.num_machines;
       settings_["num_processes"] = {std::to_string(options.num_processes), kDefault};
@@ -260,15 +273,21 @@ class Planner {
         plan_.notes.push_back(text(options.num_processes,
                                    " processes are started, one for each GPU; --num-processes gives another number"));
     }
-    require(options.num_processes % options.num_machines == 0, Status::kInvalidArgument, place_of("num_processes"),
-            " is ", options.num_processes, "; expected a multiple of --num-machines, which is ", options.num_machines);
-    require(options.machine_rank < options.num_machines, Status::kInvalidArgument, place_of("machine_rank"), " is ",
-            options.machine_rank, "; expected less than --num-machines, which is ", options.num_machines);
     if (find("num_cpu_threads_per_process") != nullptr && environment_text("OMP_NUM_THREADS").has_value() &&
         !is_given("num_cpu_threads_per_process"))
       settings_["num_cpu_threads_per_process"] = {*environment_text("OMP_NUM_THREADS"), "OMP_NUM_THREADS"};
     else if (find("num_cpu_threads_per_process") != nullptr)
       options.num_cpu_threads_per_process = integer_of("num_cpu_threads_per_process", 1);
+  }
+
+  void check_processes() {
+    const LaunchOptions& options = plan_.options;
+    require(options.hosts.slots > 0 || options.num_processes % options.num_machines == 0, Status::kInvalidArgument,
+            place_of("num_processes"), " is ", options.num_processes,
+            "; expected a multiple of --num-machines, which is ", options.num_machines);
+    require(options.machine_rank < options.num_machines, Status::kInvalidArgument, place_of("machine_rank"), " is ",
+            options.machine_rank, "; expected less than --num-machines, which is ", options.num_machines);
+    if (options.hosts.max_hosts > 1) plan_.launcher = options.hosts.listed.empty() ? "hosts" : "ssh";
   }
 
   std::string gpu_ids() const {
@@ -280,10 +299,8 @@ class Planner {
     LaunchOptions& options = plan_.options;
     if (find("main_process_port") != nullptr) options.main_process_port = integer_of("main_process_port", 0);
     if (options.main_process_port == 0) options.main_process_port.reset();
-    if (options.num_machines > 1) {
-      if (!options.main_process_port) options.main_process_port = 29500;
-      plan_.launcher = "hosts";
-    } else if (options.main_process_port && !is_port_free(*options.main_process_port)) {
+    if (options.num_machines == 1 && find("deepspeed_hostfile") == nullptr && find("nnodes") == nullptr &&
+        options.main_process_port && !is_port_free(*options.main_process_port)) {
       plan_.notes.push_back(text(place_of("main_process_port"), " is ", *options.main_process_port,
                                  ", which another program has; the ranks meet at a free port"));
       options.main_process_port.reset();
@@ -338,9 +355,16 @@ class Planner {
     options.rdzv_conf = value_of("rdzv_conf");
     options.role = value_of("role", "default");
     options.hostfile = value_of("deepspeed_hostfile");
-    options.exclusion_filter = value_of("deepspeed_exclusion_filter");
-    options.inclusion_filter = value_of("deepspeed_inclusion_filter");
     options.mpirun_hostfile = value_of("mpirun_hostfile");
+    options.nnodes = value_of("nnodes");
+    options.rdzv_endpoint = value_of("rdzv_endpoint");
+    options.rdzv_timeout = value_of("rdzv_timeout");
+    options.secret_file = value_of("secret_file");
+    options.interface_name = value_of("interface");
+    options.ssh_command = value_of("ssh_command", options.ssh_command);
+    options.ssh_options = value_of("ssh_options", options.ssh_options);
+    if (find("environment") != nullptr) options.environment = value_of("environment");
+    plan_hosts(options);
   }
 
   bool is_active(const OptionGroup& group) const {
@@ -405,13 +429,16 @@ class Planner {
     }
     if (const std::string ids = value_of("gpu_ids", "all"); ids != "all")
       plan_.options.variables.emplace_back(kVisibleGpus, ids);
+    if (mode_ == Mode::kDeepspeed) pass_what_deepspeed_asks_for();
+    if (file_ && !file_->own.empty()) pass("ACCELERATE_CONFIG_FILE", std::filesystem::absolute(file_->path).string());
+  }
+
+  void pass_affinity_of_threads() {
     // Of Intel's OpenMP. Threads of several ranks that are not bound would all be put onto the first processors.
     if (mode_ == Mode::kProcesses && is_yes("cpu") && plan_.options.local_processes() == 1) {
       pass("KMP_AFFINITY", "granularity=fine,compact,1,0");
       pass("KMP_BLOCKTIME", "1");
     }
-    if (mode_ == Mode::kDeepspeed) pass_what_deepspeed_asks_for();
-    if (file_ && !file_->own.empty()) pass("ACCELERATE_CONFIG_FILE", std::filesystem::absolute(file_->path).string());
   }
 
   void pass_what_deepspeed_asks_for() {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "launch/host_options.hpp"
+
 namespace accel::launch {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;  // names and values
@@ -27,12 +29,20 @@ struct LaunchOptions {
   bool prefix = false;                     // "[rank 1] " before each line that is shown
   bool quiet = false;                      // no messages of the launcher but errors
 
+  std::vector<std::string> given;  // the options of the command line, as they are
+
   int max_restarts = 0;
   std::string rdzv_backend = "static", rdzv_conf, role = "default";
-  std::string hostfile, exclusion_filter, inclusion_filter;  // of DeepSpeed's form
+  std::string hostfile;
   std::string mpirun_hostfile;
+  std::string nnodes, rdzv_endpoint, rdzv_timeout;
+  std::string secret_file, interface_name;
+  // No question may wait for an answer that nobody gives, and a host that is gone must not be missed.
+  std::string ssh_command = "ssh", ssh_options = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
+  std::optional<std::string> environment;  // the variables of the launcher that ranks get; unset: all
+  HostOptions hosts;                       // what follows from these
 
-  int local_processes() const { return num_processes / num_machines; }
+  int local_processes() const { return hosts.slots > 0 ? hosts.slots : num_processes / num_machines; }
 };
 
 }  // namespace accel::launch

@@ -19,6 +19,7 @@
 #include "base/file_descriptor.hpp"
 #include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
+#include "base/split_text.hpp"
 #include "launch/processor_affinity.hpp"
 
 namespace accel::launch {
@@ -28,6 +29,17 @@ namespace {
 bool is_set(const Variables& variables, std::string_view name) {
   name = name.substr(0, name.find('='));
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
+}
+
+// Whether ranks get what this process has inherited, "NAME=value"; `names` may end with *.
+bool is_passed(std::string_view inherited, const std::optional<std::string>& names) {
+  if (!names) return true;
+  const std::string_view name = inherited.substr(0, inherited.find('='));
+  const std::vector<std::string> patterns = split_text(*names);
+  return std::any_of(patterns.begin(), patterns.end(), [name](const std::string& pattern) {
+    return pattern.back() == '*' ? name.substr(0, pattern.size() - 1) == pattern.substr(0, pattern.size() - 1)
+                                 : name == pattern;
+  });
 }
 
 // A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
@@ -104,7 +116,8 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
   const Variables variables = rank_variables(options, place, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
-    if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);
+    if (!is_set(variables, *inherited) && is_passed(*inherited, options.environment))
+      environment.emplace_back(*inherited);
   }
   for (const auto& [name, value] : variables) environment.push_back(name + '=' + value);
   return environment;

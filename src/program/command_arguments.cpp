@@ -86,7 +86,8 @@ ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments) 
   }
   parsed.rest = app.remaining();
   if (parsed.rest.empty()) return parsed;
-  if (parsed.rest.front() == "--")
+  parsed.ended_options = parsed.rest.front() == "--";
+  if (parsed.ended_options)
     parsed.rest.erase(parsed.rest.begin());
   else if (is_dashed(parsed.rest.front()))
     refuse_option(app, parsed.rest.front());

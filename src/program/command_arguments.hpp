@@ -11,6 +11,7 @@ namespace accel::program {
 struct ParsedArguments {
   std::optional<std::string> shown;  // instead of doing anything
   std::vector<std::string> rest;
+  bool ended_options = false;  // by `--`, which is not among the rest
 };
 
 // Options end at `--`, or at the first argument that is none. Anything wrong is Status::kInvalidArgument.

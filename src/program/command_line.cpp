@@ -10,6 +10,7 @@
 #include "base/json.hpp"
 #include "base/split_text.hpp"
 #include "launch/launch_option.hpp"
+#include "launch/remote_launcher.hpp"
 #include "program/checkpoint_arguments.hpp"
 #include "program/command_arguments.hpp"
 #include "program/command_list.hpp"
@@ -111,7 +112,11 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
   require(is_dry || !is_json, Status::kInvalidArgument, "--json is given; expected --dry-run beside it");
+  std::vector<std::string> options(
+      arguments.begin(), arguments.end() - static_cast<std::ptrdiff_t>(parsed.rest.size() + parsed.ended_options));
   CommandLine result{Command::kLaunch, "", launch::plan_launch(given, std::move(parsed.rest)), nullptr};
+  result.plan.options.given = std::move(options);
+  result.plan.options.hosts.version = ACCEL_VERSION;
   if (!is_dry) return result;
   return shown(is_json ? print_json(json_of(result.plan)) + '\n' : describe(result.plan));
 }
@@ -128,12 +133,24 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+launch::LaunchOptions remote_launch() {
+  const launch::RemoteStart start = launch::take_remote_start();
+  launch::LaunchOptions options = parse_launch(start.arguments).plan.options;
+  options.num_processes = start.num_processes;
+  options.hosts.slots = start.slots;
+  options.hosts.secret = start.secret;
+  options.hosts.lifeline = start.lifeline;
+  options.hosts.is_remote = true;
+  return options;
+}
+
 // The commands are not subcommands of CLI11, which `--` would end.
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   const std::string expected = "expected " + command_names() + ", --version or --help";
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; ", expected);
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "launch") return parse_launch(others);
+  if (arguments.front() == "host" && arguments.size() == 1) return {Command::kBeRemote, "", {}, nullptr};
   if (arguments.front() == "env") return parse_environment(others);
   if (const ProgramCommand* const command = find_program_command(arguments.front())) {
     if (command->is_of_checkpoints)

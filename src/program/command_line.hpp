@@ -11,6 +11,7 @@ namespace accel::program {
 enum class Command {
   kShow,
   kLaunch,
+  kBeRemote,  // host: ssh runs it for the launcher of another host
   kReportEnvironment,
   kRun,            // a function of program/command_list.hpp
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
@@ -27,5 +28,8 @@ struct CommandLine {
 // names may be written with `-` or `_`, and the last of several holds. Anything wrong is an Error with
 // Status::kInvalidArgument.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+// What the launcher of another host asks this one to do, through ssh.
+launch::LaunchOptions remote_launch();
 
 }  // namespace accel::program

@@ -63,6 +63,7 @@ int run(const std::vector<std::string>& arguments, char** given) {
       for (const std::string& note : line.plan.notes) std::fprintf(stderr, "accel launch: %s\n", note.c_str());
     return launch::HostAgent(line.plan.options).run();
   }
+  if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
   std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
   return 0;
 }

@@ -35,8 +35,8 @@ def launch(*arguments, environment=None, **options):
 
 
 def without_time(errors):
-    """A report of a failure without the seconds, which differ."""
-    return re.sub(r" \(after \d+\.\d\d s\)", "", errors)
+    """A report of a failure without seconds and memory, which differ."""
+    return re.sub(r"accel launch: it ran for \d+\.\d\d s( and had up to \d+ MB of memory)?.*\n", "", errors)
 
 
 def is_alive(process):
@@ -158,7 +158,6 @@ class Environment(LaunchTest):
         tokens = [{variables["ACCEL_JOB_TOKEN"] for variables in ranks.values()} for ranks in jobs]
         self.assertEqual([len(token) for token in tokens], [1, 1])
         self.assertNotEqual(tokens[0], tokens[1])
-        self.assertNotIn("ACCEL_JOB_TOKEN", self.variables_of_each_rank("--num-machines", "2", "--num-processes", "2")[0])
 
     def test_stale_variables_are_replaced_and_others_kept(self):
         stale = clean_environment(RANK="7", WORLD_SIZE="9", OTHER="kept")
@@ -227,15 +226,6 @@ class Environment(LaunchTest):
         self.assertEqual(variables["ACCELERATE_MIXED_PRECISION"], "fp16")
         self.assertNotIn("ACCELERATE_USE_CPU", variables)
 
-    def test_several_machines(self):
-        ranks = self.variables_of_each_rank(
-            "--num-processes", "4", "--num-machines", "2", "--machine-rank", "1", "--main-process-ip", "10.0.0.1")
-        self.assertEqual(sorted(ranks), [2, 3])
-        self.assertEqual(ranks[3]["LOCAL_RANK"], "1")
-        self.assertEqual(ranks[3]["LOCAL_WORLD_SIZE"], "2")
-        self.assertEqual(ranks[3]["WORLD_SIZE"], "4")
-        self.assertEqual((ranks[3]["MASTER_ADDR"], ranks[3]["MASTER_PORT"]), ("10.0.0.1", "29500"))
-
     def test_programs_start_with_the_signal_mask_of_the_user(self):
         result = launch("sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status")
         expected = subprocess.run(["sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status"], capture_output=True,
@@ -297,11 +287,9 @@ class Failure(LaunchTest):
         os.kill(processes[1], signal.SIGKILL)
         status, _, errors = job.finish()
         self.assertEqual(status, 128 + signal.SIGKILL)
-        first, *rest = without_time(errors).splitlines()
-        self.assertEqual(first, "accel launch: rank 1 failed: SIGKILL: killed, often by the out-of-memory killer")
-        for line in rest:  # a kernel may say nothing of memory
-            self.assertRegex(line, r"^accel launch: meanwhile the kernel killed no process for memory: somebody sent the "
-                                   r"signal(; it had up to \d+ MB of memory)?$")
+        self.assertEqual(without_time(errors),
+                         "accel launch: rank 1 failed: SIGKILL: killed, often by the out-of-memory killer\n")
+        self.assertRegex(errors, r"it ran for \d+\.\d\d s and had up to \d+ MB of memory")
         self.assert_gone(processes, 0)
 
     def test_a_crash_is_explained(self):

@@ -63,6 +63,9 @@ bool is_refused_here(const std::string& file, const Map& expected, const GivenOp
     reason = "which asks for 8-bit floating point";
   else if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
     reason = "which asks for compilation by torch.compile";
+  // DeepSpeed leaves out single GPUs of a host.
+  else if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
+    reason = "expected a hostfile that has the hosts to use";
   // The reference starts 1 process on each of 2 machines where 3 are asked for.
   else if (given.count("num_processes") != 0 && given.at("num_processes") == "3" && machines_of(file) == 2)
     reason = "expected a multiple of --num-machines, which is 2";
