@@ -13,12 +13,13 @@
 #include "launch/output_streams.hpp"
 #include "launch/private_folder.hpp"
 #include "launch/rank_environment.hpp"
+#include "launch/stray_processes.hpp"
 
 namespace accel::launch {
 namespace {
 
 // After a failure the others have lost their peer: all are gone within two seconds.
-constexpr Deadline::Milliseconds kGraceAfterFailure(1500);
+constexpr Deadline::Milliseconds kGraceOfOthers(1500);
 // Ranks that stop on purpose may write a checkpoint together, and end one after the other.
 constexpr Deadline::Milliseconds kGraceAfterRequeue(30000);
 constexpr size_t kShownLines = 20;
@@ -29,9 +30,11 @@ bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.numb
 
 Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
          const PrepareRank& prepare)
-    : place_(place), log_dir_(options.log_dir) {
+    : place_(place), mark_(guardian.mark()), log_dir_(options.log_dir) {
   start(options, guardian, signal_mask, prepare);
 }
+
+Job::~Job() { kill_strays(mark_); }
 
 void Job::start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
                 const PrepareRank& prepare) {
@@ -61,6 +64,7 @@ RankCommand Job::command_of(const LaunchOptions& options, int local_rank) {
   RankCommand command;
   command.program = options.program;
   command.environment = rank_environment(options, place_, local_rank);
+  command.environment.push_back(kMarkVariable + ('=' + mark_));
   command.is_first = local_rank == 0;
   const OutputStreams tee = output_streams("--tee", options.tee, local_rank);
   const OutputStreams redirected = output_streams("--redirects", options.redirects, local_rank);
@@ -125,7 +129,7 @@ void Job::collect_ended() {
   }
   if (failed && !first_failure_ && !end_signal_) {
     first_failure_ = failed;
-    end(SIGTERM, kGraceAfterFailure);
+    end(SIGTERM, kGraceOfOthers);
   } else if (stops_on_purpose && !grace_) {
     grace_.emplace(kGraceAfterRequeue);
   }

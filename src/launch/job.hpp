@@ -30,6 +30,11 @@ class Job {
   Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
       const PrepareRank& prepare = nullptr);
 
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  // Kills what is left of it.
+  ~Job();
+
   const JobPlace& place() const { return place_; }
   const std::vector<RankProcess>& ranks() const { return ranks_; }
   bool is_running() const;
@@ -68,6 +73,7 @@ class Job {
   RankCommand command_of(const LaunchOptions& options, int local_rank);
 
   const JobPlace place_;
+  const std::string mark_;
   const MemoryKills memory_kills_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();

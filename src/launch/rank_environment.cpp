@@ -21,6 +21,7 @@
 #include "base/processors.hpp"
 #include "base/split_text.hpp"
 #include "launch/processor_affinity.hpp"
+#include "launch/stray_processes.hpp"
 
 namespace accel::launch {
 namespace {
@@ -41,6 +42,9 @@ bool is_passed(std::string_view inherited, const std::optional<std::string>& nam
                                  : name == pattern;
   });
 }
+
+// Of a launcher above this one, whose ranks have a mark of their own.
+bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
 
 // A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
 int bindable_port(int port) {
@@ -116,7 +120,7 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
   const Variables variables = rank_variables(options, place, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
-    if (!is_set(variables, *inherited) && is_passed(*inherited, options.environment))
+    if (!is_set(variables, *inherited) && !is_mark(*inherited) && is_passed(*inherited, options.environment))
       environment.emplace_back(*inherited);
   }
   for (const auto& [name, value] : variables) environment.push_back(name + '=' + value);

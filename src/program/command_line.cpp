@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/split_text.hpp"
+#include "launch/environment_report.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/remote_launcher.hpp"
 #include "program/checkpoint_arguments.hpp"
@@ -32,8 +33,8 @@ where the program does not make it itself; without its option its variable holds
 )";
 
 constexpr char kEnvironmentHelp[] =
-    R"(Says what a bug report should know of this machine: its processors, memory and GPUs, and the variables that are set
-of those that a training looks at.
+    R"(Says what a bug report should know of this machine: system, processors, memory, limits, devices, libraries, Python,
+the configuration file, and the variables that are set of those that a training looks at. Secrets are masked.
 )";
 
 // "--num-processes,--num_processes", "-m"
@@ -123,12 +124,22 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
 
 CommandLine parse_environment(const std::vector<std::string>& arguments) {
   CLI::App app(kEnvironmentHelp, "accel env");
-  add_help(app, "");
+  bool is_json = false;
+  std::string configuration;
+  app.add_flag("--json", is_json, "One object instead of lines.")->group("Options");
+  app.add_option("--config-file,--config_file", configuration, "Reports this file instead of that of accel config.")
+      ->type_name("FILE")
+      ->group("Options");
+  add_help(app, " [OPTION ...]");
   ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return shown(*std::move(parsed.shown));
   require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
           "' is given to accel env; expected no arguments");
-  return {Command::kReportEnvironment, "", {}, nullptr};
+  Json::Members report = {{"accel", Json(ACCEL_VERSION)}};
+  const Json found = launch::environment_report(configuration);
+  report.insert(report.end(), found.members()->begin(), found.members()->end());
+  const Json whole(std::move(report));
+  return shown(is_json ? print_json(whole) + '\n' : lines_of(whole));
 }
 
 }  // namespace

@@ -12,7 +12,6 @@ enum class Command {
   kShow,
   kLaunch,
   kBeRemote,  // host: ssh runs it for the launcher of another host
-  kReportEnvironment,
   kRun,            // a function of program/command_list.hpp
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
 };

@@ -109,6 +109,32 @@ Json json_of(const LaunchPlan& plan) {
                             {"notes", Json(std::move(notes))}});
 }
 
+std::string lines_of(const Json& report) {
+  std::string lines;
+  const auto add = [&lines](std::string name, const std::string& value) {
+    name.resize(std::max<size_t>(name.size() + 1, 28), ' ');
+    lines += name + value + '\n';
+  };
+  const auto shown = [](const Json& value) {
+    if (value.text() != nullptr) return *value.text();
+    if (value.flag() != nullptr) return std::string(*value.flag() ? "yes" : "no");
+    std::string joined;
+    if (value.items() == nullptr) return print_json(value);
+    for (const Json& item : *value.items())
+      joined += (joined.empty() ? "" : ", ") + (item.text() != nullptr ? *item.text() : print_json(item));
+    return joined.empty() ? std::string("none") : joined;
+  };
+  for (const auto& [name, value] : *report.members()) {
+    if (value.members() == nullptr)
+      add(name, shown(value));
+    else if (value.members()->empty())
+      add(name, "none found");
+    else
+      for (const auto& [inner, one] : *value.members()) add(name == "variables" ? inner : name + ' ' + inner, shown(one));
+  }
+  return lines;
+}
+
 std::string describe(const LaunchPlan& plan) {
   const PlannedRanks planned = ranks_of(plan);
   std::string shown = "command:\n ";

@@ -1,4 +1,4 @@
-// What `accel launch` shows instead of starting something: its plan, and its options.
+// What is shown instead of starting something: the plan of `accel launch` and its options, the report of `accel env`.
 #pragma once
 
 #include <string>
@@ -16,5 +16,8 @@ std::string describe(const launch::LaunchPlan& plan);
 // [{"name", "aliases", "kind", "has_value", "choices", "default", "group", "help", "variable", "reason"}]; "default" is
 // that of Accelerate's parser, and missing where the option is not Accelerate's.
 Json list_launch_options();
+
+// One line for each value of a report, those of objects with their name in front.
+std::string lines_of(const Json& report);
 
 }  // namespace accel::program

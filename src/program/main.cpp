@@ -13,7 +13,6 @@
 #include "base/system_error.hpp"
 #include "launch/host_agent.hpp"
 #include "program/command_line.hpp"
-#include "program/environment_report.hpp"
 
 namespace accel::program {
 namespace {
@@ -64,8 +63,7 @@ int run(const std::vector<std::string>& arguments, char** given) {
     return launch::HostAgent(line.plan.options).run();
   }
   if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
-  std::fputs(line.command == Command::kShow ? line.text.c_str() : environment_report().c_str(), stdout);
-  return 0;
+  return std::fputs(line.text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kFailure : 0;
 }
 
 }  // namespace

@@ -324,6 +324,136 @@ class Failure(LaunchTest):
         self.assert_gone(processes)
 
 
+class Logs(LaunchTest):
+    """Where the output of ranks is, by --log-dir, --tee, --redirects and --prefix."""
+
+    SCRIPT = 'echo "out $RANK"; echo "error $RANK" >&2'
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name, "a", "logs")
+
+    def launch_logged(self, *options, script=SCRIPT):
+        return launch("--num-processes", "2", "--log-dir", str(self.folder), *options, "--", "sh", "-c", script)
+
+    def log(self, rank):
+        return (self.folder / f"rank_{rank}.log").read_text()
+
+    def test_each_rank_has_a_file_of_its_own_for_the_user_alone(self):
+        result = self.launch_logged()
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "out 0\n", "error 0\n"))
+        for rank in range(2):
+            self.assertEqual(sorted(self.log(rank).splitlines()), [f"error {rank}", f"out {rank}"])
+            self.assertEqual((self.folder / f"rank_{rank}.log").stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.folder.stat().st_mode & 0o777, 0o700)
+        self.launch_logged()
+        self.assertEqual(len(self.log(1).splitlines()), 4)
+
+    def test_attempts_are_told_apart_in_one_file(self):
+        result = self.launch_logged("--max-restarts", "1", script='echo "$ACCEL_RESTART_COUNT"; exit $((RANK * 3))')
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertEqual(self.log(1), "0\naccel launch: this is attempt 2\n1\n")
+
+    def test_all_ranks_are_shown_by_whole_lines(self):
+        script = 'for i in 1 2 3; do printf "a$i "; sleep 0.01; printf "b\n"; done; printf end; printf fault >&2'
+        result = launch("--num-processes", "3", "--prefix", "--", "sh", "-c", script)
+        self.assertEqual(result.returncode, 0)
+        for rank in range(3):
+            mine = [line for line in result.stdout.splitlines() if line.startswith(f"[rank {rank}] ")]
+            self.assertEqual(mine, [f"[rank {rank}] {text}" for text in ("a1 b", "a2 b", "a3 b", "end")])
+        self.assertEqual(sorted(result.stderr.splitlines()), [f"[rank {rank}] fault" for rank in range(3)])
+        named = launch("--prefix", "--role", "trainer", "echo", "x")
+        self.assertEqual(named.stdout, "[trainer 0] x\n")
+
+    def test_streams_are_chosen_by_the_numbers_of_torchrun(self):
+        result = launch("--num-processes", "3", "--tee", "1:1,2:2", "--redirects", "0:3", "--", "sh", "-c", self.SCRIPT)
+        self.assertEqual((result.stdout, result.stderr), ("out 1\n", "error 2\n"))
+        result = self.launch_logged("-t", "3", "--redirects", "2")
+        self.assertEqual((sorted(result.stdout.splitlines()), result.stderr), (["out 0", "out 1"], ""))
+        self.assertIn("error 1", self.log(1))
+        for wrong in ("4", "x", "0:", "1:9", "-1"):
+            refused = launch("--tee=" + wrong, "true")
+            self.assertEqual(refused.returncode, 2, wrong)
+            self.assertIn(f"--tee is '{wrong}'; expected 0 for none", refused.stderr)
+
+    def test_a_folder_that_cannot_be_made_is_an_error_before_anything_starts(self):
+        self.folder.parent.mkdir(parents=True)
+        self.folder.write_text("")
+        result = self.launch_logged()
+        self.assertEqual((result.returncode, result.stdout), (126, ""))
+        self.assertIn("cannot make the folder", result.stderr)
+
+    def test_the_report_of_a_failure_names_the_log(self):
+        result = self.launch_logged(script='if [ $RANK = 1 ]; then echo no; exit 3; fi; exec sleep 60')
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(f"accel launch: all that it wrote is in {self.folder}/rank_1.log\n", result.stderr)
+        self.assertIn("the last lines of rank 1:\n  no\n", result.stderr)
+
+
+class Readers(LaunchTest):
+    """Those who read what the launcher shows."""
+
+    def start_reading(self, *options, script):
+        return subprocess.Popen([ACCEL, "launch", *options, "--", "sh", "-c", script], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, env=clean_environment())
+
+    def test_one_who_stops_reading_ends_neither_launcher_nor_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.start_reading("--num-processes=2", "--prefix",
+                                     script=f'seq 1000; sleep 0.2; seq 200000; echo done > {folder}/$RANK')
+            self.assertTrue(job.stdout.read(1))
+            job.stdout.close()
+            job.stderr.close()
+            self.assertEqual(job.wait(30), 0)
+            self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
+
+    def test_one_who_does_not_read_does_not_hide_a_failure(self):
+        job = self.start_reading("--num-processes=2", "--tee=3",
+                                 script='if [ $RANK = 0 ]; then exec yes; fi; sleep 0.3; exit 5')
+        begin = time.monotonic()
+        self.assertEqual(job.wait(30), 5)
+        self.assertLess(time.monotonic() - begin, GONE_WITHIN)
+        job.communicate()
+
+    def test_a_gigabyte_passes_in_bounded_memory(self):
+        size = 1 << (30 if os.environ.get("ACCEL_LONG_TESTS") else 27)
+        script = f'if [ $RANK = 1 ]; then head -c {size} /dev/zero | tr "\\0" "\\n"; fi; grep VmHWM /proc/$PPID/status >&2'
+        job = self.start_reading("--num-processes=2", "--tee=1", script=script)
+        count = 0
+        while block := job.stdout.read(1 << 20):
+            count += len(block)
+        errors = job.stderr.read().decode()
+        job.stderr.close()
+        self.assertEqual((job.wait(30), count), (0, size))
+        self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", errors).group(1)), 30_000)
+
+
+class Strays(LaunchTest):
+    """Children of ranks that leave the group and the session of the rank."""
+
+    DAEMON = "setsid sh -c 'echo $$ > \"$FOLDER/new.d$RANK\"; mv \"$FOLDER/new.d$RANK\" \"$FOLDER/daemon.$RANK\"; exec sleep 60' & "
+
+    def start_daemons(self, script):
+        job = self.start(2, self.DAEMON + script)
+        return job, job.processes() + [job.number_in(f"daemon.{rank}") for rank in range(2)]
+
+    def test_they_end_with_the_job(self):
+        job, processes = self.start_daemons('while [ ! -f "$FOLDER/go" ]; do sleep 0.01; done')
+        pathlib.Path(job.folder.name, "go").touch()
+        self.assertEqual(job.finish()[0], 0)
+        self.assert_gone(processes, 0.5)
+
+    def test_they_end_with_a_killed_launcher(self):
+        job, processes = self.start_daemons("exec sleep 60")
+        job.launcher.kill()
+        self.assert_gone(processes)
+
+    def test_a_rank_that_ends_behind_a_fork_is_over(self):
+        result = launch("--num-processes=2", "--", "sh", "-c", "(sleep 60 &) ; exit 0")
+        self.assertEqual(result.returncode, 0)
+
+
 class LauncherIsKilled(LaunchTest):
     def test_by_sigkill_nothing_stays(self):
         job, processes = self.start_family("trap '' TERM; ")
@@ -462,7 +592,7 @@ class Usage(LaunchTest):
     def test_information(self):
         for arguments, beginning in ((["--version"], "accel "), (["--help"], "usage: accel COMMAND\n"),
                                      (["-h"], "usage: accel "), (["env"], "accel "),
-                                     (["env", "--help"], "usage: accel env\n"), (["launch", "-h"], "usage: accel launch "),
+                                     (["env", "--help"], "usage: accel env [OPTION ...]\n"), (["launch", "-h"], "usage: accel launch "),
                                      (["launch", "--help"], "usage: accel launch [OPTION ...] [--] PROGRAM ")):
             with self.subTest(arguments=arguments):
                 self.assertTrue(self.shown(*arguments).startswith(beginning), self.shown(*arguments))
