@@ -191,3 +191,8 @@ def work():
 accel.notebook_launcher(work, num_processes=2)
 """, OMP_NUM_THREADS="2")
     assert printed == "good\ngood\n"
+
+
+def test_ranks_stay_until_all_are_done():
+    """The store of rank 0 is there until all have joined."""
+    run("import accel\nfor _ in range(4):\n    accel.notebook_launcher(lambda: accel.PartialState(), num_processes=2)\n")
