@@ -6345,13 +6345,13 @@ func (options *MergeWeightsOptions) c(given *arguments) *C.accel_merge_weights_o
 
 // LaunchOptions: What accel_launch() starts.
 type LaunchOptions struct {
-	// Ranks on all machines together. In [1, inf). Required
+	// Ranks on all machines together. In [1, 65536]. Required
 	NumProcesses int32
 
-	// Machines on which the same call is made. In [1, inf). Default 1
+	// Machines on which the same call is made. In [1, 65536]. Default 1
 	NumMachines *int32
 
-	// The number of this machine. In [0, inf). Default 0
+	// The number of this machine. In [0, 65535]. Default 0
 	MachineRank *int32
 
 	// The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines
@@ -15423,7 +15423,8 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 //
 // Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells:
 // the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
-// INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.
+// INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT;
+// IO.
 func Launch(options *LaunchOptions, function LaunchFunc) error {
 	var given arguments
 	defer given.end()

@@ -5340,7 +5340,7 @@ options: What is started.
 function: Called in each process.
 user_data: Handed to the callback; destroy ends its life, in this process only.
 destroy: Handed to the callback; destroy ends its life, in this process only.
-Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.";
+Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
 accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
 %feature("docstring") accel_prepare_fork "Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.

@@ -13,9 +13,9 @@ typedef int32_t accel_start_method_t;
 /* What accel_launch() starts. @accelerate notebook_launcher */
 typedef struct accel_launch_options {
   size_t struct_size;
-  int32_t num_processes;                  /* Ranks on all machines together. In [1, inf). Required */
-  int32_t num_machines;                   /* Machines on which the same call is made. In [1, inf). Default 1 */
-  int32_t machine_rank;                   /* The number of this machine. In [0, inf). Default 0 */
+  int32_t num_processes;                  /* Ranks on all machines together. In [1, 65536]. Required */
+  int32_t num_machines;                   /* Machines on which the same call is made. In [1, 65536]. Default 1 */
+  int32_t machine_rank;                   /* The number of this machine. In [0, 65535]. Default 0 */
   int32_t main_process_port;              /* The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a
                                            * free one; with several machines 29500 */
   const char *main_process_ip;            /* The host of rank 0, where the ranks meet. Default "127.0.0.1" */
@@ -54,7 +54,7 @@ typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *use
  * @param user_data,destroy Handed to the callback; destroy ends its life, in this process only.
  * @return ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status
  *   of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for
- *   threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.
+ *   threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
  * @threads any, waits
  * @accelerate notebook_launcher, debug_launcher */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

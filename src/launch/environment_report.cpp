@@ -70,14 +70,16 @@ Json system_of() {
 
 // Of the instructions that decide how fast tensors are computed.
 std::string instructions() {
-  constexpr std::string_view kOfInterest[] = {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni",
-                                              "amx_bf16", "amx_int8", "asimd", "sve", "sve2", "bf16", "i8mm"};
+  constexpr std::string_view kOfInterest[] = {"avx2",        "fma",      "avx512f",  "avx512_bf16", "avx512_fp16",
+                                              "avx512_vnni", "amx_bf16", "amx_int8", "asimd",       "sve",
+                                              "sve2",        "bf16",     "i8mm"};
   std::string flags = field_of("/proc/cpuinfo", "flags");
   if (flags.empty()) flags = field_of("/proc/cpuinfo", "Features");
   const std::vector<std::string> there = split_text(flags, ' ');
   std::string found;
   for (const std::string_view one : kOfInterest)
-    if (std::find(there.begin(), there.end(), one) != there.end()) found += (found.empty() ? "" : " ") + std::string(one);
+    if (std::find(there.begin(), there.end(), one) != there.end())
+      found += (found.empty() ? "" : " ") + std::string(one);
   return found;
 }
 
@@ -113,9 +115,9 @@ Json limits_of() {
     const char* name;
     decltype(RLIMIT_NOFILE) resource;
   };
-  constexpr Limit kLimits[] = {{"open_files", RLIMIT_NOFILE}, {"processes", RLIMIT_NPROC},
+  constexpr Limit kLimits[] = {{"open_files", RLIMIT_NOFILE},     {"processes", RLIMIT_NPROC},
                                {"locked_memory", RLIMIT_MEMLOCK}, {"address_space", RLIMIT_AS},
-                               {"stack", RLIMIT_STACK},      {"core_file", RLIMIT_CORE}};
+                               {"stack", RLIMIT_STACK},           {"core_file", RLIMIT_CORE}};
   Json::Members members;
   for (const Limit& limit : kLimits) {
     rlimit found = {};
@@ -124,9 +126,9 @@ Json limits_of() {
                                          ? Json("unlimited")
                                          : Json::number(static_cast<int64_t>(found.rlim_cur)));
   }
-  for (const auto& [name, file] : {std::pair("cgroup_memory", "/sys/fs/cgroup/memory.max"),
-                                   std::pair("cgroup_cpu", "/sys/fs/cgroup/cpu.max"),
-                                   std::pair("cgroup_processes", "/sys/fs/cgroup/pids.max")})
+  for (const auto& [name, file] :
+       {std::pair("cgroup_memory", "/sys/fs/cgroup/memory.max"), std::pair("cgroup_cpu", "/sys/fs/cgroup/cpu.max"),
+        std::pair("cgroup_processes", "/sys/fs/cgroup/pids.max")})
     add(members, name, first_line_of(file));
   return Json(std::move(members));
 }
@@ -180,7 +182,8 @@ Json ucx_of() {
   if (const auto said = command_output({"ucx_info", "-v"}, Deadline(kMostOfAQuestion))) {
     std::istringstream lines(*said);
     std::string line;
-    if (read_line(lines, line)) add(members, "version", line.substr(std::min(line.find_first_not_of("# "), line.size())));
+    if (read_line(lines, line))
+      add(members, "version", line.substr(std::min(line.find_first_not_of("# "), line.size())));
   }
   if (const auto said = command_output({"ucx_info", "-d"}, Deadline(kMostOfAQuestion))) {
     std::set<std::string> names;
@@ -194,8 +197,8 @@ Json ucx_of() {
   return Json(std::move(members));
 }
 
-// Versions from the metadata of packages: torch itself would take seconds to import. -I: nothing of the current folder is
-// executed.
+// Versions from the metadata of packages: torch itself would take seconds to import. -I: nothing of the current folder
+// is executed.
 Json python_of() {
   constexpr const char* kQuestion =
       "import importlib.metadata as m, json, os, platform, sys\n"
@@ -218,11 +221,20 @@ Json python_of() {
 }
 
 bool is_of_interest(std::string_view variable) {
-  constexpr std::string_view kPrefixes[] = {
-      "ACCELERATE_", "ACCEL_", "FSDP_",   "PARALLELISM_CONFIG_", "CUDA_",  "OMP_",       "KMP_",         "GOMP_",
-      "UCX_",        "NCCL_",  "ONEDNN_", "DNNL_",               "MKL_",   "MASTER_",    "RANK=",        "WORLD_SIZE=",
-      "LOCAL_",      "TORCH",  "LIBTORCH=", "OMPI_COMM_",        "PMI_",   "MV2_",       "SLURM_",       "HF_",
-      "PYTHONPATH=", "LD_LIBRARY_PATH=", "LD_PRELOAD=",          "JOB_COMPLETION_INDEX="};
+  constexpr std::string_view kPrefixes[] = {"ACCELERATE_", "ACCEL_",
+                                            "FSDP_",       "PARALLELISM_CONFIG_",
+                                            "CUDA_",       "OMP_",
+                                            "KMP_",        "GOMP_",
+                                            "UCX_",        "NCCL_",
+                                            "ONEDNN_",     "DNNL_",
+                                            "MKL_",        "MASTER_",
+                                            "RANK=",       "WORLD_SIZE=",
+                                            "LOCAL_",      "TORCH",
+                                            "LIBTORCH=",   "OMPI_COMM_",
+                                            "PMI_",        "MV2_",
+                                            "SLURM_",      "HF_",
+                                            "PYTHONPATH=", "LD_LIBRARY_PATH=",
+                                            "LD_PRELOAD=", "JOB_COMPLETION_INDEX="};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [&](std::string_view prefix) { return variable.substr(0, prefix.size()) == prefix; });
 }
@@ -242,7 +254,8 @@ Json variables_of_interest() {
 }
 
 Json masked(const std::string& name, const Json& value) {
-  if (value.members() == nullptr) return value.is_null() || value.text() == nullptr ? value : Json(masked_value(name, *value.text()));
+  if (value.members() == nullptr)
+    return value.is_null() || value.text() == nullptr ? value : Json(masked_value(name, *value.text()));
   Json::Members members;
   for (const auto& [inner, one] : *value.members()) members.emplace_back(inner, masked(inner, one));
   return Json(std::move(members));

@@ -7,9 +7,9 @@
 
 namespace accel::launch {
 
-// One object of texts, numbers, lists and objects; what is not there is missing. Other programs are asked, each for a few
-// seconds at most. `configuration`: a file instead of that of `accel config`; empty: that one, if it is there. Secrets
-// are masked.
+// One object of texts, numbers, lists and objects; what is not there is missing. Other programs are asked, each for a
+// few seconds at most. `configuration`: a file instead of that of `accel config`; empty: that one, if it is there.
+// Secrets are masked.
 Json environment_report(const std::string& configuration = "");
 std::string environment_report_json();
 

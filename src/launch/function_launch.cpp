@@ -77,7 +77,14 @@ void report_end(const LaunchedRank& rank, int status, const std::string& message
   }
 }
 
-FunctionLaunch::FunctionLaunch(FunctionOptions options) : options_(std::move(options)) {}
+FunctionLaunch::FunctionLaunch(FunctionOptions options) : options_(std::move(options)) {
+  struct sigaction action = {};
+  sigaction(SIGCHLD, nullptr, &action);
+  require(
+      action.sa_handler != SIG_IGN && (action.sa_flags & SA_NOCLDWAIT) == 0, Status::kInvalidState,
+      "SIGCHLD is ignored in this process, so that the system does not tell how ranks end; expected its default, or a "
+      "handler");
+}
 
 std::optional<FunctionFailure> FunctionLaunch::run() {
   for (;; ++restarts_) {
@@ -177,8 +184,10 @@ FunctionFailure FunctionLaunch::describe_failure(size_t local_rank) const {
   const int rank = job_->global_rank(local_rank);
   const std::string name = text("rank ", rank, " of ", options_.job.num_processes);
   const std::string restarts = restarts_ == 0 ? "" : text(", after ", restarts_, " restarts");
-  if (const auto& report = reported_[local_rank])
+  const auto& report = reported_[local_rank];
+  if (report && report->status < 0)
     return {rank, report->status, text(name, " failed", restarts, ": ", report->message)};
+  if (report) return {rank, 0, text(name, " has ended, and another part of this program has waited for its process")};
   const RankProcess& process = job_->ranks()[local_rank];
   std::string message = text(name, " ended before its function returned", restarts, ": ", describe(*process.end()));
   const std::vector<std::string> last = process.last_lines(1);

@@ -10,7 +10,8 @@ namespace accel::launch {
 inline constexpr char kMarkVariable[] = "ACCEL_LAUNCHER";
 std::string new_mark();
 
-// Kills all that have the mark, and what they start meanwhile. Linux tells the environment of one's own processes alone.
+// Kills all that have the mark, and what they start meanwhile. Linux tells the environment of one's own processes
+// alone.
 void kill_strays(const std::string& mark);
 
 }  // namespace accel::launch

@@ -11,7 +11,7 @@ namespace accel::program {
 enum class Command {
   kShow,
   kLaunch,
-  kBeRemote,  // host: ssh runs it for the launcher of another host
+  kBeRemote,       // host: ssh runs it for the launcher of another host
   kRun,            // a function of program/command_list.hpp
   kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
 };

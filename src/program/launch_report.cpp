@@ -130,7 +130,8 @@ std::string lines_of(const Json& report) {
     else if (value.members()->empty())
       add(name, "none found");
     else
-      for (const auto& [inner, one] : *value.members()) add(name == "variables" ? inner : name + ' ' + inner, shown(one));
+      for (const auto& [inner, one] : *value.members())
+        add(name == "variables" ? inner : name + ' ' + inner, shown(one));
   }
   return lines;
 }

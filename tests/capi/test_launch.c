@@ -275,7 +275,10 @@ static void wrong_calls_start_nothing(void **unused) {
   options = options_of(1);
   options.log_dir = "/proc/none/logs";
   assert_fails(accel_launch(&options, add_up, NULL, NULL), ACCEL_ERROR_IO, "/proc/none/logs");
+  signal(SIGCHLD, SIG_IGN);
   options = options_of(1);
+  assert_fails(accel_launch(&options, add_up, NULL, NULL), ACCEL_ERROR_INVALID_STATE, "SIGCHLD is ignored");
+  signal(SIGCHLD, SIG_DFL);
   assert_fails(accel_launch(&options, launch_again, NULL, NULL), ACCEL_ERROR_INVALID_STATE,
                "is a rank of accel_launch() itself");
 }

@@ -9681,7 +9681,7 @@ Runs a function in several processes of this program, each a rank, and waits for
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 
-Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.
+Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
 
 Threads: any, waits.
 """

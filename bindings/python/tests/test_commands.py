@@ -8,12 +8,15 @@ import sys
 
 import pytest
 
+import accel
 from accel.commands import program
 from accel.commands.arguments import CustomArgumentParser
 from accel.commands.config import get_config_parser
 from accel.commands.config.config_args import BaseConfig, ClusterConfig, SageMakerConfig, load_config_from_file
 from accel.commands.config.default import write_basic_config
+from accel.commands.env import env_command, env_command_parser
 from accel.commands.launch import _validate_launch_command, launch_command, launch_command_parser
+from accel.commands.tpu import tpu_command_launcher, tpu_command_parser
 from accel.utils.launch import (_convert_nargs_to_dict, _filter_args, arguments_of, options, prepare_multi_gpu_env,
                                 prepare_simple_launcher_cmd_env)
 
@@ -184,6 +187,29 @@ def test_basic_configuration(tmp_path, capsys):
     assert "Successfully updated" in capsys.readouterr().out
     with pytest.raises(ValueError, match="doesn't exist"):
         args.func(parser.parse_args(["update", "--config_file", str(tmp_path / "none")]))
+
+
+def test_the_report_of_a_machine(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("accel.commands.env.which", lambda name: None)
+    info = env_command(env_command_parser().parse_args([]))
+    printed = capsys.readouterr().out
+    assert info["`accelerate` bash location"] == "Not found" and info["`Accelerate` configs"] == "Not found"
+    assert f"- Python version: {info['Python version']}" in printed and info["accel"] == accel.__version__
+    file = tmp_path / "config.yaml"
+    file.write_text("distributed_type: NO\nnum_processes: 1\n")
+    info = env_command(env_command_parser().parse_args(["--config_file", str(file)]))
+    assert info["`Accelerate` configs"]["num_processes"] == 1 and "\t- num_processes: 1" in capsys.readouterr().out
+
+
+def test_commands_for_tpus_are_shown(capsys):
+    words = ["--command", "ls", "--command", "pwd", "--tpu_zone", "zone", "--tpu_name", "name", "--debug"]
+    tpu_command_launcher(tpu_command_parser().parse_args(words))
+    assert "tpu-vm ssh name --zone zone --command cd /usr/share; ls; pwd --worker all" in capsys.readouterr().out
+
+
+def test_the_whole_program(monkeypatch):
+    done = subprocess.run([sys.executable, "-m", "accel.commands.accelerate_cli", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == program.ask("--version")
 
 
 def test_configurations_are_objects(tmp_path):

@@ -654,9 +654,9 @@ constexpr OptionField kMergeWeightsOptions[] = {
 };
 
 constexpr OptionField kLaunchOptions[] = {
-    {"num_processes", "Ranks on all machines together. In [1, inf). Required", OptionKind::kInteger, 4, 8, 31, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, nullptr, 0, true},
-    {"num_machines", "Machines on which the same call is made. In [1, inf). Default 1", OptionKind::kInteger, 4, 12, 40, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"machine_rank", "The number of this machine. In [0, inf). Default 0", OptionKind::kInteger, 4, 16, 27, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"num_processes", "Ranks on all machines together. In [1, 65536]. Required", OptionKind::kInteger, 4, 8, 31, {1, 65536, false, false}, nullptr, nullptr, nullptr, nullptr, 0, true},
+    {"num_machines", "Machines on which the same call is made. In [1, 65536]. Default 1", OptionKind::kInteger, 4, 12, 40, {1, 65536, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"machine_rank", "The number of this machine. In [0, 65535]. Default 0", OptionKind::kInteger, 4, 16, 27, {0, 65535, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"main_process_port", "The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500", OptionKind::kInteger, 4, 20, 48, {0, 65535, false, false}, nullptr, nullptr, "a free one; with several machines 29500", nullptr, 0, false},
     {"main_process_ip", "The host of rank 0, where the ranks meet. Default \"127.0.0.1\"", OptionKind::kText, 8, 24, 41, kNone, nullptr, "127.0.0.1", nullptr, nullptr, 0, false},
     {"mixed_precision", "Of the states of the ranks. Default: as this process's environment says", OptionKind::kChoice, 4, 32, 27, kNone, nullptr, nullptr, "as this process's environment says", kPrecisionChoices, std::size(kPrecisionChoices), false},

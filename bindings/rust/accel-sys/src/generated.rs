@@ -3055,11 +3055,11 @@ impl Default for accel_merge_weights_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_launch_options_t {
     pub struct_size: usize,
-    /// Ranks on all machines together. In \[1, inf). Required
+    /// Ranks on all machines together. In \[1, 65536\]. Required
     pub num_processes: i32,
-    /// Machines on which the same call is made. In \[1, inf). Default 1
+    /// Machines on which the same call is made. In \[1, 65536\]. Default 1
     pub num_machines: i32,
-    /// The number of this machine. In \[0, inf). Default 0
+    /// The number of this machine. In \[0, 65535\]. Default 0
     pub machine_rank: i32,
     /// The port at which the ranks meet. 0: a free one. In \[0, 65535\]. Default: a free one; with several machines 29500
     pub main_process_port: i32,
@@ -8860,7 +8860,7 @@ functions! {
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     ///
-    /// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, or inside of a rank; INVALID_ARGUMENT; IO.
+    /// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;

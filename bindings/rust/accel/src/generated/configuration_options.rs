@@ -9,19 +9,19 @@ builder! {
 }
 
 impl LaunchOptions {
-    /// Ranks on all machines together. In \[1, inf). Required.
+    /// Ranks on all machines together. In \[1, 65536\]. Required.
     pub fn num_processes(mut self, num_processes: i32) -> Self {
         self.0.num_processes = num_processes;
         self
     }
 
-    /// Machines on which the same call is made. In \[1, inf). Default 1.
+    /// Machines on which the same call is made. In \[1, 65536\]. Default 1.
     pub fn num_machines(mut self, num_machines: i32) -> Self {
         self.0.num_machines = num_machines;
         self
     }
 
-    /// The number of this machine. In \[0, inf). Default 0.
+    /// The number of this machine. In \[0, 65535\]. Default 0.
     pub fn machine_rank(mut self, machine_rank: i32) -> Self {
         self.0.machine_rank = machine_rank;
         self
