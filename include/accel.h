@@ -66,7 +66,8 @@
  *
  * The library never prints (except accel_print), never exits, installs no signal handler (except for SIGBUS during calls
  * that read mapped files, for the pages of its own mappings), changes neither locale nor working directory. It cannot be
- * unloaded. After fork() only exec() is allowed.
+ * unloaded. After fork() only exec() is allowed, except in the ranks of accel_launch(), and
+ * between accel_prepare_fork() and accel_accept_fork().
  */
 #ifndef ACCEL_H
 #define ACCEL_H
@@ -104,6 +105,8 @@ extern "C" {
 #include "accel/checkpoint.h"
 #include "accel/tracking.h"
 #include "accel/option.h"
+#include "accel/configuration.h"
+#include "accel/launch.h"
 #include "accel/options_init.h"
 #include "accel/by_pointer.h"
 

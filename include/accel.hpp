@@ -610,6 +610,11 @@ struct MergeWeightsOptions : accel_merge_weights_options_t {
   MergeWeightsOptions() : accel_merge_weights_options_t(ACCEL_MERGE_WEIGHTS_OPTIONS_INIT) {}
 };
 
+// What accel_launch() starts.
+struct LaunchOptions : accel_launch_options_t {
+  LaunchOptions() : accel_launch_options_t(ACCEL_LAUNCH_OPTIONS_INIT) {}
+};
+
 // Callbacks. What they throw comes out of the call during which they run; what a log callback throws is lost.
 using LogFn = std::function<void(std::int32_t level, const char* message)>;
 using TensorFn = std::function<Tensor(const Tensor& tensor)>;
@@ -3333,6 +3338,55 @@ inline void options_check(const std::string& type, const void* options) {
 // Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
 inline void options_from_json(const std::string& type, const std::string& json, void* options, std::size_t size) {
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
+}
+
+// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its
+// default.
+inline Value config_load(const char* path = nullptr) {
+  Value out;
+  detail::check(accel_config_load(path, out.put()));
+  return out;
+}
+
+// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty
+// sections are left out.
+inline void config_save(const Value& configuration, const std::string& path) {
+  detail::check(accel_config_save(configuration.get(), path.c_str()));
+}
+
+// Says which values a launch here would use, without options, where they come from and what they win over.
+inline std::string config_explain(const char* path = nullptr) {
+  detail::Buffer out;
+  detail::check(accel_config_explain(path, out.put()));
+  return out.string();
+}
+
+// Writes a configuration of this machine alone: a process for each GPU, or one on the processor.
+inline std::int32_t config_write_basic(const std::string& mixed_precision, const char* path = nullptr) {
+  std::int32_t out_written = 0;
+  detail::check(accel_config_write_basic(mixed_precision.c_str(), path, &out_written));
+  return out_written;
+}
+
+// Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this
+// thread have left, for which the child's would wait for ever.
+inline void prepare_fork() { detail::check(accel_prepare_fork()); }
+
+// Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose
+// runtime must do the fork itself.
+inline void accept_fork() { detail::check(accel_accept_fork()); }
+
+// What a bug report should know of this machine, as `accel env --json` has it.
+inline std::string environment_report() {
+  detail::Buffer out;
+  detail::check(accel_environment_report(out.put()));
+  return out.string();
+}
+
+// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those
+// of its NUMA node, which ranks with the same node share out.
+inline void set_numa_affinity(std::int32_t local_process_index) {
+  detail::check(accel_set_numa_affinity(local_process_index));
 }
 
 inline Value::Value(const Tensor& tensor) { detail::check(accel_value_tensor(tensor.get(), &value_)); }

@@ -65,6 +65,10 @@ def checks(options):
                    ["tools/build.sh tests/distributed/rank_program src/program/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "
                     f"build/release/tests/distributed/rank_program {options.kills}"]),
+        "launch_kills": ("200 launchers and ranks killed at random times by random signals; no process, port, file or shared "
+                         "memory is left",
+                         ["tools/build.sh src/program/accel",
+                          "python3 tests/distributed/launch_kills_test.py build/release/src/program/accel 200"]),
         "failing_calls": ("each call to the system fails once, and with all that follow it, in start, training, loading, save and load; of two "
                           "ranks a part of them",
                           ["tools/build.sh tests/faults/failing_work src/comm/ucx/libaccel_ucx.so",

@@ -234,6 +234,10 @@ static inline void go_unset_accel_load_state_options_t(accel_load_state_options_
 static inline void go_unset_accel_merge_weights_options_t(accel_merge_weights_options_t *options) {
   *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
 }
+
+static inline void go_unset_accel_launch_options_t(accel_launch_options_t *options) {
+  *options = (accel_launch_options_t)ACCEL_LAUNCH_OPTIONS_INIT;
+}
 extern void goLog(int32_t level, char *message, uintptr_t user_data);
 static inline void go_log(int32_t level, const char *message, void *user_data) {
   goLog(level, (char *)message, (uintptr_t)user_data);
@@ -397,6 +401,11 @@ static inline int64_t go_reduce_batch_size(int64_t batch_size, int64_t next_batc
 extern accel_status_t goCheckpointHook(accel_value_t *models, char *folder, accel_value_t *out_models, uintptr_t user_data);
 static inline accel_status_t go_checkpoint_hook(const accel_value_t *models, const char *folder, accel_value_t *out_models, void *user_data) {
   return goCheckpointHook((accel_value_t *)models, (char *)folder, out_models, (uintptr_t)user_data);
+}
+
+extern accel_status_t goLaunch(int32_t local_process_index, uintptr_t user_data);
+static inline accel_status_t go_launch(int32_t local_process_index, void *user_data) {
+  return goLaunch(local_process_index, (uintptr_t)user_data);
 }
 static inline accel_status_t go_accel_build_info(accel_buffer_t *out, go_failure *failure) {
   return go_checked(accel_build_info(out), failure);
@@ -2013,6 +2022,42 @@ static inline accel_status_t go_accel_options_check(const char *type, const void
 static inline accel_status_t go_accel_options_from_json(const char *type, const char *json, void *options, size_t size, go_failure *failure) {
   return go_checked(accel_options_from_json(type, json, options, size), failure);
 }
+
+static inline accel_status_t go_accel_config_load(const char *path, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_config_load(path, out), failure);
+}
+
+static inline accel_status_t go_accel_config_save(const accel_value_t *configuration, const char *path, go_failure *failure) {
+  return go_checked(accel_config_save(configuration, path), failure);
+}
+
+static inline accel_status_t go_accel_config_explain(const char *path, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_config_explain(path, out), failure);
+}
+
+static inline accel_status_t go_accel_config_write_basic(const char *mixed_precision, const char *path, int32_t *out_written, go_failure *failure) {
+  return go_checked(accel_config_write_basic(mixed_precision, path, out_written), failure);
+}
+
+static inline accel_status_t go_accel_launch(const accel_launch_options_t *options, int32_t function, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_launch(options, function ? go_launch : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_prepare_fork(go_failure *failure) {
+  return go_checked(accel_prepare_fork(), failure);
+}
+
+static inline accel_status_t go_accel_accept_fork(go_failure *failure) {
+  return go_checked(accel_accept_fork(), failure);
+}
+
+static inline accel_status_t go_accel_environment_report(accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_environment_report(out), failure);
+}
+
+static inline accel_status_t go_accel_set_numa_affinity(int32_t local_process_index, go_failure *failure) {
+  return go_checked(accel_set_numa_affinity(local_process_index), failure);
+}
 */
 import "C"
 
@@ -2643,6 +2688,9 @@ type OffloadDevice int32
 // WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
+// StartMethod: How accel_launch() starts the processes. The numbers are pinned.
+type StartMethod int32
+
 const VersionMajor int32 = 0
 
 const VersionMinor int32 = 1
@@ -3129,6 +3177,12 @@ const WhenBusyWait WhenBusy = 0
 
 // WhenBusyRefuse: returns INVALID_STATE
 const WhenBusyRefuse WhenBusy = 1
+
+// StartFork: copies of this process, with its memory, begin with the function
+const StartFork StartMethod = 0
+
+// StartProgram: the program runs once more, with its arguments, up to this call, and then the function
+const StartProgram StartMethod = 1
 
 // Scope: an open begin...end.
 type Scope struct {
@@ -6305,6 +6359,87 @@ func (options *MergeWeightsOptions) c(given *arguments) *C.accel_merge_weights_o
 	return made
 }
 
+// LaunchOptions: What accel_launch() starts.
+type LaunchOptions struct {
+	// Ranks on all machines together. In [1, 65536]. Required
+	NumProcesses int32
+
+	// Machines on which the same call is made. In [1, 65536]. Default 1
+	NumMachines *int32
+
+	// The number of this machine. In [0, 65535]. Default 0
+	MachineRank *int32
+
+	// The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines
+	// 29500
+	MainProcessPort *int32
+
+	// The host of rank 0, where the ranks meet. Default "127.0.0.1"
+	MainProcessIP string
+
+	// Of the states of the ranks. Default: as this process's environment says
+	MixedPrecision *Precision
+
+	// 1: the ranks use no accelerator. Default: as this process's environment says
+	CPU *bool
+
+	// How the processes start. Default FORK
+	StartMethod *StartMethod
+
+	// How often all ranks are started again after one has failed. In [0, inf). Default 0
+	MaxRestarts *int32
+
+	// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1,
+	// 60000]. Default 100
+	MonitorIntervalMs *int64
+
+	// Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
+	TimeoutMs *int64
+
+	// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
+	// output of this process, and of the others the last lines are kept for the message of a failure
+	LogDir string
+}
+
+func (options *LaunchOptions) c(given *arguments) *C.accel_launch_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_launch_options_t)(given.room(C.sizeof_accel_launch_options_t))
+	C.go_unset_accel_launch_options_t(made)
+	made.num_processes = C.int32_t(options.NumProcesses)
+	if options.NumMachines != nil {
+		made.num_machines = C.int32_t(*options.NumMachines)
+	}
+	if options.MachineRank != nil {
+		made.machine_rank = C.int32_t(*options.MachineRank)
+	}
+	if options.MainProcessPort != nil {
+		made.main_process_port = C.int32_t(*options.MainProcessPort)
+	}
+	made.main_process_ip = given.nullable(options.MainProcessIP)
+	if options.MixedPrecision != nil {
+		made.mixed_precision = C.accel_precision_t(*options.MixedPrecision)
+	}
+	if options.CPU != nil {
+		made.cpu = C.accel_flag_t(flag(*options.CPU))
+	}
+	if options.StartMethod != nil {
+		made.start_method = C.accel_start_method_t(*options.StartMethod)
+	}
+	if options.MaxRestarts != nil {
+		made.max_restarts = C.int32_t(*options.MaxRestarts)
+	}
+	if options.MonitorIntervalMs != nil {
+		made.monitor_interval_ms = C.int64_t(*options.MonitorIntervalMs)
+	}
+	if options.TimeoutMs != nil {
+		made.timeout_ms = C.int64_t(*options.TimeoutMs)
+	}
+	made.log_dir = given.nullable(options.LogDir)
+	return made
+}
+
 // LogFunc: Receives log messages. It must not call the library.
 //
 //   - level: ACCEL_LOG_*.
@@ -6869,6 +7004,20 @@ func goCheckpointHook(models *C.accel_value_t, folder *C.char, outModels *C.acce
 			return err
 		}
 		return fill(modelsMade, outModels)
+	}))
+}
+
+// LaunchFunc: What a rank does: makes a state, trains.
+//
+//   - localProcessIndex: The rank's number on this machine.
+//
+// Returns: ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
+type LaunchFunc func(localProcessIndex int32) error
+
+//export goLaunch
+func goLaunch(localProcessIndex C.int32_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[LaunchFunc](userData, 0)(int32(localProcessIndex))
 	}))
 }
 
@@ -15272,5 +15421,163 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 	defer given.end()
 	var failure C.go_failure
 	code := C.go_accel_options_from_json(given.text(type_), given.text(json), options, C.size_t(size), &failure)
+	return status(code, failure)
+}
+
+// ConfigLoad is accel_config_load. Reads a configuration, of the reference as well: names of older versions are
+// converted, what is not written has its default.
+//
+//   - path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+//
+// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the
+// nearest ones that there are.
+func ConfigLoad(path string) (out any, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_config_load(given.nullable(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in the form of the
+// reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and
+// keeps its permissions.
+//
+//   - configuration: A map with the names that accel_config_load() gives.
+//   - path: JSON if it ends with ".json", else YAML. Folders that are missing are made.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+func ConfigSave(configuration any, path string) error {
+	var given arguments
+	defer given.end()
+	cConfiguration := given.value(configuration)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_config_save(cConfiguration, given.text(path), &failure)
+	return status(code, failure)
+}
+
+// ConfigExplain is accel_config_explain. Says which values a launch here would use, without options, where they come
+// from and what they win over.
+//
+//   - path: NULL: the configuration that a launch would read.
+//
+// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+func ConfigExplain(path string) (out string, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_config_explain(given.nullable(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// ConfigWriteBasic is accel_config_write_basic. Writes a configuration of this machine alone: a process for each GPU,
+// or one on the processor. A file that is there stays.
+//
+//   - mixedPrecision: "no", "fp16", "bf16" or "fp8" in any case.
+//   - path: NULL: as accel_config_load().
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err error) {
+	var given arguments
+	defer given.end()
+	var cWritten C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_config_write_basic(given.text(mixedPrecision), given.nullable(path), &cWritten, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	written = int32(cWritten)
+	return
+}
+
+// Launch is accel_launch. Runs a function in several processes of this program, each a rank, and waits for all of
+// them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which
+// accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended
+// within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even
+// if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and
+// accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of
+// OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write.
+// ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of
+// accel_launch() that came before this one.
+//
+//   - options: What is started.
+//   - function: Called in each process.
+//
+// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells:
+// the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
+// INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT;
+// IO.
+func Launch(options *LaunchOptions, function LaunchFunc) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_launch(cOptions, flag(function != nil), kept(function), &failure)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// PrepareFork is accel_prepare_fork. Prepares a fork after which the child calls accel_accept_fork(): ends the idle
+// threads that computations on this thread have left, for which the child's would wait for ever.
+//
+// Returns: ACCEL_OK; INVALID_STATE after a state was made.
+func PrepareFork() error {
+	var failure C.go_failure
+	code := C.go_accel_prepare_fork(&failure)
+	return status(code, failure)
+}
+
+// AcceptFork is accel_accept_fork. Makes the library usable in a process that was forked off one that had used it:
+// for launchers of languages whose runtime must do the fork itself. The process that forked must have called
+// accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
+//
+// Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+func AcceptFork() error {
+	var failure C.go_failure
+	code := C.go_accel_accept_fork(&failure)
+	return status(code, failure)
+}
+
+// EnvironmentReport is accel_environment_report. What a bug report should know of this machine, as `accel env --json`
+// has it.
+//
+// Returns: ACCEL_OK.
+func EnvironmentReport() (out string, err error) {
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_environment_report(&cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// SetNumaAffinity is accel_set_numa_affinity. Binds this thread, and those that it starts, to the processors that are
+// nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without
+// accelerators nodes are shared out by the ranks' numbers.
+//
+//   - localProcessIndex: The rank's number on this machine.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+func SetNumaAffinity(localProcessIndex int32) error {
+	var failure C.go_failure
+	code := C.go_accel_set_numa_affinity(C.int32_t(localProcessIndex), &failure)
 	return status(code, failure)
 }

@@ -274,6 +274,14 @@ static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, co
   if (answer != NULL) python_to_new_value(answer, out_models);
   return end_callback(lock, answer);
 }
+
+static accel_status_t launch_trampoline(int32_t local_process_index, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 1, PyLong_FromLong(local_process_index));
+  return end_callback(lock, answer);
+}
 %}
 
 %accel_handle(accel_scope, accel_scope_release)
@@ -320,6 +328,7 @@ typedef int32_t accel_auto_wrap_policy_t;
 typedef int32_t accel_state_dict_type_t;
 typedef int32_t accel_offload_device_t;
 typedef int32_t accel_when_busy_t;
+typedef int32_t accel_start_method_t;
 
 typedef struct accel_device {
   int32_t type;
@@ -839,6 +848,21 @@ typedef struct accel_merge_weights_options {
   accel_flag_t safe_serialization;
   accel_flag_t remove_checkpoint_dir;
 } accel_merge_weights_options_t;
+typedef struct accel_launch_options {
+  size_t struct_size;
+  int32_t num_processes;
+  int32_t num_machines;
+  int32_t machine_rank;
+  int32_t main_process_port;
+  const char *main_process_ip;
+  accel_precision_t mixed_precision;
+  accel_flag_t cpu;
+  accel_start_method_t start_method;
+  int32_t max_restarts;
+  int64_t monitor_interval_ms;
+  int64_t timeout_ms;
+  const char *log_dir;
+} accel_launch_options_t;
 
 %extend accel_state_options {
   accel_state_options() {
@@ -1208,6 +1232,14 @@ typedef struct accel_merge_weights_options {
   }
   ~accel_merge_weights_options() {  free($self); }
 }
+%extend accel_launch_options {
+  accel_launch_options() {
+    accel_launch_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_launch_options_t)ACCEL_LAUNCH_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_launch_options() { free((char *)$self->main_process_ip); free((char *)$self->log_dir); free($self); }
+}
 
 %accel_callback(accel_log_fn, log_trampoline)
 %accel_callback(accel_scope_fn, scope_trampoline)
@@ -1270,6 +1302,7 @@ typedef struct accel_merge_weights_options {
   $4 = release_python;
 }
 %accel_callback(accel_checkpoint_hook_fn, checkpoint_hook_trampoline)
+%accel_callback(accel_launch_fn, launch_trampoline)
 
 %accel_waits(accel_scope_end)
 %delobject accel_scope_end;
@@ -1451,6 +1484,11 @@ typedef struct accel_merge_weights_options {
 %accel_waits(accel_checkpoint_show)
 %accel_waits(accel_checkpoint_diff)
 %accel_waits(accel_merge_weights)
+%accel_waits(accel_config_load)
+%accel_waits(accel_config_save)
+%accel_waits(accel_config_explain)
+%accel_waits(accel_config_write_basic)
+%accel_waits(accel_launch)
 
 %constant int ACCEL_VERSION_MAJOR = 0;
 %constant int ACCEL_VERSION_MINOR = 1;
@@ -1641,6 +1679,8 @@ typedef struct accel_merge_weights_options {
 %constant char *ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json";
 %constant int ACCEL_WHEN_BUSY_WAIT = 0;
 %constant int ACCEL_WHEN_BUSY_REFUSE = 1;
+%constant int ACCEL_START_FORK = 0;
+%constant int ACCEL_START_PROGRAM = 1;
 
 %feature("docstring") accel_version "The version of the loaded library, which may be newer than the header.
 
@@ -5297,3 +5337,61 @@ options: Memory for the struct. What it points to afterwards belongs to the libr
 size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
+
+%feature("docstring") accel_config_load "Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+
+path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+out: A map with all fields of the reference's class; sections are maps in it.
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.";
+accel_status_t accel_config_load(const char *path, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_config_save "Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+
+configuration: A map with the names that accel_config_load() gives.
+path: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.";
+accel_status_t accel_config_save(const accel_value_t *configuration, const char *path);
+
+%feature("docstring") accel_config_explain "Says which values a launch here would use, without options, where they come from and what they win over.
+
+path: NULL: the configuration that a launch would read.
+out: A JSON object: \"file\", the configuration or null; \"settings\", objects with \"name\", \"value\", \"source\" and \"overruled\", a list of objects with \"value\" and \"source\"; \"notes\"; \"problem\", why a launch would fail, or null. Secrets are not shown.
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.";
+accel_status_t accel_config_explain(const char *path, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_config_write_basic "Writes a configuration of this machine alone: a process for each GPU, or one on the processor. A file that is there stays.
+
+mixed_precision: \"no\", \"fp16\", \"bf16\" or \"fp8\" in any case.
+path: NULL: as accel_config_load().
+out_written: 0: there was a file already.
+Returns: ACCEL_OK; INVALID_ARGUMENT; IO.";
+accel_status_t accel_config_write_basic(const char *mixed_precision, const char *path, int32_t *OUTPUT);
+
+%feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+
+options: What is started.
+function: Called in each process.
+user_data: Handed to the callback; destroy ends its life, in this process only.
+destroy: Handed to the callback; destroy ends its life, in this process only.
+Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
+accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_prepare_fork "Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+Returns: ACCEL_OK; INVALID_STATE after a state was made.";
+accel_status_t accel_prepare_fork();
+
+%feature("docstring") accel_accept_fork "Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
+Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.";
+accel_status_t accel_accept_fork();
+
+%feature("docstring") accel_environment_report "What a bug report should know of this machine, as `accel env --json` has it.
+
+out: A JSON object.
+Returns: ACCEL_OK.";
+accel_status_t accel_environment_report(accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_set_numa_affinity "Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
+
+local_process_index: The rank's number on this machine.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.";
+accel_status_t accel_set_numa_affinity(int32_t local_process_index);

@@ -502,3 +502,14 @@ ACCEL_INLINE(0, 1) void accel_merge_weights_options_init(accel_merge_weights_opt
   const accel_merge_weights_options_t unset = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
   if (options != NULL) *options = unset;
 }
+
+#define ACCEL_LAUNCH_OPTIONS_INIT \
+  {sizeof(accel_launch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_launch_options_init(accel_launch_options_t *options) {
+  const accel_launch_options_t unset = ACCEL_LAUNCH_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -152,6 +153,12 @@ std::optional<int64_t> environment_integer(std::initializer_list<const char*> na
   for (const char* name : names)
     if (const auto value = environment_integer(name)) return value;
   return std::nullopt;
+}
+
+void replace_environment(const std::vector<std::string>& entries) {
+  clearenv();
+  // putenv() keeps the text: it is never freed.
+  for (const std::string& entry : entries) putenv(strdup(entry.c_str()));
 }
 
 EnvironmentDefaults::EnvironmentDefaults(const std::vector<Variable>& variables) {

@@ -38,4 +38,8 @@ class EnvironmentDefaults {
   ~EnvironmentDefaults();
 };
 
+// Gives the process another environment, of entries "NAME=value". Only for one that was just forked off and has one
+// thread.
+void replace_environment(const std::vector<std::string>& entries);
+
 }  // namespace accel

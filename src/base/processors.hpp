@@ -1,4 +1,4 @@
-// Processors of this process: their number, binding of ranks, and instructions for bfloat16.
+// Processors of this process: their number, and instructions for bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,6 @@ namespace accel {
 
 // The number of processors that this process may use, which a container or batch system may limit; at least 1.
 int usable_processors();
-
-// Divides the usable processors among `ranks` and binds this thread, and those that it starts, to the part of one rank.
-// Parts consist of neighbours, which mostly share a cache and memory. Returns the size of the part; 0, without binding,
-// if there are fewer processors than ranks.
-int bind_to_share(int rank, int ranks);
 
 // Instructions of the processor for matmuls of bfloat16: none, vector instructions, or matrix tiles (AMX).
 enum class Bfloat16Support : uint8_t { kNone, kVectors, kTiles };

@@ -46,13 +46,16 @@ ACCEL_SAME_STATUS(kInternal, ACCEL_ERROR_INTERNAL);
 // The status of a callback, which is passed through the engine, perhaps on another thread, to the outer call.
 class CallbackError final : public std::exception {
  public:
-  CallbackError(accel_status_t status, std::string message) : status_(status), message_(std::move(message)) {}
+  CallbackError(accel_status_t status, std::string message, int32_t rank = -1)
+      : status_(status), message_(std::move(message)), rank_(rank) {}
   const char* what() const noexcept override { return message_.c_str(); }
   accel_status_t status() const { return status_; }
+  int32_t rank() const { return rank_; }
 
  private:
   accel_status_t status_;
   std::string message_;
+  int32_t rank_;  // of the process that failed; negative: this one
 };
 
 accel_status_t status_of(comm::CollectiveFailure failure) {
@@ -102,7 +105,7 @@ accel_status_t record_exception(const char* function) noexcept {
   } catch (const Error& error) {
     return record(static_cast<accel_status_t>(error.status()), error.message());
   } catch (const CallbackError& error) {
-    return record(error.status(), error.what());
+    return record(error.status(), error.what(), error.rank());
   } catch (const comm::CollectiveError& error) {
     return record(status_of(error.failure()), error.what(), error.rank());
   } catch (const c10::OutOfMemoryError& error) {
@@ -139,6 +142,10 @@ void throw_callback_error(int64_t status, uint64_t errors_before, const char* ca
   const bool is_status = status >= INT32_MIN;
   const accel_status_t code = is_status ? static_cast<accel_status_t>(status) : ACCEL_ERROR_INVALID_ARGUMENT;
   throw CallbackError(code, callback_message(code, errors_before, callback));
+}
+
+void throw_rank_error(accel_status_t status, int32_t rank, const std::string& message) {
+  throw CallbackError(status, message, rank);
 }
 
 }  // namespace accel::capi

@@ -33,6 +33,8 @@ accel_status_t record_exception(const char* function) noexcept;
 std::string callback_message(accel_status_t status, uint64_t errors_before, const char* callback);
 // Thrown through the engine, perhaps on another thread, to the outer call, which returns the status with this message.
 [[noreturn]] void throw_callback_error(int64_t status, uint64_t errors_before, const char* callback);
+// The error of another process.
+[[noreturn]] void throw_rank_error(accel_status_t status, int32_t rank, const std::string& message);
 
 // Scopes whose handles were released while they were open, on all threads.
 extern std::atomic<int64_t> scopes_given_up;

@@ -14,6 +14,7 @@ namespace {
 enum class ProcessUse { kNone, kChecked, kForkedOff };
 
 std::atomic<ProcessUse> process_use{ProcessUse::kNone};
+std::atomic<bool> made_state{false};
 
 void mark_child() { process_use.store(ProcessUse::kForkedOff, std::memory_order_relaxed); }
 
@@ -32,6 +33,12 @@ void check_process() {
 void require_usable_process() {
   if (process_use.load(std::memory_order_relaxed) != ProcessUse::kChecked) check_process();
 }
+
+void accept_forked_off() noexcept { process_use.store(ProcessUse::kChecked, std::memory_order_relaxed); }
+
+void note_state() noexcept { made_state.store(true, std::memory_order_relaxed); }
+
+bool has_made_state() noexcept { return made_state.load(std::memory_order_relaxed); }
 
 bool is_forked_off() noexcept { return process_use.load(std::memory_order_relaxed) == ProcessUse::kForkedOff; }
 

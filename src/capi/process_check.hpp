@@ -10,4 +10,11 @@ void require_usable_process();
 // In such a child the threads and locks of the parent's objects do not exist, so nothing is released.
 bool is_forked_off() noexcept;
 
+// In a child of fork() that is known to be usable: its parent had one thread and no state.
+void accept_forked_off() noexcept;
+
+// States have threads, connections and memory that a child of fork() cannot use, also after their release.
+void note_state() noexcept;
+bool has_made_state() noexcept;
+
 }  // namespace accel::capi

@@ -28,12 +28,6 @@ thread_local Counter* counter_of_thread = nullptr;
 std::atomic<bool> exiting{false};
 pthread_t exiting_thread;  // written before `exiting`
 
-int64_t calls_of_others() {
-  int64_t calls = CurrentCall::function() == nullptr ? 0 : -1;  // exit() may come from a callback
-  for (const Counter& counter : counters) calls += counter.running.load(std::memory_order_acquire);
-  return calls;
-}
-
 void wait_for_others() {
   if (exiting.load() || is_forked_off()) return;  // in a child, the threads that are counted are the parent's
   exiting_thread = pthread_self();
@@ -44,6 +38,12 @@ void wait_for_others() {
 }
 
 }  // namespace
+
+int64_t calls_of_others() {
+  int64_t calls = CurrentCall::function() == nullptr ? 0 : -1;  // this may be inside of a callback
+  for (const Counter& counter : counters) calls += counter.running.load(std::memory_order_acquire);
+  return calls;
+}
 
 std::atomic<int64_t>* RunningCall::enter() {
   if (CurrentCall::function() != nullptr) return nullptr;

@@ -6,6 +6,9 @@
 
 namespace accel::capi {
 
+// Calls that run on other threads now; in a child of fork(), those that ran when it was forked off.
+int64_t calls_of_others();
+
 // [Note: exit() beside running calls] exit() destroys LibTorch's static objects while other threads of the application
 // may be inside a call, and crash. A handler waits until the calls have returned, for at most kPatience, and threads
 // that call later wait for the end of the process. The exiting thread can still call: destructors of the application

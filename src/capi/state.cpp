@@ -44,8 +44,10 @@ std::atomic<accel_state_t*> default_state{nullptr};
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
-  return guarded(__func__, out,
-                 [&] { return std::make_shared<accelerator::Accelerator>(given_settings(options, "options")); });
+  return guarded(__func__, out, [&] {
+    note_state();
+    return std::make_shared<accelerator::Accelerator>(given_settings(options, "options"));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_state_share(accel_state_t* state, const accel_state_options_t* options,

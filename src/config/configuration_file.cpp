@@ -1,20 +1,16 @@
 #include "config/configuration_file.hpp"
 
-#include <yaml.h>
-
-#include <algorithm>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "base/edit_distance.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/regular_file.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/reference_configuration.hpp"
+#include "config/reference_names.hpp"
+#include "config/yaml_document.hpp"
 
 namespace accel {
 namespace {
@@ -35,15 +31,6 @@ bool can_stand_in_a_file(const OptionField& field) {
   return field.kind != OptionKind::kReserved && field.kind != OptionKind::kObject;
 }
 
-[[noreturn]] void refuse_name(const std::string& name, const std::string& place, const char* kind,
-                              const std::vector<std::string_view>& known) {
-  const auto farther = [&name](std::string_view one, std::string_view other) {
-    return edit_distance(name, one) < edit_distance(name, other);
-  };
-  fail(Status::kInvalidArgument, place, ": there is no ", kind, " '", name, "'; the nearest name is ",
-       *std::min_element(known.begin(), known.end(), farther));
-}
-
 const OptionTable* find_section(std::string_view name) {
   for (const OptionTable* const table : all_option_tables())
     if (section_of(*table) == name) return table;
@@ -58,132 +45,67 @@ const OptionField* find_field(const OptionTable& table, std::string_view name) {
 
 }  // namespace
 
-// libyaml's parser of one text, event by event.
-class YamlParser {
- public:
-  YamlParser(const std::string& path, const std::string& text) : path_(path) {
-    require(yaml_parser_initialize(&parser_) == 1, Status::kOutOfMemory, path, ": memory is missing to read it");
-    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
-  }
-  YamlParser(const YamlParser&) = delete;
-  YamlParser& operator=(const YamlParser&) = delete;
-  ~YamlParser() {
-    yaml_event_delete(&event_);
-    yaml_parser_delete(&parser_);
-  }
-
-  yaml_event_type_t next() {
-    yaml_event_delete(&event_);
-    event_ = {};
-    if (yaml_parser_parse(&parser_, &event_) != 1) {
-      require(parser_.error != YAML_MEMORY_ERROR, Status::kOutOfMemory, path_, ": memory is missing to read it");
-      fail(Status::kInvalidArgument, path_, ":", parser_.problem_mark.line + 1, ": ",
-           parser_.problem == nullptr ? "not readable" : parser_.problem, "; expected YAML or JSON");
-    }
-    return event_.type;
-  }
-  bool is_scalar() const { return event_.type == YAML_SCALAR_EVENT; }
-  std::string place() const { return text(path_, ":", event_.start_mark.line + 1); }
-  std::string scalar() const {
-    const auto& scalar = event_.data.scalar;
-    return {reinterpret_cast<const char*>(scalar.value), scalar.length};
-  }
-  // A plain "null", "~" or nothing: the field is unset.
-  bool is_null() const {
-    const std::string written = scalar();
-    return event_.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-           (written.empty() || written == "~" || written == "null");
-  }
-
- private:
-  const std::string& path_;
-  yaml_parser_t parser_{};
-  yaml_event_t event_{};
-};
-
 // Reads one document into entries.
 class ConfigurationFile::Reader {
  public:
-  Reader(const std::string& path, const std::string& content, Sections& sections)
-      : parser_(path, content), sections_(sections) {}
+  Reader(const std::string& path, Sections& sections) : path_(path), sections_(sections) {}
 
-  void read() {
-    parser_.next();  // the stream
-    if (parser_.next() == YAML_STREAM_END_EVENT) return;
-    expect(parser_.next() == YAML_MAPPING_START_EVENT, "names with values, as in 'mixed_precision: bf16'");
-    while (read_name()) read_entry();
-    parser_.next();  // the document's end
-    expect(parser_.next() == YAML_STREAM_END_EVENT, "one document");
-    if (!is_of_reference_) return;
+  void read(const YamlNode& root) {
+    if (root.is_null()) return;
+    require(root.is_map(), Status::kInvalidArgument, place(root.line),
+            ": expected names with values, as in 'mixed_precision: bf16'");
+    bool is_of_reference = false;
+    for (const YamlNode::Entry& entry : root.entries) {
+      is_of_reference = is_of_reference || is_name_of_reference_files(entry.name);
+      read_entry(entry);
+    }
+    if (!is_of_reference) return;
     for (const std::string_view name : kOfTheLauncher)
       if (const auto found = sections_[""].find(name); found != sections_[""].end()) sections_[""].erase(found);
   }
 
  private:
-  void expect(bool is_expected, const char* expected) const {
-    require(is_expected, Status::kInvalidArgument, parser_.place(), ": expected ", expected);
-  }
+  std::string place(size_t line) const { return text(path_, ":", line); }
 
-  // False at the end of a mapping; else the value's first event is next.
-  bool read_name() {
-    const yaml_event_type_t type = parser_.next();
-    if (type == YAML_MAPPING_END_EVENT) return false;
-    expect(type == YAML_SCALAR_EVENT, "the name of an option or of a section");
-    name_ = parser_.scalar();
-    place_ = parser_.place();
-    value_ = parser_.next();
-    return true;
-  }
-
-  void read_entry() {
-    is_of_reference_ = is_of_reference_ || is_name_of_reference_files(name_);
-    if (value_ == YAML_MAPPING_START_EVENT && is_reference_section(name_)) return read_reference_section();
-    const bool may_be_section = value_ == YAML_MAPPING_START_EVENT && !name_.empty();
-    if (const OptionTable* const section = find_section(name_); section != nullptr && may_be_section)
-      return read_section(*section);
-    if (find_field(option_tables::state_options, name_) == nullptr) {
-      std::vector<std::string_view> known;
-      if (const ReferenceName* const found = find_reference_name("", name_, known)) return read_reference(*found);
+  void read_entry(const YamlNode::Entry& entry) {
+    if (entry.value.is_map() && is_reference_section(entry.name)) {
+      for (const YamlNode::Entry& inner : entry.value.entries) {
+        std::vector<std::string_view> known;
+        const ReferenceName* const found = find_reference_name(entry.name, inner.name, known);
+        require(found != nullptr, Status::kInvalidArgument, place(inner.line), ": ",
+                found == nullptr ? unknown_name_text(inner.name, known) : "");
+        read_reference(*found, inner);
+      }
+      return;
     }
-    const OptionField& field = require_field(option_tables::state_options);
-    require(value_ != YAML_MAPPING_START_EVENT, Status::kInvalidArgument, place_, ": '", name_,
+    const bool may_be_section = entry.value.is_map() && !entry.name.empty();
+    if (const OptionTable* const section = find_section(entry.name); section != nullptr && may_be_section) {
+      for (const YamlNode::Entry& inner : entry.value.entries)
+        read_value(*section, require_field(*section, inner), inner);
+      return;
+    }
+    if (find_field(option_tables::state_options, entry.name) == nullptr) {
+      std::vector<std::string_view> known;
+      if (const ReferenceName* const found = find_reference_name("", entry.name, known))
+        return read_reference(*found, entry);
+    }
+    const OptionField& field = require_field(option_tables::state_options, entry);
+    require(!entry.value.is_map(), Status::kInvalidArgument, place(entry.line), ": '", entry.name,
             "' is an option; expected one value");
-    read_value(option_tables::state_options, field);
+    read_value(option_tables::state_options, field, entry);
   }
 
-  void begin_section() {
-    require(read_sections_.insert(name_).second, Status::kInvalidArgument, place_, ": the section '", name_,
-            "' stands twice; expected it once");
+  void read_reference(const ReferenceName& found, const YamlNode::Entry& entry) {
+    if (found.table != nullptr) return read_value(*found.table, *find_field(*found.table, found.field), entry);
+    if (!entry.value.is_scalar() || entry.value.is_null()) return;
+    const std::string& written = entry.value.text;
+    refuse_reference_value(entry.name, written, place(entry.line));
+    const ReferenceMeaning meaning = reference_meaning(entry.name, written);
+    if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value, entry);
   }
 
-  void read_section(const OptionTable& table) {
-    begin_section();
-    while (read_name()) read_value(table, require_field(table));
-  }
-
-  void read_reference_section() {
-    const std::string section = name_;
-    begin_section();
-    while (read_name()) {
-      std::vector<std::string_view> known;
-      const ReferenceName* const found = find_reference_name(section, name_, known);
-      if (found == nullptr) refuse_name(name_, place_, "option", known);
-      read_reference(*found);
-    }
-  }
-
-  void read_reference(const ReferenceName& found) {
-    if (found.table != nullptr) return read_value(*found.table, *find_field(*found.table, found.field));
-    if (value_ != YAML_SCALAR_EVENT) return skip();
-    if (parser_.is_null()) return;
-    const std::string written = parser_.scalar();
-    refuse_reference_value(name_, written, place_);
-    const ReferenceMeaning meaning = reference_meaning(name_, written);
-    if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value);
-  }
-
-  const OptionField& require_field(const OptionTable& table) const {
-    const OptionField* const field = find_field(table, name_);
+  const OptionField& require_field(const OptionTable& table, const YamlNode::Entry& entry) const {
+    const OptionField* const field = find_field(table, entry.name);
     if (field != nullptr) return *field;
     std::vector<std::string_view> known;
     for (const OptionField& one : table)
@@ -191,52 +113,42 @@ class ConfigurationFile::Reader {
     if (section_of(table).empty())
       for (const OptionTable* const section : all_option_tables())
         if (section != &table) known.push_back(section_of(*section));
-    refuse_name(name_, place_, "option", known);
+    fail(Status::kInvalidArgument, place(entry.line), ": ", unknown_name_text(entry.name, known));
   }
 
   // One value; a list of texts is one with commas.
-  void read_value(const OptionTable& table, const OptionField& field) {
-    if (value_ == YAML_SEQUENCE_START_EVENT && field.kind == OptionKind::kText) {
-      std::string joined;
-      while (parser_.next() != YAML_SEQUENCE_END_EVENT) {
-        expect(parser_.is_scalar(), "one value");
-        joined += (joined.empty() ? "" : ",") + parser_.scalar();
-      }
-      if (!joined.empty()) add(table, field.name, joined);
+  void read_value(const OptionTable& table, const OptionField& field, const YamlNode::Entry& entry) {
+    const YamlNode& value = entry.value;
+    const bool is_list = value.kind == YamlNode::Kind::kList && field.kind == OptionKind::kText;
+    require(is_list || value.is_scalar(), Status::kInvalidArgument, place(value.line), ": expected one value");
+    if (!is_list) {
+      if (!value.is_null()) add(table, field.name, value.text, entry);
       return;
     }
-    expect(value_ == YAML_SCALAR_EVENT, "one value");
-    if (!parser_.is_null()) add(table, field.name, parser_.scalar());
-  }
-
-  void add(const OptionTable& table, std::string_view field, const std::string& value) {
-    const auto [entry, is_new] = sections_[std::string(section_of(table))].try_emplace(std::string(field));
-    require(is_new, Status::kInvalidArgument, place_, ": '", name_, "' stands twice, before at ", entry->second.place,
-            "; expected it once");
-    entry->second = {value, parser_.place()};
-  }
-
-  // The rest of a value that is no scalar.
-  void skip() {
-    int depth = 0;
-    for (yaml_event_type_t type = value_;; type = parser_.next()) {
-      if (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) depth++;
-      if (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT) depth--;
-      if (depth == 0) return;
+    std::string joined;
+    for (const YamlNode& item : value.items) {
+      require(item.is_scalar(), Status::kInvalidArgument, place(item.line), ": expected one value");
+      joined += (joined.empty() ? "" : ",") + item.text;
     }
+    if (!joined.empty()) add(table, field.name, joined, entry);
   }
 
-  YamlParser parser_;
+  void add(const OptionTable& table, std::string_view field, const std::string& value, const YamlNode::Entry& from) {
+    const auto [entry, is_new] = sections_[std::string(section_of(table))].try_emplace(std::string(field));
+    require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name, "' stands twice, before at ",
+            entry->second.place, "; expected it once");
+    entry->second = {value, place(from.value.line)};
+  }
+
+  const std::string& path_;
   Sections& sections_;
-  std::string name_, place_;
-  yaml_event_type_t value_{};
-  std::set<std::string> read_sections_;
-  bool is_of_reference_ = false;
 };
 
-ConfigurationFile::ConfigurationFile(const std::string& path) {
-  const std::string content = RegularFile(path).read();
-  Reader(path, content, sections_).read();
+ConfigurationFile::ConfigurationFile(const std::string& path) { Reader(path, sections_).read(read_yaml(path)); }
+
+bool is_name_of_configuration_file(std::string_view name, bool is_section) {
+  if (is_section) return !name.empty() && find_section(name) != nullptr;
+  return find_field(option_tables::state_options, name) != nullptr;
 }
 
 const ConfigurationFile::Entry* ConfigurationFile::find(const OptionTable& table, std::string_view field) const {

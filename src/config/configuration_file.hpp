@@ -41,4 +41,7 @@ class ConfigurationFile {
   Sections sections_;  // "" is the state's
 };
 
+// Whether such a file may have this name outside of sections, as a section or as an option.
+bool is_name_of_configuration_file(std::string_view name, bool is_section);
+
 }  // namespace accel

@@ -1,4 +1,5 @@
-// Configuration files of the reference, as its questionnaire writes them: what their names mean here.
+// Configuration files of the reference, as its questionnaire writes them: what their names (config/reference_names.hpp)
+// mean to the library.
 //
 //   compute_environment: LOCAL_MACHINE     # of the launcher, which starts the ranks
 //   distributed_type: FSDP                 # fsdp.enabled
@@ -8,25 +9,10 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "config/option_table.hpp"
 
 namespace accel {
-
-// A name in a section of such a file; "" is the file outside of sections.
-struct ReferenceName {
-  std::string_view section, name;
-  const OptionTable* table;  // null: only launchers read it
-  std::string_view field;
-};
-
-// Whether it is a section whose names are those of the reference. Others are skipped: they belong to a launcher, or to
-// what mixed_precision or distributed_type turn on.
-bool is_reference_section(std::string_view name);
-// Null if there is none; then `known` has the names that there are.
-const ReferenceName* find_reference_name(std::string_view section, std::string_view name,
-                                         std::vector<std::string_view>& known);
 
 // A value that asks for what is not there is an error that names the place.
 void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place);

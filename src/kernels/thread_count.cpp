@@ -1,6 +1,7 @@
 #include "kernels/thread_count.hpp"
 
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 
 #include <atomic>
 
@@ -26,6 +27,16 @@ void follow_num_threads() {
     at::set_num_threads(now);
   else
     at::get_num_threads();  // sets OpenMP's to LibTorch's own choice
+}
+
+// OpenMP's library is one of LibTorch's own, or the compiler's: found among what LibTorch has loaded.
+void end_idle_threads() {
+  constexpr int kSoftPause = 1;
+  void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (torch == nullptr) return;
+  const auto pause = reinterpret_cast<int (*)(int)>(dlsym(torch, "omp_pause_resource_all"));
+  if (pause != nullptr) pause(kSoftPause);
+  dlclose(torch);
 }
 
 }  // namespace accel::kernels

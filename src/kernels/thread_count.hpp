@@ -12,4 +12,8 @@ void set_num_threads(int64_t threads);
 // oneDNN, which may run first, does not.
 void follow_num_threads();
 
+// Ends the idle threads of OpenMP that operators on this thread have left. A fork loses them, and the next operator in
+// the child would wait for them for ever.
+void end_idle_threads();
+
 }  // namespace accel::kernels

@@ -13,11 +13,12 @@
 
 #include "base/error.hpp"
 #include "launch/pipe.hpp"
+#include "launch/stray_processes.hpp"
 
 namespace accel::launch {
 namespace {
 
-[[noreturn]] void stand_guard(int groups) {
+[[noreturn]] void stand_guard(int groups, const std::string& mark) {
   setsid();  // what is sent to the launcher's group, or to the terminal's, is not for the guardian
   sigset_t every_signal;
   sigfillset(&every_signal);
@@ -31,16 +32,17 @@ namespace {
   pid_t group = 0;
   while (read(STDIN_FILENO, &group, sizeof(group)) == sizeof(group)) protected_groups.push_back(group);
   for (const pid_t one : protected_groups) kill(-one, SIGKILL);
+  kill_strays(mark);
   _exit(0);
 }
 
 }  // namespace
 
-Guardian::Guardian() {
+Guardian::Guardian() : mark_(new_mark()) {
   Pipe pipe = make_pipe();
   process_ = fork();
   require(process_ >= 0, Status::kIo, "no process can be started: ", std::strerror(errno));
-  if (process_ == 0) stand_guard(pipe.read_end.number());
+  if (process_ == 0) stand_guard(pipe.read_end.number(), mark_);
   groups_ = std::move(pipe.write_end);
 }
 

@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "base/file_descriptor.hpp"
 
 namespace accel::launch {
@@ -20,7 +22,14 @@ class Guardian {
   // Registers the calling process's group with the guardian. Each rank does so before it runs its program.
   void protect_own_group() const;
 
+  // Ranks get it in kMarkVariable, so that those of their children that leave the group are found, too.
+  const std::string& mark() const { return mark_; }
+
+  // A copy of the launcher must close it.
+  int descriptor() const { return groups_.number(); }
+
  private:
+  const std::string mark_;
   FileDescriptor groups_;  // the guardian sees it closed when the launcher ends, however it ends
   pid_t process_ = 0;
 };

@@ -1,45 +1,93 @@
-// Job: the ranks of this machine, from their start to the end of the last one.
+// Job: one attempt of the ranks of this host, from their start to the end of the last one. Whoever has it polls, and
+// may end it early and start another one.
 #pragma once
 
+#include <poll.h>
+
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "launch/guardian.hpp"
+#include "launch/job_place.hpp"
+#include "launch/memory_kills.hpp"
 #include "launch/options.hpp"
 #include "launch/rank_process.hpp"
-#include "launch/signal_source.hpp"
 
 namespace accel::launch {
 
+// With this exit status (EX_TEMPFAIL) a rank says that it has stopped on purpose and can be started again later, for
+// example behind a checkpoint that it wrote because it was told to end. It is no failure.
+constexpr int kRequeueStatus = 75;
+
+// Changes how a rank is started.
+using PrepareRank = std::function<void(RankCommand& command, int local_rank)>;
+
 class Job {
  public:
-  // Starts the ranks. Error(Status::kNotFound) if there is no such program.
-  explicit Job(const LaunchOptions& options);
+  // Starts the ranks, whose programs get `signal_mask`. Error(Status::kNotFound) if there is no such program.
+  Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
+      const PrepareRank& prepare = nullptr);
 
-  // Waits until all ranks have ended, reports failures on stderr, and returns the launcher's exit status.
-  int run();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  // Kills what is left of it.
+  ~Job();
+
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  // Kills what is left of it.
+  ~Job();
+
+  const JobPlace& place() const { return place_; }
+  const std::vector<RankProcess>& ranks() const { return ranks_; }
+  bool is_running() const;
+  void send(int signal) const;
+
+  // What is read from the ranks and what is shown of it; then the same entries with what poll() found.
+  void add_outputs(std::vector<pollfd>& polled) const;
+  void read_outputs(const pollfd* polled);
+
+  // After SIGCHLD. A rank that failed ends the others.
+  void collect_ended();
+
+  // Sends the signal; ranks that still run after `grace` are killed. An earlier call with less time holds.
+  void end(int signal, Deadline::Milliseconds grace);
+  // When they are killed, if they are being ended.
+  const std::optional<Deadline>& grace() const { return grace_; }
+  void kill_late();
+
+  // The local rank that failed first, and not because it was told to end.
+  const std::optional<size_t>& first_failure() const { return first_failure_; }
+  const ProcessEnd& end_of(size_t local_rank) const { return *ranks_[local_rank].end(); }
+  int global_rank(size_t local_rank) const { return place_.first_rank + static_cast<int>(local_rank); }
+  // Says on stderr which rank failed first, and its last lines.
+  void report_failure() const;
+
+  // Its log; "" if there are none.
+  std::string log_file(size_t local_rank) const;
+
+  // Once none is running: 0, kRequeueStatus, or that of the first failure.
+  int exit_status() const;
+  bool all_succeeded() const;
 
  private:
-  void start();
-  bool is_running() const;
-  void send(int signal);
-  void wait_for_event();
-  void handle_signals();
-  void collect_ended();
-  void stop(int signal);
-  void pause();
-  void end_others(size_t failed);
-  void report_failure() const;
-  int global_rank(size_t local_rank) const;
+  void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
+             const PrepareRank& prepare);
+  RankCommand command_of(const LaunchOptions& options, int local_rank);
 
-  const LaunchOptions options_;
-  SignalSource signals_;
-  const Guardian guardian_;
+  const JobPlace place_;
+  const std::string mark_;
+  const MemoryKills memory_kills_;
+  const Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();
+  const std::string log_dir_;  // empty: none
+  ShownOutputs shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
-  std::optional<int> stop_signal_;  // what the launcher itself was told
-  std::optional<Deadline> grace_;   // after it those that still run are killed
+  std::optional<int> end_signal_;  // that they got last
+  std::optional<Deadline> grace_;
 };
 
 }  // namespace accel::launch

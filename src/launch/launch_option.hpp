@@ -1,27 +1,47 @@
-// The options of `accel launch`: the launcher's own, and one for each field of accel_state_options_t that a rank reads
-// from a variable. Their descriptions are those of include/accel.h.
+// The options of `accel launch`: those of Accelerate's launcher, which all have a meaning here or the reason why not,
+// those of this launcher, and one for each field of accel_state_options_t that a rank reads from a variable.
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/option_table.hpp"
-#include "launch/options.hpp"
 
 namespace accel::launch {
 
+struct OptionGroup {
+  const char* heading;           // in the help
+  const char* switch_name = "";  // the option that makes the ranks get the others of the group
+  const char* reason = nullptr;  // why they mean nothing here; they are accepted and named then
+};
+
+namespace groups {
+extern const OptionGroup processes, program, hosts, output, settings, fsdp, deepspeed, parallelism, compilation, fp8,
+    megatron, tpu, sagemaker;
+}
+
 struct LaunchOption {
+  // Its name with _, what it can be, its description, and the variable of the ranks.
   OptionField field;
-  const char* group;  // the heading in the help
-  // `value` is one that the field can have.
-  void (*apply)(const OptionField& field, const std::string& value, LaunchOptions& options);
-  const char* other_name = nullptr;  // a letter, or what Accelerate calls it
+  const OptionGroup* group;
+  // Other names: a letter, what this library calls it, with commas between them.
+  std::string_view aliases = "";
+  // The default of Accelerate's parser as JSON; null: the option is not Accelerate's.
+  const char* parser_default = nullptr;
+  bool has_value = true;     // false: its name alone means yes
+  const char* yes = "true";  // what a flag is in the variable
+  const char* no = "false";
+  bool may_repeat = false;
+
+  bool is_flag() const { return field.kind == OptionKind::kFlag; }
 };
 
 // In the order of the help.
-std::vector<LaunchOption> launch_options();
+const std::vector<LaunchOption>& launch_options();
+// Null if there is none. Aliases are names, too.
+const LaunchOption* find_launch_option(std::string_view name);
 
-// Checks the options against each other.
-void check_together(LaunchOptions& options);
+// What a value asks for that is not there; null: nothing.
+const char* refused_meaning(const LaunchOption& option, std::string_view value);
 
 }  // namespace accel::launch

@@ -1,10 +1,12 @@
-// The parsed options of `accel launch`.
+// What `accel launch` is to start, from its arguments, the environment and the configuration file.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "launch/host_options.hpp"
 
 namespace accel::launch {
 
@@ -21,7 +23,26 @@ struct LaunchOptions {
   Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
 
-  int local_processes() const { return num_processes / num_machines; }
+  // Where the output of the ranks is.
+  std::string log_dir;                     // a file for each of them in this folder; empty: none
+  std::string tee = "0", redirects = "0";  // see launch/output_streams.hpp
+  bool prefix = false;                     // "[rank 1] " before each line that is shown
+  bool quiet = false;                      // no messages of the launcher but errors
+
+  std::vector<std::string> given;  // the options of the command line, as they are
+
+  int max_restarts = 0;
+  std::string rdzv_backend = "static", rdzv_conf, role = "default";
+  std::string hostfile;
+  std::string mpirun_hostfile;
+  std::string nnodes, rdzv_endpoint, rdzv_timeout;
+  std::string secret_file, interface_name;
+  // No question may wait for an answer that nobody gives, and a host that is gone must not be missed.
+  std::string ssh_command = "ssh", ssh_options = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
+  std::optional<std::string> environment;  // the variables of the launcher that ranks get; unset: all
+  HostOptions hosts;                       // what follows from these
+
+  int local_processes() const { return hosts.slots > 0 ? hosts.slots : num_processes / num_machines; }
 };
 
 }  // namespace accel::launch

@@ -1,9 +1,6 @@
 #include "launch/output_tail.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
 namespace accel::launch {
 namespace {
@@ -12,21 +9,10 @@ constexpr size_t kKept = 64 * 1024;
 
 }  // namespace
 
-bool OutputTail::read_from(int descriptor) {
-  char block[16 * 1024];
-  // A rank that writes without end must not keep the launcher from its other work.
-  for (int round = 0; round < 16; ++round) {
-    const ssize_t count = read(descriptor, block, sizeof(block));
-    if (count == 0) return false;
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return errno == EAGAIN;
-    }
-    text_.append(block, static_cast<size_t>(count));
-    // Cut rarely: each cut moves what is kept.
-    if (text_.size() > 2 * kKept) text_.erase(0, text_.size() - kKept);
-  }
-  return true;
+void OutputTail::add(std::string_view text) {
+  text_.append(text);
+  // Cut rarely: each cut moves what is kept.
+  if (text_.size() > 2 * kKept) text_.erase(0, text_.size() - kKept);
 }
 
 std::vector<std::string> OutputTail::last_lines(size_t most) const {

@@ -3,15 +3,14 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace accel::launch {
 
 class OutputTail {
  public:
-  // Reads from a descriptor that does not block until there is nothing more for now. False: the other side has closed
-  // it.
-  bool read_from(int descriptor);
+  void add(std::string_view text);
 
   std::vector<std::string> last_lines(size_t most) const;
 

@@ -41,7 +41,12 @@ const SignalMeaning* find_meaning(int signal) {
 
 }  // namespace
 
-ProcessEnd process_end(const siginfo_t& info) { return {info.si_code != CLD_EXITED, info.si_status}; }
+ProcessEnd process_end(const siginfo_t& info) {
+  ProcessEnd end;
+  end.by_signal = info.si_code != CLD_EXITED;
+  end.number = info.si_status;
+  return end;
+}
 
 std::string signal_name(int signal) {
   const SignalMeaning* const meaning = find_meaning(signal);

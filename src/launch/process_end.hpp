@@ -1,14 +1,18 @@
 // The end of a process: its description and exit status.
 #pragma once
 
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <string>
 
 namespace accel::launch {
 
 struct ProcessEnd {
   bool by_signal = false;
-  int number = 0;  // the exit status, or the signal
+  int number = 0;           // the exit status, or the signal
+  int64_t peak_memory = 0;  // bytes; 0: not known
+  std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now();
 
   bool is_success() const { return !by_signal && number == 0; }
   int exit_status() const { return by_signal ? 128 + number : number; }  // as a shell tells it

@@ -16,8 +16,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
+#include "base/split_text.hpp"
+#include "launch/processor_affinity.hpp"
+#include "launch/stray_processes.hpp"
 
 namespace accel::launch {
 namespace {
@@ -28,23 +32,62 @@ bool is_set(const Variables& variables, std::string_view name) {
   return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
 }
 
-Variables job_variables(const LaunchOptions& options, int local_rank, int port, const std::string& token) {
-  const int local_processes = options.local_processes();
+// Whether ranks get what this process has inherited, "NAME=value"; `names` may end with *.
+bool is_passed(std::string_view inherited, const std::optional<std::string>& names) {
+  if (!names) return true;
+  const std::string_view name = inherited.substr(0, inherited.find('='));
+  const std::vector<std::string> patterns = split_text(*names);
+  return std::any_of(patterns.begin(), patterns.end(), [name](const std::string& pattern) {
+    return pattern.back() == '*' ? name.substr(0, pattern.size() - 1) == pattern.substr(0, pattern.size() - 1)
+                                 : name == pattern;
+  });
+}
+
+// Of a launcher above this one, whose ranks have a mark of their own.
+bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
+
+// A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
+int bindable_port(int port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
+  const FileDescriptor owner(listener);
+  const int reuse = 1;  // as the ranks: ends of older connections at the port do not matter
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  return bound ? ntohs(address.sin_port) : -1;
+}
+
+}  // namespace
+
+Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const int local_processes = place.local_processes;
   Variables variables = {
-      {"RANK", std::to_string(options.machine_rank * local_processes + local_rank)},
-      {"WORLD_SIZE", std::to_string(options.num_processes)},
+      {"RANK", std::to_string(place.first_rank + local_rank)},
+      {"WORLD_SIZE", std::to_string(place.world_size)},
       {"LOCAL_RANK", std::to_string(local_rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
-      {"MASTER_PORT", std::to_string(port)},
+      {"MASTER_PORT", std::to_string(place.master_port)},
+      {"GROUP_RANK", std::to_string(place.host_number)},
+      {"ACCEL_RESTART_COUNT", std::to_string(place.restart_count)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart_count)},
   };
-  if (options.num_machines == 1) variables.emplace_back("ACCEL_JOB_TOKEN", token);
+  if (!place.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", place.token);
+  if (!place.master_addr.empty()) variables.emplace_back("MASTER_ADDR", place.master_addr);
   // What the command line leaves open stays as the user's environment has it.
-  variables.insert(variables.end(), options.variables.begin(), options.variables.end());
+  for (const auto& variable : options.variables)
+    if (!is_set(variables, variable.first)) variables.push_back(variable);
   if (!is_set(variables, "MASTER_ADDR")) variables.emplace_back("MASTER_ADDR", "127.0.0.1");
   const char* const threads_of_user = getenv("OMP_NUM_THREADS");
   int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
   if (options.num_cpu_threads_per_process || threads_of_user == nullptr) {
-    threads = options.num_cpu_threads_per_process.value_or(std::max(1, usable_processors() / local_processes));
+    static const int cores = usable_cores();  // many files
+    threads = options.num_cpu_threads_per_process.value_or(std::max(1, cores / local_processes));
     variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   // A thread that spins at a barrier takes the processor from the one that it waits for.
@@ -52,28 +95,19 @@ Variables job_variables(const LaunchOptions& options, int local_rank, int port, 
   if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
     variables.emplace_back("OMP_WAIT_POLICY", "passive");
   // Without these, ranks on GPUs that cannot copy to each other are refused.
-  if (options.num_processes > 1 && !driver_without_peer_copies().empty())
+  if (place.world_size > 1 && !driver_without_peer_copies().empty())
     for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
       if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
 }
 
-}  // namespace
-
 int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  socklen_t size = sizeof(address);
-  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int reason = errno;
-  close(listener);
-  require(bound, Status::kIo, "no free port was found: ", std::strerror(reason));
-  return ntohs(address.sin_port);
+  const int port = bindable_port(0);
+  require(port > 0, Status::kIo, "no free port was found: ", std::strerror(errno));
+  return port;
 }
+
+bool is_port_free(int port) { return bindable_port(port) >= 0; }
 
 std::string job_token() {
   std::random_device random;
@@ -82,12 +116,12 @@ std::string job_token() {
   return token.str();
 }
 
-std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port,
-                                          const std::string& token) {
-  const Variables variables = job_variables(options, local_rank, port, token);
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const Variables variables = rank_variables(options, place, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
-    if (!is_set(variables, *inherited)) environment.emplace_back(*inherited);
+    if (!is_set(variables, *inherited) && !is_mark(*inherited) && is_passed(*inherited, options.environment))
+      environment.emplace_back(*inherited);
   }
   for (const auto& [name, value] : variables) environment.push_back(name + '=' + value);
   return environment;

@@ -4,20 +4,22 @@
 #include <string>
 #include <vector>
 
+#include "launch/job_place.hpp"
 #include "launch/options.hpp"
 
 namespace accel::launch {
 
 // A port of this machine that is free now.
 int free_port();
+bool is_port_free(int port);
 
 // A new random token for a job, which identifies ranks that connect to a wrong port.
 std::string job_token();
 
-// "NAME=value" for every variable of the process that starts on this machine as `local_rank`: the launcher's own
-// variables, with those of the job set or replaced. On several machines, whose launchers cannot agree on a `token`, the
-// ranks have the user's ACCEL_JOB_TOKEN or none.
-std::vector<std::string> rank_environment(const LaunchOptions& options, int local_rank, int port,
-                                          const std::string& token);
+// What the launcher sets for the rank that starts as `local_rank` at `place`.
+Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank);
+
+// "NAME=value" for every variable of that process: the launcher's own variables, with those above set or replaced.
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank);
 
 }  // namespace accel::launch

@@ -3,22 +3,33 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/guardian.hpp"
-#include "launch/output_tail.hpp"
 #include "launch/pipe.hpp"
 #include "launch/process_end.hpp"
+#include "launch/rank_output.hpp"
 
 namespace accel::launch {
 
 struct RankCommand {
   std::vector<std::string> program;
   std::vector<std::string> environment;
-  bool is_first = false;  // shares the launcher's input and output; the output of the others is kept
+  bool is_first = false;  // shares the launcher's input, and its output if that is neither logged nor shown by it
   sigset_t signal_mask;   // what the program is to start with
+  std::string file;       // the program's; empty: it is found by its name
+  std::string log_file, log_header;  // is appended to, first the header; empty: none
+  ShownOutputs* shown = nullptr;     // of the launcher; null: it shows nothing of what it reads
+  bool shows_stdout = false, shows_stderr = false;
+  std::string prefix;          // of each line that is shown
+  std::vector<int> inherited;  // descriptors that the program gets
+  // Instead of the program: what a copy of this process does; it returns the exit status. The copy closes the
+  // descriptors `not_inherited`, as far as they are ones.
+  std::function<int()> function;
+  std::vector<int> not_inherited;
 };
 
 class RankProcess {
@@ -39,10 +50,12 @@ class RankProcess {
   // Checks whether the process has ended, and then ends children that it left behind.
   void collect();
 
-  // The descriptor to poll; negative if there is nothing to read.
-  int output() const { return output_.number(); }
-  void read_output();
-  std::vector<std::string> last_lines(size_t most) const { return tail_.last_lines(most); }
+  // The descriptor to poll where nothing is shown; negative if there is nothing to read.
+  int output() const { return output_.descriptor(); }
+  void read_output() { output_.read_all(); }
+  void add_polled(std::vector<pollfd>& polled) const { output_.add_polled(polled); }
+  const pollfd* read_polled(const pollfd* polled) { return output_.read_polled(polled); }
+  std::vector<std::string> last_lines(size_t most) const { return output_.last_lines(most); }
 
  private:
   struct Process {
@@ -52,8 +65,7 @@ class RankProcess {
   };
 
   Process process_;
-  FileDescriptor output_;
-  OutputTail tail_;
+  RankOutput output_;
   std::optional<ProcessEnd> end_;
 };
 

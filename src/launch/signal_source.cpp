@@ -25,7 +25,7 @@ SignalSource::SignalSource() {
   sigset_t taken;
   sigemptyset(&taken);
   sigaddset(&taken, SIGCHLD);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2}) {
     if (!is_ignored(signal)) sigaddset(&taken, signal);
   }
   sigset_t blocked = taken;

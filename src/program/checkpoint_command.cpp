@@ -7,27 +7,15 @@
 #include <vector>
 
 #include <accel.hpp>
+#include "program/checkpoint_arguments.hpp"
 #include "program/command_arguments.hpp"
 #include "program/estimate_command.hpp"
+#include "program/self_test_command.hpp"
 
 namespace accel::program {
 namespace {
 
 enum ExitStatus : int { kSuccess = 0, kDifferent = 1, kWrongUsage = 2, kFailed = 3 };
-
-constexpr char kCheckpointHelp[] = R"(Looks at checkpoints that accel_save_state() or Accelerate wrote.
-
-Commands:
-  verify FOLDER        compares all files with the hashes of the manifest; exit status 1 if one is damaged
-  list [FOLDER]        the checkpoints of a project, by their numbers
-  show FOLDER          the files, and the tensors in safetensors
-  diff FOLDER OTHER    files and tensors that differ; exit status 1 if there are any
-)";
-
-constexpr char kMergeHelp[] =
-    R"(Makes one file of the weights that several ranks wrote in parts: the parts in a checkpoint of libaccel, or the folder
-pytorch_model_fsdp_0 of one of Accelerate. DESTINATION is a folder, which is made if it is missing.
-)";
 
 [[noreturn]] void wrong_usage(const std::string& message) { throw std::invalid_argument(message); }
 
@@ -111,8 +99,8 @@ int compare(const std::string& folder, const std::string& other) {
 }
 
 int run_checkpoint(const std::vector<std::string>& arguments) {
-  CLI::App app(kCheckpointHelp, "accel checkpoint");
-  add_help(app, " COMMAND FOLDER ...");
+  CLI::App app;
+  declare_checkpoint(app);
   const ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return std::fputs(parsed.shown->c_str(), stdout) < 0;
   std::vector<std::string> rest = parsed.rest;
@@ -132,21 +120,16 @@ int run_checkpoint(const std::vector<std::string>& arguments) {
 }
 
 int run_merge(const std::vector<std::string>& arguments) {
-  CLI::App app(kMergeHelp, "accel merge-weights");
-  bool unsafe = false, remove = false;
-  app.add_flag("--unsafe-serialization,--unsafe_serialization", unsafe,
-               "Writes pytorch_model.bin, not model.safetensors.")
-      ->group("Options");
-  app.add_flag("--remove-checkpoint-dir,--remove_checkpoint_dir", remove, "Removes the parts afterwards.")
-      ->group("Options");
-  add_help(app, " [OPTION ...] CHECKPOINT_FOLDER DESTINATION");
+  CLI::App app;
+  MergeArguments given;
+  declare_merge_weights(app, given);
   const ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return std::fputs(parsed.shown->c_str(), stdout) < 0;
   std::vector<std::string> folders;
   for (const std::string& argument : parsed.rest) {
     if (argument == "--unsafe-serialization" ||
         argument == "--unsafe_serialization")  // Accelerate's scripts end with it
-      unsafe = true;
+      given.unsafe_serialization = true;
     else
       folders.push_back(argument);
   }
@@ -154,8 +137,8 @@ int run_merge(const std::vector<std::string>& arguments) {
     wrong_usage("accel merge-weights was given " + std::to_string(folders.size()) +
                 " folders; expected CHECKPOINT_FOLDER DESTINATION");
   cpp::MergeWeightsOptions options;
-  options.safe_serialization = unsafe ? 0 : 1;
-  options.remove_checkpoint_dir = remove ? 1 : 0;
+  options.safe_serialization = given.unsafe_serialization ? 0 : 1;
+  options.remove_checkpoint_dir = given.remove_checkpoint_dir ? 1 : 0;
   cpp::merge_weights(folders[0], folders[1], options);
   return kSuccess;
 }
@@ -164,6 +147,7 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) wrong_usage("no command is given; expected checkpoint, merge-weights or estimate-memory");
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "estimate-memory") return run_estimate_memory(others);
+  if (arguments.front() == "self-test") return run_self_test(others);
   return arguments.front() == "merge-weights" ? run_merge(others) : run_checkpoint(others);
 }
 

@@ -1,11 +1,13 @@
 #include "program/command_arguments.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 #include <utility>
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
+#include "program/command_description.hpp"
 #include "program/option_text.hpp"
 
 namespace accel::program {
@@ -26,6 +28,7 @@ std::string help_of(const CLI::App& app, const char* arguments) {
   std::ostringstream out;
   out << "usage: " << app.get_name() << arguments << "\n\n" << app.get_description();
   for (const std::string& group : app.get_groups()) {
+    if (group.empty()) continue;  // accepted, not explained
     out << '\n' << group << ":\n";
     const auto is_in_group = [&group](const CLI::Option* option) { return option->get_group() == group; };
     for (const CLI::Option* const option : app.get_options(is_in_group))
@@ -63,9 +66,13 @@ void require_values(const CLI::App& app, const std::vector<std::string>& argumen
 }  // namespace
 
 ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  ParsedArguments parsed;
+  if (arguments == std::vector<std::string>{kDescribe}) {
+    parsed.shown = describe_command(app);
+    return parsed;
+  }
   require_values(app, arguments);
   app.prefix_command();
-  ParsedArguments parsed;
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
@@ -79,11 +86,24 @@ ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments) 
   }
   parsed.rest = app.remaining();
   if (parsed.rest.empty()) return parsed;
-  if (parsed.rest.front() == "--")
+  parsed.ended_options = parsed.rest.front() == "--";
+  if (parsed.ended_options)
     parsed.rest.erase(parsed.rest.begin());
   else if (is_dashed(parsed.rest.front()))
     refuse_option(app, parsed.rest.front());
   return parsed;
+}
+
+ParsedArguments parse_all(CLI::App& app, const std::vector<std::string>& arguments) {
+  ParsedArguments parsed = parse(app, arguments);
+  require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
+          "' is given to ", app.get_name(), "; expected options alone, see ", app.get_name(), " --help");
+  return parsed;
+}
+
+bool is_shown(const ParsedArguments& parsed) {
+  if (parsed.shown) std::fputs(parsed.shown->c_str(), stdout);
+  return parsed.shown.has_value();
 }
 
 void add_help(CLI::App& app, const char* arguments) {

@@ -14,18 +14,11 @@
 #include <string_view>
 
 #include <accel.hpp>
+#include "program/checkpoint_arguments.hpp"
 #include "program/command_arguments.hpp"
 
 namespace accel::program {
 namespace {
-
-constexpr char kHelp[] =
-    R"(Estimates the memory that a model takes, from the names and shapes of its weights, which are not loaded. PATH is a file
-of safetensors or of torch, an index of several, or a folder with one of them. Without weights it is the config.json of
-a model that the library knows, or a folder with one.
-The first table is that of Accelerate: the weights in each dtype, and training them on one device. The second one has the
-peak of a step on each rank, by what takes it; parameters are float32. Operators and allocators take more.
-)";
 
 constexpr char kConfigName[] = "config.json";
 
@@ -84,15 +77,6 @@ struct PrecisionKind {
 constexpr std::array<PrecisionKind, 3> kPrecisions = {
     {{"no", ACCEL_PRECISION_NO}, {"bf16", ACCEL_PRECISION_BF16}, {"fp16", ACCEL_PRECISION_FP16}}};
 
-// As they are given.
-struct Options {
-  std::vector<std::string> dtypes = {"float32", "float16", "int8", "int4"};
-  std::vector<std::string> strategies;
-  std::string world_size = "1", shard_size, optimizer = "adamw", precision = "no", wrap, min_num_params,
-              accumulation = "1", activation_bytes = "0";
-  bool json = false;
-};
-
 std::string text_in(const std::string& value) { return "'" + value + "'"; }
 
 std::int64_t number_of(const std::string& value, const char* option, std::int64_t smallest, std::int64_t largest) {
@@ -115,35 +99,6 @@ const auto& choose(const Entries& entries, const std::string& value, const char*
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
   throw std::invalid_argument(std::string(option) + " is " + text_in(value) + "; expected one of " + names);
-}
-
-void add_options(CLI::App& app, Options& options) {
-  const auto add = [&](const char* names, auto& value, const char* description, const char* type) {
-    app.add_option(names, value, description)->type_name(type)->group("Options");
-  };
-  add("--dtypes", options.dtypes, "Rows of the first table: float32, float16, int8, int4. Default: all.", "DTYPE ...");
-  add("--world-size,--world_size", options.world_size, "Ranks that train together. Default: 1.", "N");
-  add("--strategy", options.strategies,
-      "Rows of the second table: ddp, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_zero2, zero0 to zero3. "
-      "Default: the first three, and the hybrid ones with --shard-size.",
-      "NAME ...");
-  add("--shard-size,--shard_size", options.shard_size,
-      "Ranks that share one copy of the parameters, for the hybrid strategies.", "N");
-  add("--optimizer", options.optimizer,
-      "adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
-  add("--mixed-precision,--mixed_precision", options.precision, "no, bf16 or fp16. Default: no.", "NAME");
-  add("--wrap", options.wrap,
-      "The modules that are gathered together, with commas between them: layers.N for the members of a list 'layers', "
-      "or the last part of a name; of a config.json the names of classes. Default: the members of the outermost lists.",
-      "NAME");
-  add("--min-num-params,--min_num_params", options.min_num_params,
-      "Instead of --wrap: modules of at least so many parameters.", "N");
-  add("--gradient-accumulation-steps,--gradient_accumulation_steps", options.accumulation,
-      "Micro-batches for each step. Default: 1.", "N");
-  add("--activation-bytes,--activation_bytes", options.activation_bytes,
-      "What a forward keeps for its backward on each rank. Default: 0.", "N");
-  app.add_flag("--json", options.json, "One object of JSON, with bytes.")->group("Options");
-  add_help(app, " [OPTION ...] PATH [OPTION ...]");
 }
 
 // In Accelerate's form: 1 KB are 1024 bytes; at most two decimals, at least one.
@@ -220,7 +175,8 @@ std::string members_of_outer_lists(const cpp::Module& module) {
 
 class Estimate {
  public:
-  Estimate(const std::string& path, const Options& options) : module_(open_model(path)), path_(path), given_(options) {
+  Estimate(const std::string& path, const EstimateArguments& options)
+      : module_(open_model(path)), path_(path), given_(options) {
     module_.to(ACCEL_DTYPE_FLOAT32, accel_device_t{ACCEL_DEVICE_META, 0});
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();
@@ -312,7 +268,7 @@ class Estimate {
  private:
   cpp::Module module_;
   std::string path_;
-  const Options& given_;
+  const EstimateArguments& given_;
   std::string wrap_;
   std::int64_t shard_size_ = ACCEL_UNSET_INT64;
   cpp::FsdpOptions fsdp_;
@@ -323,9 +279,9 @@ class Estimate {
 }  // namespace
 
 int run_estimate_memory(const std::vector<std::string>& arguments) {
-  CLI::App app(kHelp, "accel estimate-memory");
-  Options options;
-  add_options(app, options);
+  CLI::App app;
+  EstimateArguments options;
+  declare_estimate_memory(app, options);
   ParsedArguments parsed = parse(app, arguments);
   std::vector<std::string> paths = parsed.rest;
   if (!parsed.shown && paths.size() > 1) {  // options may also stand behind the path

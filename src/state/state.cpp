@@ -31,6 +31,7 @@
 #include "kernels/gelu_dispatch.hpp"
 #include "kernels/matmul_dispatch.hpp"
 #include "kernels/thread_count.hpp"
+#include "launch/processor_affinity.hpp"
 #include "precision/autocast.hpp"
 #include "state/device_choice.hpp"
 #include "tensor/device.hpp"
@@ -98,7 +99,8 @@ void bind_processors(const StateSettings& settings) {
   static std::once_flag once;
   std::call_once(once, [&] {
     const auto ranks = static_cast<int>(*settings.local_num_processes);
-    const int processors = bind_to_share(static_cast<int>(*settings.local_process_index), ranks);
+    const size_t processors =
+        launch::set_numa_affinity(static_cast<int>(*settings.local_process_index), ranks, !settings.cpu.value).size();
     log(LogLevel::kInfo, "ACCELERATE_CPU_AFFINITY: this process has ",
         processors > 0 ? text(processors, " processors of its own")
                        : text("no processors of its own: fewer than ", ranks));

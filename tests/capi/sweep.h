@@ -78,6 +78,7 @@ struct samples {
   accel_save_state_options_t save_state_options;
   accel_load_state_options_t load_state_options;
   accel_merge_weights_options_t merge_weights_options;
+  accel_launch_options_t launch_options;
   accel_prepare_item_t prepare_item;
   const char *names[1];
   int64_t numbers[8];
@@ -196,6 +197,8 @@ static inline int make_samples(void **state) {
   accel_save_state_options_init(&samples->save_state_options);
   accel_load_state_options_init(&samples->load_state_options);
   accel_merge_weights_options_init(&samples->merge_weights_options);
+  accel_launch_options_init(&samples->launch_options);
+  samples->launch_options.num_processes = 1;
   samples->prepare_item = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
   samples->names[0] = "sample";
   samples->numbers[0] = 1;

@@ -205,15 +205,20 @@ class Network:
         for host in self.hosts:
             host.close()
 
+    def enter(self, number, also="true"):
+        """What runs the rest of its line in a host. UCX reads /sys, which belongs to a namespace, too. `also` is a
+        command of the shell that prepares more of it."""
+        host = self.hosts[number]
+        mount = f'mount -t sysfs none /sys && mount --bind "$1" /dev/shm && {also} && shift && exec "$@"'
+        return ["nsenter", f"--net={host.path()}", "unshare", "--mount", "sh", "-c", mount, "sh", host.shared_memory.name,
+                "env", f"ACCEL_HOST_ID={number}", "UCX_TLS=tcp,self"]
+
     def command_prefix(self, rank):
-        """Two ranks on each host, the first ones on the first. UCX reads /sys, which belongs to a namespace, too."""
+        """Two ranks on each host, the first ones on the first."""
         host = self.hosts[rank // 2]
-        variables = {"ACCEL_HOST_ID": host.number, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "UCX_TLS": "tcp,self",
-                     "MASTER_ADDR": self.hosts[0].address, "MASTER_PORT": 29500}
-        enter = ["nsenter", f"--net={host.path()}", "unshare", "--mount"]
-        mount = 'mount -t sysfs none /sys && mount --bind "$1" /dev/shm && shift && exec "$@"'
-        return [*enter, "sh", "-c", mount, "sh", host.shared_memory.name, "env",
-                *(f"{name}={value}" for name, value in variables.items())]
+        variables = {"LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": self.hosts[0].address,
+                     "MASTER_PORT": 29500}
+        return [*self.enter(host.number), *(f"{name}={value}" for name, value in variables.items())]
 
     def run(self, program, *arguments):
         ranks = start_directly(program, RANKS, *arguments, prefix=self.command_prefix)

@@ -395,42 +395,5 @@ TEST(BaseStatus, Names) {
   EXPECT_EQ(status_name(static_cast<Status>(-999)), nullptr);
 }
 
-// In a thread of its own, which is the one that is bound.
-cpu_set_t processors_of_share(int rank, int ranks, int& share) {
-  cpu_set_t bound;
-  CPU_ZERO(&bound);
-  std::thread([&] {
-    share = bind_to_share(rank, ranks);
-    sched_getaffinity(0, sizeof(bound), &bound);
-  }).join();
-  return bound;
-}
-
-TEST(BaseProcessors, SharesTogetherAreAllAndHaveNoneTwice) {
-  const int processors = usable_processors();
-  for (int ranks = 1; ranks <= processors; ++ranks) {
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    int sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      int share = 0;
-      const cpu_set_t bound = processors_of_share(rank, ranks, share);
-      EXPECT_EQ(CPU_COUNT(&bound), share);
-      EXPECT_GE(share, processors / ranks);
-      CPU_OR(&all, &all, &bound);
-      sum += share;
-    }
-    EXPECT_EQ(sum, processors);
-    EXPECT_EQ(CPU_COUNT(&all), processors);
-  }
-}
-
-TEST(BaseProcessors, MoreRanksThanProcessorsAreNotBound) {
-  int share = -1;
-  const cpu_set_t bound = processors_of_share(0, usable_processors() + 1, share);
-  EXPECT_EQ(share, 0);
-  EXPECT_EQ(CPU_COUNT(&bound), usable_processors());
-}
-
 }  // namespace base_test
 }  // namespace accel

@@ -7,6 +7,13 @@ _RANK = ("passed", "skipped", "failed")
 _outcomes: dict = {}
 
 
+def pytest_configure():
+    """The tests start scripts of their tool box, which are not in the package."""
+    import accelerate.test_utils.testing as tools
+
+    tools.path_in_accelerate_package = pathlib.Path(os.environ["ACCEL_PEER_SOURCE"], "src", "accelerate").joinpath
+
+
 def _name(node):
     """With the file's name in the place of a class for a function at the top of it."""
     path, *inside = node.split("::")

@@ -20,6 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LISTS = ROOT / "tests" / "peer"
 SCRIPTS = ("test_script", "test_sync", "test_ops", "test_distributed_data_loop", "test_notebook", "test_merge_weights",
            "external_deps/test_checkpointing", "external_deps/test_metrics", "external_deps/test_performance")
+TESTS_IN_SCRIPTS = ("scripts/test_notebook",)  # whose functions are tests
+# What some need in their environment: two ranks; a launcher that is not told ACCELERATE_USE_CPU, which Accelerate's does not read.
+ENVIRONMENTS = {"scripts/test_notebook": {"ACCELERATE_NUM_PROCESSES": "2", "ACCEL_TIMEOUT_MS": "20000"}, "test_cli": {"ACCELERATE_USE_CPU": "false"}}
 
 
 def lines_of(name):
@@ -47,12 +50,19 @@ class Runner:
 
     def run(self, name):
         """The outcome of each test of a file, or of a script with one rank and with two."""
+        if name in TESTS_IN_SCRIPTS:
+            outcomes = self._tests(f"src/accelerate/test_utils/{name}.py", ENVIRONMENTS.get(name, {}))
+            return {f"{name}::{test.rsplit('::', 1)[1]}": outcome for test, outcome in outcomes.items()}
         if name.startswith("scripts/"):
             return {f"{name}::{ranks}": self._script(name, ranks) for ranks in (1, 2)}
+        return self._tests(f"tests/{name}.py", ENVIRONMENTS.get(name, {}))
+
+    def _tests(self, path, environment):
+        """The outcome of each test of a file that pytest runs."""
         outcomes = self.folder / "outcomes"
         outcomes.unlink(missing_ok=True)
-        self._start(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcomes", "--timeout", str(self.seconds), f"tests/{name}.py"],
-                    40 * self.seconds)
+        self._start(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcomes", "--timeout", str(self.seconds), path],
+                    40 * self.seconds, environment)
         pairs = [line.rsplit(" ", 1) for line in outcomes.read_text().splitlines()] if outcomes.exists() else []
         return dict(pairs)
 
@@ -61,11 +71,11 @@ class Runner:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
         return "passed" if self._start([*torchrun, path], 4 * self.seconds) == 0 else "failed"
 
-    def _start(self, arguments, seconds):
+    def _start(self, arguments, seconds, environment=None):
         """The exit status of Python; None when it took too long."""
         with open(self.folder / "output", "wb") as output:
             try:
-                return subprocess.run([sys.executable, *arguments], cwd=self.source, env=self.environment, stdout=output, stderr=output,
+                return subprocess.run([sys.executable, *arguments], cwd=self.source, env={**self.environment, **(environment or {})}, stdout=output, stderr=output,
                                       timeout=seconds, check=False).returncode
             except subprocess.TimeoutExpired:
                 return None

@@ -40,6 +40,7 @@ include("training.jl")
 include("parameters.jl")
 include("checkpoint.jl")
 include("device_map.jl")
+include("launch.jl")
 include("library.jl")
 include("generated/methods.jl")
 
@@ -55,7 +56,7 @@ export Scheduler, curve
 export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, CsvDataset, StreamDataset, map_file, subset,
     as_stream, num_skipped
 export Sampler, indices, DataLoader, total_batch_size, total_dataset_length
-export backward_sum, local_sgd, clip_grad_norm!, register_comm_hook!, find_executable_batch_size
+export backward_sum, local_sgd, clip_grad_norm!, register_comm_hook!, find_executable_batch_size, launch
 export grad_ready!
 export save, register_for_checkpointing!, register_random_state!, register_save_state_pre_hook!, register_load_state_pre_hook!,
     checkpoint_progress, load_state_dict, verify_checkpoint, list_checkpoints, show_checkpoint, compare_checkpoints, merge_weights

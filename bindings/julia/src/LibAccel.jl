@@ -155,6 +155,7 @@ const accel_auto_wrap_policy_t = Int32
 const accel_state_dict_type_t = Int32
 const accel_offload_device_t = Int32
 const accel_when_busy_t = Int32
+const accel_start_method_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
 const ACCEL_VERSION_MINOR = Int32(1)
@@ -345,6 +346,8 @@ const ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint"
 const ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json"
 const ACCEL_WHEN_BUSY_WAIT = Int32(0)
 const ACCEL_WHEN_BUSY_REFUSE = Int32(1)
+const ACCEL_START_FORK = Int32(0)
+const ACCEL_START_PROGRAM = Int32(1)
 
 # Opaque: only pointers to them exist.
 mutable struct ArrowArray end
@@ -1624,6 +1627,41 @@ function accel_merge_weights_options_t(;
     remove_checkpoint_dir = ACCEL_UNSET,
 )
     return accel_merge_weights_options_t(sizeof(accel_merge_weights_options_t), safe_serialization, remove_checkpoint_dir)
+end
+
+"""What accel_launch() starts."""
+struct accel_launch_options_t
+    struct_size::Csize_t
+    num_processes::Int32
+    num_machines::Int32
+    machine_rank::Int32
+    main_process_port::Int32
+    main_process_ip::Ptr{Cchar}
+    mixed_precision::accel_precision_t
+    cpu::accel_flag_t
+    start_method::accel_start_method_t
+    max_restarts::Int32
+    monitor_interval_ms::Int64
+    timeout_ms::Int64
+    log_dir::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_launch_options_t(;
+    num_processes = ACCEL_UNSET,
+    num_machines = ACCEL_UNSET,
+    machine_rank = ACCEL_UNSET,
+    main_process_port = ACCEL_UNSET,
+    main_process_ip = C_NULL,
+    mixed_precision = ACCEL_UNSET,
+    cpu = ACCEL_UNSET,
+    start_method = ACCEL_UNSET,
+    max_restarts = ACCEL_UNSET,
+    monitor_interval_ms = ACCEL_UNSET_INT64,
+    timeout_ms = ACCEL_UNSET_INT64,
+    log_dir = C_NULL,
+)
+    return accel_launch_options_t(sizeof(accel_launch_options_t), num_processes, num_machines, machine_rank, main_process_port, main_process_ip, mixed_precision, cpu, start_method, max_restarts, monitor_interval_ms, timeout_ms, log_dir)
 end
 
 """
@@ -9634,6 +9672,136 @@ accel_options_from_json(var"type", json, options, size) =
     check(ccall((:accel_options_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
 
 """
+    accel_config_load(path, out)
+
+Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+
+- `path`: `nothing`/`C_NULL` is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+- `out`: A map with all fields of the reference's class; sections are maps in it.
+
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
+
+Threads: any, waits.
+"""
+accel_config_load(path, out) =
+    check(@waiting(ccall((:accel_config_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_config_load")
+
+"""
+    accel_config_save(configuration, path)
+
+Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+
+- `configuration`: A map with the names that accel_config_load() gives.
+- `path`: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+
+Threads: any, waits.
+"""
+accel_config_save(configuration, path) =
+    check(@waiting(ccall((:accel_config_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}), configuration, path)), "accel_config_save")
+
+"""
+    accel_config_explain(path, out)
+
+Says which values a launch here would use, without options, where they come from and what they win over.
+
+- `path`: `nothing`/`C_NULL` is allowed. NULL: the configuration that a launch would read.
+- `out`: A JSON object: \"file\", the configuration or null; \"settings\", objects with \"name\", \"value\", \"source\" and \"overruled\", a list of objects with \"value\" and \"source\"; \"notes\"; \"problem\", why a launch would fail, or null. Secrets are not shown.
+
+Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+
+Threads: any, waits.
+"""
+accel_config_explain(path, out) =
+    check(@waiting(ccall((:accel_config_explain, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_buffer_t}), path, out)), "accel_config_explain")
+
+"""
+    accel_config_write_basic(mixed_precision, path, out_written)
+
+Writes a configuration of this machine alone: a process for each GPU, or one on the processor. A file that is there stays.
+
+- `mixed_precision`: \"no\", \"fp16\", \"bf16\" or \"fp8\" in any case.
+- `path`: `nothing`/`C_NULL` is allowed. NULL: as accel_config_load().
+- `out_written`: 0: there was a file already.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+
+Threads: any, waits.
+"""
+accel_config_write_basic(mixed_precision, path, out_written) =
+    check(@waiting(ccall((:accel_config_write_basic, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Int32}), mixed_precision, path, out_written)), "accel_config_write_basic")
+
+"""
+    accel_launch(options, function, user_data, destroy)
+
+Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+
+- `options`: What is started.
+- `function`: Called in each process.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
+
+Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+
+Threads: any, waits.
+"""
+accel_launch(options, var"function", user_data, destroy) =
+    check(@waiting(ccall((:accel_launch, libaccel), accel_status_t, (Ptr{accel_launch_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), options, var"function", user_data, destroy)), "accel_launch")
+
+"""
+    accel_prepare_fork()
+
+Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+
+Returns: ACCEL_OK; INVALID_STATE after a state was made.
+
+Threads: any.
+"""
+accel_prepare_fork() =
+    check(ccall((:accel_prepare_fork, libaccel), accel_status_t, ()), "accel_prepare_fork")
+
+"""
+    accel_accept_fork()
+
+Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself. The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
+
+Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+
+Threads: any.
+"""
+accel_accept_fork() =
+    check(ccall((:accel_accept_fork, libaccel), accel_status_t, ()), "accel_accept_fork")
+
+"""
+    accel_environment_report(out)
+
+What a bug report should know of this machine, as `accel env --json` has it.
+
+- `out`: A JSON object.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_environment_report(out) =
+    check(ccall((:accel_environment_report, libaccel), accel_status_t, (Ptr{accel_buffer_t},), out), "accel_environment_report")
+
+"""
+    accel_set_numa_affinity(local_process_index)
+
+Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
+
+- `local_process_index`: The rank's number on this machine.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+
+Threads: thread.
+"""
+accel_set_numa_affinity(local_process_index) =
+    check(ccall((:accel_set_numa_affinity, libaccel), accel_status_t, (Int32,), local_process_index), "accel_set_numa_affinity")
+
+"""
     accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
 
 accel_send_to_device() by pointer.
@@ -10645,6 +10813,15 @@ const FUNCTIONS = (
     :accel_option_get,
     :accel_options_check,
     :accel_options_from_json,
+    :accel_config_load,
+    :accel_config_save,
+    :accel_config_explain,
+    :accel_config_write_basic,
+    :accel_launch,
+    :accel_prepare_fork,
+    :accel_accept_fork,
+    :accel_environment_report,
+    :accel_set_numa_affinity,
     :accel_send_to_device_by_pointer,
     :accel_arg_none_by_pointer,
     :accel_arg_bool_by_pointer,

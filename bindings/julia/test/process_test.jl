@@ -53,6 +53,24 @@ end
     @test strip(said) == "(4, 1) 7 4"
 end
 
+@testset "launch" begin
+    process, said = run_program("""
+        using Accel
+        launch(2; cpu = true) do local_process_index
+            State() do state
+                total = item(reduce(state, Tensor([local_process_index + 1])))
+                is_main_process(state) && print("sum ", total)
+            end
+        end
+        try
+            launch(local_process_index -> local_process_index == 1 && error("mine"), 2)
+        catch problem
+            print("; ", problem.message)
+        end
+        """)
+    @test success(process) && startswith(said, "sum 3; rank 1 of 2 failed: ") && occursin("mine", said)
+end
+
 @testset "threads" begin
     process, said = run_program("""
         using Accel

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import socket
@@ -71,17 +72,28 @@ def purge_accelerate_environment(function_or_class):
     """A decorator: variables ACCELERATE_* are afterwards as they were before. Of a class, and of those below it, each test method."""
     if isinstance(function_or_class, type):
         return _purge_tests(function_or_class)
-
-    @functools.wraps(function_or_class)
-    def run(*args, **kwargs):
-        kept = dict(os.environ)
-        try:
-            return function_or_class(*args, **kwargs)
-        finally:
-            _restore([name for name in {*os.environ, *kept} if name.startswith("ACCELERATE_")], kept)
+    if inspect.iscoroutinefunction(function_or_class):
+        @functools.wraps(function_or_class)
+        async def run(*args, **kwargs):
+            with _purged():
+                return await function_or_class(*args, **kwargs)
+    else:
+        @functools.wraps(function_or_class)
+        def run(*args, **kwargs):
+            with _purged():
+                return function_or_class(*args, **kwargs)
 
     run._purges_environment = True
     return run
+
+
+@contextlib.contextmanager
+def _purged():
+    kept = dict(os.environ)
+    try:
+        yield
+    finally:
+        _restore([name for name in {*os.environ, *kept} if name.startswith("ACCELERATE_")], kept)
 
 
 def _purge_tests(cls):
@@ -97,10 +109,13 @@ def _purge_tests(cls):
 
 
 def _wrap_tests(cls):
-    for name in dir(cls):
-        method = getattr(cls, name)
-        if name.startswith("test") and callable(method) and not hasattr(method, "_purges_environment"):
-            setattr(cls, name, purge_accelerate_environment(method))
+    for name in filter(lambda name: name.startswith("test"), dir(cls)):
+        method = inspect.getattr_static(cls, name)
+        kind = type(method) if isinstance(method, (staticmethod, classmethod)) else None
+        function = method.__func__ if kind else method
+        if inspect.isroutine(function) and not hasattr(function, "_purges_environment"):
+            wrapped = purge_accelerate_environment(function)
+            setattr(cls, name, kind(wrapped) if kind else wrapped)
 
 
 def convert_dict_to_env_variables(variables):

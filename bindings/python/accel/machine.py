@@ -1,15 +1,17 @@
 """What this machine and this process's surroundings are, found out without the engine."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import logging
 import operator
+import os
 import platform
 import re
 import subprocess
 import sys
 
-from .environment import get_int_from_env
+from .environment import get_int_from_env, parse_flag_from_env
 
 COMPARISONS = {">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<=": operator.le, "<": operator.lt}
 
@@ -98,6 +100,21 @@ def get_current_device_type():
     kind = capi.accel_device_default().type
     own = f"MULTI_{kind.upper()}"
     return kind, own if own in DistributedType else "MULTI_GPU"
+
+
+def override_numa_affinity(local_process_index, verbose=None):
+    """Binds this thread, and those that it starts, to the processors near the accelerator of a rank."""
+    from . import capi
+
+    capi.accel_set_numa_affinity(local_process_index)
+    if parse_flag_from_env("ACCELERATE_DEBUG_MODE") if verbose is None else verbose:
+        logging.getLogger(__name__).info("process %d runs on the processors %s", local_process_index, sorted(os.sched_getaffinity(0)))
+
+
+@functools.cache
+def set_numa_affinity(local_process_index, verbose=None):
+    """override_numa_affinity(), once for each rank."""
+    override_numa_affinity(local_process_index, verbose)
 
 
 def check_os_kernel():

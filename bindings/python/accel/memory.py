@@ -4,8 +4,19 @@ import functools
 import gc
 import inspect
 
-from . import capi
+from . import capi, errors
 from .state import PartialState, current
+
+
+_FULL = (" out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.", "DefaultCPUAllocator: can't allocate memory",
+         "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed")
+
+
+def should_reduce_batch_size(exception):
+    """Whether an error says that the memory of a device or of the host is full."""
+    if isinstance(exception, errors.OutOfMemoryError):
+        return True
+    return isinstance(exception, RuntimeError) and len(exception.args) == 1 and any(text in exception.args[0] for text in _FULL)
 
 
 def find_executable_batch_size(function=None, starting_batch_size=128, reduce_batch_size_fn=None):

@@ -1,7 +1,7 @@
 """Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 _PARTS = {
-    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig deepspeed_ulysses_dl_adapter prepare_deepspeed_cmd_env",
+    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig deepspeed_ulysses_dl_adapter",
     "Megatron-LM": """
         AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader
         MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep
@@ -18,10 +18,8 @@ _PARTS = {
         AORecipeKwargs AmaxComputeAlgorithm Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs apply_fp8_autowrap
         contextual_fp8_autocast convert_model convert_model_to_fp8_ao filter_first_and_last_linear_layers filter_linear_layers
         find_first_last_linear_layers setup_fp8_env torchao_required""",
-    "processors and memory close to a GPU": "override_numa_affinity set_numa_affinity",
     "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
     "profiling": "ProfileKwargs ProfilerActivity profile",
-    "the configuration file of the launcher": "write_basic_config",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
     "a tracker for this service": """
@@ -29,9 +27,11 @@ _PARTS = {
 }
 # What has another form here.
 _INSTEAD = {
+    "ARGUMENT_KEY_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
+    "ARGUMENT_VALUE_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
+    "ConversionStatus": "`accel to-fsdp2` says why a setting is left out",
     "ConvertOutputsToFp32": "use convert_outputs_to_fp32()",
     "DataLoaderAdapter": "a prepared loader has the methods of the loader inside",
-    "PrepareForLaunch": "notebook_launcher() and debug_launcher() start processes",
     "SharedDict": "PartialState() and AcceleratorState() show the state of the engine",
     "TENSOR_INT_TO_DTYPE": "the engine tells the other ranks the kinds of tensors",
     "TENSOR_TYPE_TO_INT": "the engine tells the other ranks the kinds of tensors",
@@ -42,44 +42,22 @@ _INSTEAD = {
     "get_class_name": "use type(thing).__name__",
     "get_grad_scaler": "the engine scales losses; give Accelerator(kwargs_handlers=[GradScalerKwargs(...)])",
     "get_mixed_precision_context_manager": "use Accelerator.autocast()",
-    "get_module_class_from_name": "use type(module).__name__ of the modules of a model",
     "load_accelerator_state": "use Accelerator.load_state()",
     "move_to_device": "use send_to_device()",
     "patch_optimizer_step": "a prepared optimizer knows whether it stepped: step_was_skipped",
-    "prepare_extend_env_parallelism_config": "the program `accel launch` starts ranks",
-    "prepare_multi_gpu_env": "the program `accel launch` starts ranks",
-    "prepare_simple_launcher_cmd_env": "the program `accel launch` starts ranks",
     "save_accelerator_state": "use Accelerator.save_state()",
-    "should_reduce_batch_size": "find_executable_batch_size() knows the errors of full memories",
-    "test_launch": "`accel launch` starts programs; start an example with it",
     "torch_version": "use torch.__version__, or is_torch_version()",
     "verify_operation": "the engine checks what the ranks give",
 }
-_COMMAND = "commands are those of the program `accel` (accel --help), which is not written in Python"
+_COMMAND = "the program `accel` asks its questions on the terminal itself (accel config)"
 # Modules all of whose names are missing.
 MODULES = {
-    "commands.accelerate_cli": "main",
-    "commands.config": "get_config_parser main",
-    "commands.config.cluster": "get_cluster_input",
-    "commands.config.config": "config_command config_command_parser description get_user_input main",
-    "commands.config.config_args": """BaseConfig ClusterConfig SageMakerConfig cache_dir default_config_file default_json_config_file
-        default_yaml_config_file hf_cache_home load_config_from_file""",
-    "commands.config.config_utils": "DYNAMO_BACKENDS SubcommandHelpFormatter",
-    "commands.config.default": "default_command_parser default_config_command description write_basic_config",
-    "commands.config.sagemaker": "get_sagemaker_input",
-    "commands.config.update": "description update_command_parser update_config update_config_command",
-    "commands.env": "env_command env_command_parser main",
-    "commands.launch": """CustomHelpFormatter FORMAT clean_option deepspeed_launcher launch_command launch_command_parser main
-        multi_gpu_launcher options_to_group sagemaker_launcher simple_launcher tpu_launcher tpu_pod_launcher""",
     "commands.menu": "",
     "commands.menu.cursor": "CursorInfo hide hide_cursor show_cursor",
     "commands.menu.helpers": "CURSOR_TO_CHAR Direction clear_line forceWrite linebreak move_cursor reset_cursor writeColor",
     "commands.menu.input": "KeyHandler mark mark_multiple register",
     "commands.menu.keymap": "ARROW_KEY_FLAG KEYMAP WIN_CH_BUFFER WIN_KEYMAP get_character get_raw_chars",
     "commands.menu.selection_menu": "BulletMenu in_colab",
-    "commands.test": "main test_command test_command_parser",
-    "commands.tpu": "main tpu_command_launcher tpu_command_parser",
-    "commands.utils": "CustomArgumentGroup CustomArgumentParser",
     "utils.megatron_lm": """AbstractTrainStep BertTrainStep GPTTrainStep MegatronEngine MegatronLMDummyDataLoader MegatronLMDummyScheduler
         MegatronLMOptimizerWrapper MegatronLMSchedulerWrapper T5TrainStep avg_losses_across_data_parallel_group finish_mpu_init
         gather_across_data_parallel_groups initialize model_provider_func prepare_data_loader prepare_model_optimizer_scheduler

@@ -33,12 +33,17 @@ _HOMES = {
     "gathered_parameters": "GatheredParameters",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
-    "launchers": "debug_launcher notebook_launcher",
+    "commands.arguments": "CustomArgumentGroup CustomArgumentParser",
+    "commands.config.subcommand_help": "DYNAMO_BACKENDS SubcommandHelpFormatter",
+    "commands.config.config_args": "ClusterConfig SageMakerConfig load_config_from_file",
+    "commands.config.default": "write_basic_config",
+    "launchers": "debug_launcher notebook_launcher PrepareForLaunch test_launch",
     "local_sgd": "LocalSGD",
     "logging": "get_logger MultiProcessAdapter",
     "machine": """are_libraries_initialized check_cuda_fp8_capability check_cuda_p2p_ib_support check_os_kernel compare_versions
-        CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version""",
-    "memory": "clear_device_cache find_executable_batch_size release_memory",
+        CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version
+        override_numa_affinity set_numa_affinity""",
+    "memory": "clear_device_cache find_executable_batch_size release_memory should_reduce_batch_size",
     "model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
     "module_tensors": """align_module_device find_tied_parameters get_non_persistent_buffers get_state_dict_offloaded_model has_offloaded_params
         named_module_tensors retie_parameters set_module_tensor_to_device""",
@@ -82,9 +87,10 @@ _HOMES = {
         SAGEMAKER_PYTORCH_VERSION SAGEMAKER_TRANSFORMERS_VERSION SAMPLER_NAME SCALER_NAME SCHEDULER_NAME STR_OPERATION_TO_FUNC
         SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING TORCH_DISTRIBUTED_OPERATION_TYPES TORCH_DYNAMO_MODES TORCH_LAUNCH_PARAMS USE_TORCH_XLA
         WEIGHTS_INDEX_NAME WEIGHTS_NAME WEIGHTS_PATTERN_NAME XPU_PROFILING_AVAILABLE_PYTORCH_VERSION""",
-    "utils.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size
+    "utils.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size get_module_class_from_name
         get_module_children_bottom_up has_4bit_bnb_layers has_ao_layers has_transformer_engine_layers is_peft_model
         is_torch_xpu_tensor model_has_dtensor""",
+    "utils.launch": "prepare_deepspeed_cmd_env prepare_extend_env_parallelism_config prepare_multi_gpu_env prepare_simple_launcher_cmd_env",
     "weights": "load_checkpoint_in_model load_state_dict",
     "utils.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
 }
@@ -92,8 +98,8 @@ HOMES = {**dict.fromkeys(availability.__all__, "availability"),
          **{name: module for module, names in _HOMES.items() for name in names.split()}}
 
 # Modules of the reference that are not files here.
-_MODULES = """checkpointing inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
-    utils.fsdp_utils utils.imports utils.launch utils.memory utils.offload utils.operations utils.random
+_MODULES = """checkpointing commands.config.config_utils commands.utils inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
+    utils.fsdp_utils utils.imports utils.memory utils.offload utils.operations utils.random
     utils.rich utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
 
 

@@ -22,6 +22,7 @@ class _Job:
     """The engine's states, and what the job was made from."""
 
     handle: Any = None  # of the latest Accelerator, else of the PartialState
+    was_made = False  # also when it is gone
     settings: dict = {}
     accelerator = False  # whether an Accelerator made it
     handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
@@ -38,6 +39,7 @@ def connect(settings: dict) -> None:
         return
     leave()
     interrupts.watch()
+    _Job.was_made = True
     _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     _Job.settings = settings
 
@@ -84,6 +86,16 @@ def current(accelerator=None):
     if _Job.handle is None:
         raise NoStateError("PartialState")
     return _Job.groups[-1] if _Job.groups else _Job.handle if accelerator is None else _Job.handles.get(accelerator, _Job.handle)
+
+
+def is_made():
+    """Whether this process has a place in a job now."""
+    return _Job.handle is not None
+
+
+def was_made():
+    """Whether this process has had one: its engine has threads then."""
+    return _Job.was_made
 
 
 def is_initialized():

@@ -13,7 +13,7 @@ import pytest
 
 import accel
 from accel import capi
-from accel.launchers import _free_port
+from accel.environment import get_free_port as _free_port
 from warm_start import OF_TORCH, WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

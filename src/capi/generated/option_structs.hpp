@@ -99,6 +99,8 @@ inline const OptionTable& table_of(const accel_load_state_options_t*) { return o
 inline accel_load_state_options_t unset_options(const accel_load_state_options_t*) { return ACCEL_LOAD_STATE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_merge_weights_options_t*) { return option_tables::merge_weights_options; }
 inline accel_merge_weights_options_t unset_options(const accel_merge_weights_options_t*) { return ACCEL_MERGE_WEIGHTS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_launch_options_t*) { return option_tables::launch_options; }
+inline accel_launch_options_t unset_options(const accel_launch_options_t*) { return ACCEL_LAUNCH_OPTIONS_INIT; }
 
 // Which settings of the engine a struct becomes; never defined.
 StateSettings settings_type(const accel_state_options_t*);
@@ -132,5 +134,6 @@ ProjectSettings settings_type(const accel_project_options_t*);
 SaveStateSettings settings_type(const accel_save_state_options_t*);
 LoadStateSettings settings_type(const accel_load_state_options_t*);
 MergeWeightsSettings settings_type(const accel_merge_weights_options_t*);
+LaunchSettings settings_type(const accel_launch_options_t*);
 
 }  // namespace accel::capi

@@ -149,6 +149,11 @@ constexpr OptionChoice kWhenBusyChoices[] = {
     {"refuse", 1},
 };
 
+constexpr OptionChoice kStartMethodChoices[] = {
+    {"fork", 0},
+    {"program", 1},
+};
+
 constexpr OptionField kStateOptions[] = {
     {"cpu", "1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0", OptionKind::kFlag, 4, 8, 18, kNone, "ACCELERATE_USE_CPU", "0", nullptr, nullptr, 0, false},
     {"mixed_precision", "Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, 41, kNone, "ACCELERATE_MIXED_PRECISION", "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
@@ -648,6 +653,21 @@ constexpr OptionField kMergeWeightsOptions[] = {
     {"remove_checkpoint_dir", "1: the parts are removed when the whole is written. Default 0", OptionKind::kFlag, 4, 12, 51, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kLaunchOptions[] = {
+    {"num_processes", "Ranks on all machines together. In [1, 65536]. Required", OptionKind::kInteger, 4, 8, 31, {1, 65536, false, false}, nullptr, nullptr, nullptr, nullptr, 0, true},
+    {"num_machines", "Machines on which the same call is made. In [1, 65536]. Default 1", OptionKind::kInteger, 4, 12, 40, {1, 65536, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"machine_rank", "The number of this machine. In [0, 65535]. Default 0", OptionKind::kInteger, 4, 16, 27, {0, 65535, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"main_process_port", "The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500", OptionKind::kInteger, 4, 20, 48, {0, 65535, false, false}, nullptr, nullptr, "a free one; with several machines 29500", nullptr, 0, false},
+    {"main_process_ip", "The host of rank 0, where the ranks meet. Default \"127.0.0.1\"", OptionKind::kText, 8, 24, 41, kNone, nullptr, "127.0.0.1", nullptr, nullptr, 0, false},
+    {"mixed_precision", "Of the states of the ranks. Default: as this process's environment says", OptionKind::kChoice, 4, 32, 27, kNone, nullptr, nullptr, "as this process's environment says", kPrecisionChoices, std::size(kPrecisionChoices), false},
+    {"cpu", "1: the ranks use no accelerator. Default: as this process's environment says", OptionKind::kFlag, 4, 36, 32, kNone, nullptr, nullptr, "as this process's environment says", nullptr, 0, false},
+    {"start_method", "How the processes start. Default FORK", OptionKind::kChoice, 4, 40, 24, kNone, nullptr, "fork", nullptr, kStartMethodChoices, std::size(kStartMethodChoices), false},
+    {"max_restarts", "How often all ranks are started again after one has failed. In [0, inf). Default 0", OptionKind::kInteger, 4, 44, 59, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"monitor_interval_ms", "Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100", OptionKind::kInteger, 8, 48, 98, {1, 60000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
+    {"timeout_ms", "Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit", OptionKind::kInteger, 8, 56, 60, {1, kInfinity, false, true}, nullptr, nullptr, "no limit", nullptr, 0, false},
+    {"log_dir", "A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", nullptr, 0, false},
+};
+
 }  // namespace
 
 namespace option_tables {
@@ -698,6 +718,7 @@ const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions
 const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
 const OptionTable load_state_options{"accel_load_state_options_t", 16, kLoadStateOptions, std::size(kLoadStateOptions)};
 const OptionTable merge_weights_options{"accel_merge_weights_options_t", 16, kMergeWeightsOptions, std::size(kMergeWeightsOptions)};
+const OptionTable launch_options{"accel_launch_options_t", 72, kLaunchOptions, std::size(kLaunchOptions)};
 
 }  // namespace option_tables
 
@@ -749,6 +770,7 @@ OptionTables all_option_tables() {
       &option_tables::save_state_options,
       &option_tables::load_state_options,
       &option_tables::merge_weights_options,
+      &option_tables::launch_options,
   };
   return {kAll, std::size(kAll)};
 }

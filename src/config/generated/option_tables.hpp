@@ -51,5 +51,6 @@ extern const OptionTable project_options;
 extern const OptionTable save_state_options;
 extern const OptionTable load_state_options;
 extern const OptionTable merge_weights_options;
+extern const OptionTable launch_options;
 
 }  // namespace accel::option_tables

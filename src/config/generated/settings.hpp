@@ -30,6 +30,7 @@ enum class StateDictType : int32_t { kFullStateDict = 1, kLocalStateDict = 2, kS
 enum class OffloadDevice : int32_t { kNone = 0, kCpu = 1, kNvme = 2 };
 enum class Dtype : int32_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 = 4, kInt64 = 5, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kComplex32 = 9, kComplex64 = 10, kComplex128 = 11, kBool = 12, kBfloat16 = 13, kFloat8E5m2 = 14, kFloat8E4m3fn = 15, kFloat8E5m2fnuz = 16, kFloat8E4m3fnuz = 17, kFloat8E8m0fnu = 18, kUint16 = 19, kUint32 = 20, kUint64 = 21 };
 enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
+enum class StartMethod : int32_t { kFork = 0, kProgram = 1 };
 
 // accel_state_options_t
 struct StateSettings {
@@ -789,6 +790,40 @@ struct MergeWeightsSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.safe_serialization...);
     visit(table().fields[1], settings.remove_checkpoint_dir...);
+  }
+};
+
+// accel_launch_options_t
+struct LaunchSettings {
+  Setting<int64_t> num_processes{};
+  Setting<int64_t> num_machines{1};
+  Setting<int64_t> machine_rank{0};
+  Setting<std::optional<int64_t>> main_process_port{};
+  Setting<std::string> main_process_ip{"127.0.0.1"};
+  Setting<std::optional<Precision>> mixed_precision{};
+  Setting<std::optional<bool>> cpu{};
+  Setting<StartMethod> start_method{StartMethod::kFork};
+  Setting<int64_t> max_restarts{0};
+  Setting<int64_t> monitor_interval_ms{100};
+  Setting<std::optional<int64_t>> timeout_ms{};
+  Setting<std::string> log_dir{};
+
+  static const OptionTable& table() { return option_tables::launch_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.num_processes...);
+    visit(table().fields[1], settings.num_machines...);
+    visit(table().fields[2], settings.machine_rank...);
+    visit(table().fields[3], settings.main_process_port...);
+    visit(table().fields[4], settings.main_process_ip...);
+    visit(table().fields[5], settings.mixed_precision...);
+    visit(table().fields[6], settings.cpu...);
+    visit(table().fields[7], settings.start_method...);
+    visit(table().fields[8], settings.max_restarts...);
+    visit(table().fields[9], settings.monitor_interval_ms...);
+    visit(table().fields[10], settings.timeout_ms...);
+    visit(table().fields[11], settings.log_dir...);
   }
 };
 

@@ -471,6 +471,20 @@ SAME(size_of_accel_merge_weights_options_t, sizeof(accel_merge_weights_options_t
 SAME(place_of_accel_merge_weights_options_t_struct_size, offsetof(accel_merge_weights_options_t, struct_size) == 0 && sizeof(((accel_merge_weights_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_merge_weights_options_t_safe_serialization, offsetof(accel_merge_weights_options_t, safe_serialization) == 8 && sizeof(((accel_merge_weights_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_merge_weights_options_t_remove_checkpoint_dir, offsetof(accel_merge_weights_options_t, remove_checkpoint_dir) == 12 && sizeof(((accel_merge_weights_options_t *)0)->remove_checkpoint_dir) == 4);
+SAME(size_of_accel_launch_options_t, sizeof(accel_launch_options_t) == 72);
+SAME(place_of_accel_launch_options_t_struct_size, offsetof(accel_launch_options_t, struct_size) == 0 && sizeof(((accel_launch_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_launch_options_t_num_processes, offsetof(accel_launch_options_t, num_processes) == 8 && sizeof(((accel_launch_options_t *)0)->num_processes) == 4);
+SAME(place_of_accel_launch_options_t_num_machines, offsetof(accel_launch_options_t, num_machines) == 12 && sizeof(((accel_launch_options_t *)0)->num_machines) == 4);
+SAME(place_of_accel_launch_options_t_machine_rank, offsetof(accel_launch_options_t, machine_rank) == 16 && sizeof(((accel_launch_options_t *)0)->machine_rank) == 4);
+SAME(place_of_accel_launch_options_t_main_process_port, offsetof(accel_launch_options_t, main_process_port) == 20 && sizeof(((accel_launch_options_t *)0)->main_process_port) == 4);
+SAME(place_of_accel_launch_options_t_main_process_ip, offsetof(accel_launch_options_t, main_process_ip) == 24 && sizeof(((accel_launch_options_t *)0)->main_process_ip) == 8);
+SAME(place_of_accel_launch_options_t_mixed_precision, offsetof(accel_launch_options_t, mixed_precision) == 32 && sizeof(((accel_launch_options_t *)0)->mixed_precision) == 4);
+SAME(place_of_accel_launch_options_t_cpu, offsetof(accel_launch_options_t, cpu) == 36 && sizeof(((accel_launch_options_t *)0)->cpu) == 4);
+SAME(place_of_accel_launch_options_t_start_method, offsetof(accel_launch_options_t, start_method) == 40 && sizeof(((accel_launch_options_t *)0)->start_method) == 4);
+SAME(place_of_accel_launch_options_t_max_restarts, offsetof(accel_launch_options_t, max_restarts) == 44 && sizeof(((accel_launch_options_t *)0)->max_restarts) == 4);
+SAME(place_of_accel_launch_options_t_monitor_interval_ms, offsetof(accel_launch_options_t, monitor_interval_ms) == 48 && sizeof(((accel_launch_options_t *)0)->monitor_interval_ms) == 8);
+SAME(place_of_accel_launch_options_t_timeout_ms, offsetof(accel_launch_options_t, timeout_ms) == 56 && sizeof(((accel_launch_options_t *)0)->timeout_ms) == 8);
+SAME(place_of_accel_launch_options_t_log_dir, offsetof(accel_launch_options_t, log_dir) == 64 && sizeof(((accel_launch_options_t *)0)->log_dir) == 8);
 SAME(value_of_ACCEL_VERSION_MAJOR, ACCEL_VERSION_MAJOR == 0);
 SAME(value_of_ACCEL_VERSION_MINOR, ACCEL_VERSION_MINOR == 1);
 SAME(value_of_ACCEL_VERSION_PATCH, ACCEL_VERSION_PATCH == 0);
@@ -640,6 +654,8 @@ SAME(value_of_ACCEL_OFFLOAD_DEVICE_CPU, ACCEL_OFFLOAD_DEVICE_CPU == 1);
 SAME(value_of_ACCEL_OFFLOAD_DEVICE_NVME, ACCEL_OFFLOAD_DEVICE_NVME == 2);
 SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
 SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
+SAME(value_of_ACCEL_START_FORK, ACCEL_START_FORK == 0);
+SAME(value_of_ACCEL_START_PROGRAM, ACCEL_START_PROGRAM == 1);
 
 static void test_accel_state_options_t(void **state) {
   static const accel_state_options_t expected = ACCEL_STATE_OPTIONS_INIT;
@@ -1055,6 +1071,15 @@ static void test_accel_merge_weights_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_launch_options_t(void **state) {
+  static const accel_launch_options_t expected = ACCEL_LAUNCH_OPTIONS_INIT;
+  accel_launch_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_launch_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accel_state_options_t),
@@ -1103,6 +1128,7 @@ int main(void) {
       cmocka_unit_test(test_accel_save_state_options_t),
       cmocka_unit_test(test_accel_load_state_options_t),
       cmocka_unit_test(test_accel_merge_weights_options_t),
+      cmocka_unit_test(test_accel_launch_options_t),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -471,6 +471,20 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_merge_weights_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_merge_weights_options_t, safe_serialization));
   printf("field remove_checkpoint_dir %zu\n", offsetof(accel_merge_weights_options_t, remove_checkpoint_dir));
+  printf("struct accel_launch_options_t %zu\n", sizeof(accel_launch_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_launch_options_t, struct_size));
+  printf("field num_processes %zu\n", offsetof(accel_launch_options_t, num_processes));
+  printf("field num_machines %zu\n", offsetof(accel_launch_options_t, num_machines));
+  printf("field machine_rank %zu\n", offsetof(accel_launch_options_t, machine_rank));
+  printf("field main_process_port %zu\n", offsetof(accel_launch_options_t, main_process_port));
+  printf("field main_process_ip %zu\n", offsetof(accel_launch_options_t, main_process_ip));
+  printf("field mixed_precision %zu\n", offsetof(accel_launch_options_t, mixed_precision));
+  printf("field cpu %zu\n", offsetof(accel_launch_options_t, cpu));
+  printf("field start_method %zu\n", offsetof(accel_launch_options_t, start_method));
+  printf("field max_restarts %zu\n", offsetof(accel_launch_options_t, max_restarts));
+  printf("field monitor_interval_ms %zu\n", offsetof(accel_launch_options_t, monitor_interval_ms));
+  printf("field timeout_ms %zu\n", offsetof(accel_launch_options_t, timeout_ms));
+  printf("field log_dir %zu\n", offsetof(accel_launch_options_t, log_dir));
   printf("constant ACCEL_VERSION_MAJOR %.17g\n", (double)ACCEL_VERSION_MAJOR);
   printf("constant ACCEL_VERSION_MINOR %.17g\n", (double)ACCEL_VERSION_MINOR);
   printf("constant ACCEL_VERSION_PATCH %.17g\n", (double)ACCEL_VERSION_PATCH);
@@ -660,5 +674,7 @@ int main(void) {
   printf("text ACCEL_CHECKPOINT_MANIFEST_NAME %s\n", ACCEL_CHECKPOINT_MANIFEST_NAME);
   printf("constant ACCEL_WHEN_BUSY_WAIT %.17g\n", (double)ACCEL_WHEN_BUSY_WAIT);
   printf("constant ACCEL_WHEN_BUSY_REFUSE %.17g\n", (double)ACCEL_WHEN_BUSY_REFUSE);
+  printf("constant ACCEL_START_FORK %.17g\n", (double)ACCEL_START_FORK);
+  printf("constant ACCEL_START_PROGRAM %.17g\n", (double)ACCEL_START_PROGRAM);
   return 0;
 }

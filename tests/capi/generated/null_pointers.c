@@ -3078,6 +3078,42 @@ static void accel_options_from_json_null_pointers(void **state) {
   refused_with_status("accel_options_from_json", "options", accel_options_from_json("sample", "sample", NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_config_load_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_config_load", "out", accel_config_load("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_config_save_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_config_save", "configuration", accel_config_save(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_config_save", "path", accel_config_save(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_config_explain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_config_explain", "out", accel_config_explain("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_config_write_basic_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_config_write_basic", "mixed_precision", accel_config_write_basic(NULL, "sample", (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_config_write_basic", "out_written", accel_config_write_basic("sample", "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_launch_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_launch", "options", accel_launch(NULL, (accel_launch_fn)sample_callback, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_launch", "function", accel_launch(&samples->launch_options, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_environment_report_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_environment_report", "out", accel_environment_report(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_send_to_device_by_pointer_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_send_to_device_by_pointer", "value", accel_send_to_device_by_pointer(NULL, &samples->device, 1, samples->names, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3767,6 +3803,12 @@ int main(void) {
       sweep_test(accel_option_get_null_pointers),
       sweep_test(accel_options_check_null_pointers),
       sweep_test(accel_options_from_json_null_pointers),
+      sweep_test(accel_config_load_null_pointers),
+      sweep_test(accel_config_save_null_pointers),
+      sweep_test(accel_config_explain_null_pointers),
+      sweep_test(accel_config_write_basic_null_pointers),
+      sweep_test(accel_launch_null_pointers),
+      sweep_test(accel_environment_report_null_pointers),
       sweep_test(accel_send_to_device_by_pointer_null_pointers),
       sweep_test(accel_arg_none_by_pointer_null_pointers),
       sweep_test(accel_arg_bool_by_pointer_null_pointers),

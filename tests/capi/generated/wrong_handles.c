@@ -2693,6 +2693,12 @@ static void accel_step_report_wrong_handles(void **state) {
   refused_with_status("accel_step_report", "state", accel_step_report(samples->released.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_config_save_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_config_save", "configuration", accel_config_save(&samples->foreign_value, "sample"));
+  refused_value("accel_config_save", "configuration", accel_config_save(&samples->released_value, "sample"));
+}
+
 static void accel_send_to_device_by_pointer_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_value("accel_send_to_device_by_pointer", "value", accel_send_to_device_by_pointer(&samples->foreign_value, &samples->device, 1, samples->names, 1, (accel_value_t *)samples->room));
@@ -3163,6 +3169,7 @@ int main(void) {
       sweep_test(accel_register_load_state_pre_hook_wrong_handles),
       sweep_test(accel_remove_checkpoint_hook_wrong_handles),
       sweep_test(accel_step_report_wrong_handles),
+      sweep_test(accel_config_save_wrong_handles),
       sweep_test(accel_send_to_device_by_pointer_wrong_handles),
       sweep_test(accel_arg_tensor_by_pointer_wrong_handles),
       sweep_test(accel_device_by_pointer_wrong_handles),

@@ -25,6 +25,7 @@ const CHOICES = (
     state_dict_type = (full_state_dict = 1, local_state_dict = 2, sharded_state_dict = 3,),
     offload_device = (none = 0, cpu = 1, nvme = 2,),
     when_busy = (wait = 0, refuse = 1,),
+    start_method = (fork = 0, program = 1,),
 )
 choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
@@ -40,6 +41,7 @@ choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sh
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
 choices(::Type{LibAccel.accel_estimate_memory_options_t}) = (mixed_precision = CHOICES.precision,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
+choices(::Type{LibAccel.accel_launch_options_t}) = (mixed_precision = CHOICES.precision, start_method = CHOICES.start_method,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
     Conv2d, DistributedSampler, Dropout, Embedding, Generator, ImageDataset, JsonLinesDataset, LAMB, LOMO, LayerNorm,

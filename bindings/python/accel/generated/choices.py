@@ -25,6 +25,7 @@ CHOICES = {
     "state_dict_type": {"full_state_dict": 1, "local_state_dict": 2, "sharded_state_dict": 3},
     "offload_device": {"none": 0, "cpu": 1, "nvme": 2},
     "when_busy": {"wait": 0, "refuse": 1},
+    "start_method": {"fork": 0, "program": 1},
 }
 
 # The fields of options that are such texts.
@@ -52,4 +53,6 @@ FIELDS = {
     ("accel_deepspeed_options_t", "offload_param_device"): "offload_device",
     ("accel_estimate_memory_options_t", "mixed_precision"): "precision",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
+    ("accel_launch_options_t", "mixed_precision"): "precision",
+    ("accel_launch_options_t", "start_method"): "start_method",
 }

@@ -83,6 +83,13 @@ def get_module_children_bottom_up(model, return_fqns=False):
     return [pair if return_fqns else pair[1] for pair in reversed(found)]
 
 
+def get_module_class_from_name(module, name):
+    """The class with this name of a module or of one below it; None if there is none."""
+    if type(module).__name__ == name:
+        return type(module)
+    return next(filter(None, (get_module_class_from_name(child, name) for _, child in module.named_children())), None)
+
+
 def dtype_byte_size(kind):
     """Bytes of an element, as they are counted in the sizes of models: a bool is a bit."""
     parts = {"bool": 1 / 8, "torch.bool": 1 / 8, CustomDtype.INT2: 1 / 4, CustomDtype.INT4: 1 / 2, CustomDtype.FP8: 1}

@@ -83,6 +83,9 @@ pub type accel_offload_device_t = i32;
 /// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
+/// How accel_launch() starts the processes. The numbers are pinned.
+pub type accel_start_method_t = i32;
+
 pub const ACCEL_VERSION_MAJOR: i32 = 0;
 
 pub const ACCEL_VERSION_MINOR: i32 = 1;
@@ -569,6 +572,12 @@ pub const ACCEL_WHEN_BUSY_WAIT: accel_when_busy_t = 0;
 
 /// returns INVALID_STATE
 pub const ACCEL_WHEN_BUSY_REFUSE: accel_when_busy_t = 1;
+
+/// copies of this process, with its memory, begin with the function
+pub const ACCEL_START_FORK: accel_start_method_t = 0;
+
+/// the program runs once more, with its arguments, up to this call, and then the function
+pub const ACCEL_START_PROGRAM: accel_start_method_t = 1;
 
 /// an error that was taken from its thread
 #[repr(C)]
@@ -1113,6 +1122,16 @@ pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next
 ///
 /// Threads: caller.
 pub type accel_checkpoint_hook_fn = unsafe extern "C" fn(models: *const accel_value_t, folder: *const c_char, out_models: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// What a rank does: makes a state, trains.
+///
+/// * `local_process_index`: The rank's number on this machine.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
+///
+/// Threads: caller.
+pub type accel_launch_fn = unsafe extern "C" fn(local_process_index: i32, user_data: *mut c_void) -> accel_status_t;
 
 /// Bytes that the library allocated. `data` ends with a NUL that `size` does not count. Give it back with accel_buffer_dispose().
 #[repr(C)]
@@ -3028,6 +3047,59 @@ pub const ACCEL_MERGE_WEIGHTS_OPTIONS_INIT: accel_merge_weights_options_t = acce
 impl Default for accel_merge_weights_options_t {
     fn default() -> Self {
         ACCEL_MERGE_WEIGHTS_OPTIONS_INIT
+    }
+}
+
+/// What accel_launch() starts.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_launch_options_t {
+    pub struct_size: usize,
+    /// Ranks on all machines together. In \[1, 65536\]. Required
+    pub num_processes: i32,
+    /// Machines on which the same call is made. In \[1, 65536\]. Default 1
+    pub num_machines: i32,
+    /// The number of this machine. In \[0, 65535\]. Default 0
+    pub machine_rank: i32,
+    /// The port at which the ranks meet. 0: a free one. In \[0, 65535\]. Default: a free one; with several machines 29500
+    pub main_process_port: i32,
+    /// The host of rank 0, where the ranks meet. Default "127.0.0.1"
+    pub main_process_ip: *const c_char,
+    /// Of the states of the ranks. Default: as this process's environment says
+    pub mixed_precision: accel_precision_t,
+    /// 1: the ranks use no accelerator. Default: as this process's environment says
+    pub cpu: accel_flag_t,
+    /// How the processes start. Default FORK
+    pub start_method: accel_start_method_t,
+    /// How often all ranks are started again after one has failed. In \[0, inf). Default 0
+    pub max_restarts: i32,
+    /// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In \[1, 60000\]. Default 100
+    pub monitor_interval_ms: i64,
+    /// Milliseconds until all ranks must have ended, with restarts. In \[1, inf). Default: no limit
+    pub timeout_ms: i64,
+    /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
+    pub log_dir: *const c_char,
+}
+
+/// Every field of [`accel_launch_options_t`] unset.
+pub const ACCEL_LAUNCH_OPTIONS_INIT: accel_launch_options_t = accel_launch_options_t {
+    struct_size: core::mem::size_of::<accel_launch_options_t>(),
+    num_processes: ACCEL_UNSET,
+    num_machines: ACCEL_UNSET,
+    machine_rank: ACCEL_UNSET,
+    main_process_port: ACCEL_UNSET,
+    main_process_ip: core::ptr::null(),
+    mixed_precision: ACCEL_UNSET,
+    cpu: ACCEL_UNSET,
+    start_method: ACCEL_UNSET,
+    max_restarts: ACCEL_UNSET,
+    monitor_interval_ms: ACCEL_UNSET_INT64,
+    timeout_ms: ACCEL_UNSET_INT64,
+    log_dir: core::ptr::null(),
+};
+impl Default for accel_launch_options_t {
+    fn default() -> Self {
+        ACCEL_LAUNCH_OPTIONS_INIT
     }
 }
 
@@ -8778,6 +8850,101 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
+
+    /// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+    ///
+    /// * `path`: NULL is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+    /// * `out`: A map with all fields of the reference's class; sections are maps in it.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out.
+    ///
+    /// The file is replaced as a whole or stays as it was, and keeps its permissions.
+    ///
+    /// * `configuration`: A map with the names that accel_config_load() gives.
+    /// * `path`: JSON if it ends with ".json", else YAML. Folders that are missing are made.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; TYPE_MISMATCH for no map; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_save(configuration: *const accel_value_t, path: *const c_char) -> accel_status_t;
+
+    /// Says which values a launch here would use, without options, where they come from and what they win over.
+    ///
+    /// * `path`: NULL is allowed. NULL: the configuration that a launch would read.
+    /// * `out`: A JSON object: "file", the configuration or null; "settings", objects with "name", "value", "source" and "overruled", a list of objects with "value" and "source"; "notes"; "problem", why a launch would fail, or null. Secrets are not shown.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_explain(path: *const c_char, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// Writes a configuration of this machine alone: a process for each GPU, or one on the processor.
+    ///
+    /// A file that is there stays.
+    ///
+    /// * `mixed_precision`: "no", "fp16", "bf16" or "fp8" in any case.
+    /// * `path`: NULL is allowed. NULL: as accel_config_load().
+    /// * `out_written`: 0: there was a file already.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_config_write_basic(mixed_precision: *const c_char, path: *const c_char, out_written: *mut i32) -> accel_status_t;
+
+    /// Runs a function in several processes of this program, each a rank, and waits for all of them.
+    ///
+    /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+    ///
+    /// * `options`: What is started.
+    /// * `function`: Called in each process.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
+    ///
+    /// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE after a state was made.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_prepare_fork() -> accel_status_t;
+
+    /// Makes the library usable in a process that was forked off one that had used it: for launchers of languages whose runtime must do the fork itself.
+    ///
+    /// The process that forked must have called accel_prepare_fork() on the same thread, and no other thread of it may have been inside a call.
+    ///
+    /// Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_accept_fork() -> accel_status_t;
+
+    /// What a bug report should know of this machine, as `accel env --json` has it.
+    ///
+    /// * `out`: A JSON object.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_environment_report(out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out.
+    ///
+    /// Without accelerators nodes are shared out by the ranks' numbers.
+    ///
+    /// * `local_process_index`: The rank's number on this machine.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_set_numa_affinity(local_process_index: i32) -> accel_status_t;
 
     /// accel_send_to_device() by pointer.
     ///

@@ -727,3 +727,22 @@ fn layout_of_accel_merge_weights_options() {
     assert_eq!(offset_of!(accel_merge_weights_options_t, safe_serialization), 8);
     assert_eq!(offset_of!(accel_merge_weights_options_t, remove_checkpoint_dir), 12);
 }
+
+#[test]
+fn layout_of_accel_launch_options() {
+    assert_eq!(size_of::<accel_launch_options_t>(), 72);
+    assert_eq!(align_of::<accel_launch_options_t>(), 8);
+    assert_eq!(offset_of!(accel_launch_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_launch_options_t, num_processes), 8);
+    assert_eq!(offset_of!(accel_launch_options_t, num_machines), 12);
+    assert_eq!(offset_of!(accel_launch_options_t, machine_rank), 16);
+    assert_eq!(offset_of!(accel_launch_options_t, main_process_port), 20);
+    assert_eq!(offset_of!(accel_launch_options_t, main_process_ip), 24);
+    assert_eq!(offset_of!(accel_launch_options_t, mixed_precision), 32);
+    assert_eq!(offset_of!(accel_launch_options_t, cpu), 36);
+    assert_eq!(offset_of!(accel_launch_options_t, start_method), 40);
+    assert_eq!(offset_of!(accel_launch_options_t, max_restarts), 44);
+    assert_eq!(offset_of!(accel_launch_options_t, monitor_interval_ms), 48);
+    assert_eq!(offset_of!(accel_launch_options_t, timeout_ms), 56);
+    assert_eq!(offset_of!(accel_launch_options_t, log_dir), 64);
+}

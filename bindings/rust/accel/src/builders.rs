@@ -18,6 +18,7 @@ topics! {
     big = "generated/big_options.rs",
     checkpoints = "generated/checkpoints_options.rs",
     choices = "generated/choices.rs",
+    configuration = "generated/configuration_options.rs",
     data = "generated/data_options.rs",
     modules = "generated/modules_options.rs",
     optimizers = "generated/optimizers_options.rs",

@@ -320,3 +320,13 @@ constants! {
         Refuse = ACCEL_WHEN_BUSY_REFUSE,
     }
 }
+
+constants! {
+    /// How [`accel_launch`](accel_sys::accel_launch) starts the processes. The numbers are pinned.
+    StartMethod {
+        /// Copies of this process, with its memory, begin with the function.
+        Fork = ACCEL_START_FORK,
+        /// The program runs once more, with its arguments, up to this call, and then the function.
+        Program = ACCEL_START_PROGRAM,
+    }
+}

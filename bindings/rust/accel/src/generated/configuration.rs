@@ -39,3 +39,112 @@ pub fn option_get(r#type: &str, index: usize) -> Result<Value> {
     let r#type = c_string(r#type)?;
     made(|out| unsafe { sys::accel_option_get(r#type.as_ptr(), index, out) })
 }
+
+/// Reads a configuration, of the reference as well: names of older versions are converted, what is not written
+/// has its default.
+///
+/// * `path`: YAML or JSON. `None`: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
+///
+/// Gives: A map with all fields of the reference's class; sections are maps in it.
+///
+/// # Errors
+/// InvalidArgument, NotFound, Io.
+#[inline]
+pub fn config_load<'a>(path: impl Into<Option<&'a Path>>) -> Result<Value> {
+    let path = path.into().map(c_path).transpose()?;
+    made(|out| unsafe { sys::accel_config_load(path.as_ref().map_or(ptr::null(), |path| path.as_ptr()), out) })
+}
+
+/// Writes a configuration that [`config_load`](crate::config_load) can read, in the form of the reference: what is NONE and
+/// empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+///
+/// * `configuration`: A map with the names that [`config_load`](crate::config_load) gives.
+/// * `path`: JSON if it ends with ".json", else YAML. Folders that are missing are made.
+///
+/// # Errors
+/// InvalidArgument, TypeMismatch, Io.
+#[inline]
+pub fn config_save(configuration: &Value, path: impl AsRef<Path>) -> Result<()> {
+    let path = c_path(path.as_ref())?;
+    memory::reads(configuration)?;
+    check(unsafe { sys::accel_config_save(configuration.as_raw(), path.as_ptr()) }).map(drop)
+}
+
+/// Says which values a launch here would use, without options, where they come from and what they win over.
+///
+/// * `path`: `None`: the configuration that a launch would read.
+///
+/// Gives: A JSON object: "file", the configuration or null; "settings", objects with "name", "value", "source"
+/// and "overruled", a list of objects with "value" and "source"; "notes"; "problem", why a launch would fail,
+/// or null. Secrets are not shown.
+///
+/// # Errors
+/// InvalidArgument, NotFound, Io.
+#[inline]
+pub fn config_explain<'a>(path: impl Into<Option<&'a Path>>) -> Result<String> {
+    let path = path.into().map(c_path).transpose()?;
+    made(|out| unsafe {
+        sys::accel_config_explain(path.as_ref().map_or(ptr::null(), |path| path.as_ptr()), out)
+    })
+}
+
+/// Writes a configuration of this machine alone: a process for each GPU, or one on the processor. A file that
+/// is there stays.
+///
+/// * `mixed_precision`: "no", "fp16", "bf16" or "fp8" in any case.
+/// * `path`: `None`: as [`config_load`](crate::config_load).
+///
+/// Gives: False: there was a file already.
+///
+/// # Errors
+/// InvalidArgument, Io.
+#[inline]
+pub fn config_write_basic<'a>(mixed_precision: &str, path: impl Into<Option<&'a Path>>) -> Result<i32> {
+    let mixed_precision = c_string(mixed_precision)?;
+    let path = path.into().map(c_path).transpose()?;
+    made(|out| unsafe {
+        sys::accel_config_write_basic(mixed_precision.as_ptr(), path.as_ref().map_or(ptr::null(), |path| path.as_ptr()), out)
+    })
+}
+
+/// Prepares a fork after which the child calls [`accept_fork`](crate::accept_fork): ends the idle threads that computations on
+/// this thread have left, for which the child's would wait for ever.
+///
+/// # Errors
+/// InvalidState.
+#[inline]
+pub fn prepare_fork() -> Result<()> {
+    check(unsafe { sys::accel_prepare_fork() }).map(drop)
+}
+
+/// Makes the library usable in a process that was forked off one that had used it: for launchers of languages
+/// whose runtime must do the fork itself. The process that forked must have called [`prepare_fork`](crate::prepare_fork) on the
+/// same thread, and no other thread of it may have been inside a call.
+///
+/// # Errors
+/// InvalidState.
+#[inline]
+pub fn accept_fork() -> Result<()> {
+    check(unsafe { sys::accel_accept_fork() }).map(drop)
+}
+
+/// What a bug report should know of this machine, as `accel env --json` has it.
+///
+/// Gives: A JSON object.
+#[inline]
+pub fn environment_report() -> Result<String> {
+    made(|out| unsafe { sys::accel_environment_report(out) })
+}
+
+/// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a
+/// rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are
+/// shared out by the ranks' numbers.
+///
+/// * `local_process_index`: The rank's number on this machine.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn set_numa_affinity(local_process_index: i32) -> Result<()> {
+    check(unsafe { sys::accel_set_numa_affinity(local_process_index) }).map(drop)
+}

@@ -1,0 +1,42 @@
+"""The command `config`: the program asks on the terminal, and writes the file."""
+
+import argparse
+import os
+import tempfile
+
+from .. import program
+from .config_args import load_config_from_file
+
+description = "Asks how you train, and writes the answers into the configuration file of `accel launch`."
+
+
+def get_user_input():
+    """The configuration that the answers make."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "answers.yaml")
+        program.run("config", "--config_file", path)
+        return load_config_from_file(path)
+
+
+def config_command_parser(subparsers=None):
+    """The parser of the command's arguments."""
+    if subparsers is None:
+        parser = argparse.ArgumentParser(prog="accel config", description=description)
+    else:
+        parser = subparsers.add_parser("config", description=description)
+        parser.set_defaults(func=config_command)
+    parser.add_argument("--config_file", "--config-file", help="the file to write; default: that in the cache folder")
+    return parser
+
+
+def config_command(args):
+    """Asks, and writes the file."""
+    program.run("config", *(["--config_file", args.config_file] if args.config_file else []))
+
+
+def main():
+    config_command(config_command_parser().parse_args())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The configuration of `accel launch` as objects. The program reads the files: YAML or JSON, of Accelerate too, of old versions too."""
+
+import dataclasses
+import enum
+import json
+import os
+import pathlib
+from typing import Any, Optional, Union
+
+from ...enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
+from ...names import resolver
+from .. import program
+
+hf_cache_home = os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
+cache_dir = os.path.join(hf_cache_home, "accelerate")
+default_config_file = default_json_config_file = default_yaml_config_file = os.path.join(cache_dir, "default_config.yaml")
+
+SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_PYTHON_VERSION, SAGEMAKER_TRANSFORMERS_VERSION = "1.10.2", "py38", "4.17.0"
+
+
+def load_config_from_file(config_file):
+    """The configuration of a file; None: of the default one."""
+    path = os.fspath(config_file or default_config_file)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path} does not exist: expected a file that `accel config` wrote, or none for the default one")
+    return _from_file(path)
+
+
+def _from_file(path, expected=None):
+    values = program.read_configuration(path)
+    kind = SageMakerConfig if values.get("compute_environment") == ComputeEnvironment.AMAZON_SAGEMAKER else ClusterConfig
+    if expected not in (None, BaseConfig, kind):
+        raise ValueError(f"{path} has a {kind.__name__}; expected a {expected.__name__}")
+    known = {field.name for field in dataclasses.fields(kind)}
+    config = kind(**{"mixed_precision": None, **{name: value for name, value in values.items() if name in known}})
+    vars(config).update({name: value for name, value in values.items() if name not in known})  # sections of the library's own
+    return config
+
+
+def _plain(value):
+    if isinstance(value, enum.Enum):
+        return value.value
+    return {key: _plain(inner) for key, inner in value.items()} or None if isinstance(value, dict) else value
+
+
+def _lines(values, indent=""):
+    """YAML, whose scalars and lists are those of JSON."""
+    for key, value in sorted(values.items()):
+        if isinstance(value, dict):
+            yield f"{indent}{key}:"
+            yield from _lines(value, indent + "  ")
+        else:
+            yield f"{indent}{key}: {json.dumps(value)}"
+
+
+@dataclasses.dataclass
+class BaseConfig:
+    """What the configurations for this machine and for SageMaker have in common."""
+
+    compute_environment: ComputeEnvironment
+    distributed_type: Union[DistributedType, SageMakerDistributedType]
+    mixed_precision: str
+    use_cpu: bool
+    debug: bool
+
+    def __post_init__(self):
+        self.compute_environment = ComputeEnvironment(self.compute_environment)
+        kind = SageMakerDistributedType if self.compute_environment == ComputeEnvironment.AMAZON_SAGEMAKER else DistributedType
+        self.distributed_type = kind(self.distributed_type)
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_config") and getattr(self, field.name) is None:
+                setattr(self, field.name, {})
+
+    def to_dict(self):
+        """Plain values, without what is not set."""
+        plain = {name: _plain(value) for name, value in vars(self).items()}
+        return {name: value for name, value in plain.items() if value is not None}
+
+    @classmethod
+    def from_json_file(cls, json_file=None):
+        return _from_file(os.fspath(json_file or default_config_file), cls)
+
+    @classmethod
+    def from_yaml_file(cls, yaml_file=None):
+        return _from_file(os.fspath(yaml_file or default_config_file), cls)
+
+    def to_json_file(self, json_file):
+        pathlib.Path(json_file).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    def to_yaml_file(self, yaml_file):
+        pathlib.Path(yaml_file).write_text("\n".join(_lines(self.to_dict())) + "\n", encoding="utf-8")
+
+
+@dataclasses.dataclass
+class ClusterConfig(BaseConfig):
+    """This machine, or several."""
+
+    num_processes: int = -1  # must be on the command line
+    machine_rank: int = 0
+    num_machines: int = 1
+    gpu_ids: Optional[str] = None
+    main_process_ip: Optional[str] = None
+    main_process_port: Optional[int] = None
+    rdzv_backend: Optional[str] = "static"
+    same_network: Optional[bool] = False
+    main_training_function: str = "main"
+    enable_cpu_affinity: bool = False
+    fp8_config: Any = None
+    deepspeed_config: Any = None
+    fsdp_config: Any = None
+    parallelism_config: Any = None
+    megatron_lm_config: Any = None
+    mpirun_config: Any = None
+    downcast_bf16: bool = False
+    tpu_name: Optional[str] = None
+    tpu_zone: Optional[str] = None
+    tpu_use_cluster: bool = False
+    tpu_use_sudo: bool = False
+    command_file: Optional[str] = None
+    commands: Any = None
+    tpu_vm: Any = None
+    tpu_env: Any = None
+    dynamo_config: Any = None
+
+
+@dataclasses.dataclass
+class SageMakerConfig(BaseConfig):
+    """SageMaker, whose settings are read and written; the launcher refuses them."""
+
+    ec2_instance_type: str
+    iam_role_name: str
+    image_uri: Optional[str] = None
+    profile: Optional[str] = None
+    region: str = "us-east-1"
+    num_machines: int = 1
+    gpu_ids: str = "all"
+    base_job_name: str = "accelerate-sagemaker-1"
+    pytorch_version: str = SAGEMAKER_PYTORCH_VERSION
+    transformers_version: str = SAGEMAKER_TRANSFORMERS_VERSION
+    py_version: str = SAGEMAKER_PYTHON_VERSION
+    sagemaker_inputs_file: Optional[str] = None
+    sagemaker_metrics_file: Optional[str] = None
+    additional_args: Optional[dict] = None
+    dynamo_config: Any = None
+    enable_cpu_affinity: bool = False
+
+
+__getattr__ = resolver(__name__)

@@ -1,0 +1,25 @@
+// Writes configuration files of `accel launch` in the form of the reference's.
+#pragma once
+
+#include <string>
+
+#include "base/json.hpp"
+#include "config/launch_configuration.hpp"
+
+namespace accel {
+
+// As the reference writes them: sorted by name, without what is null and without empty sections. Old names are gone.
+Json file_form(const LaunchConfiguration& configuration);
+Json file_form(const Json& configuration);
+
+// JSON if the name of the file ends with ".json", else YAML. The file is replaced as a whole or stays as it was; one
+// that is there keeps its permissions, a new one is for its owner to write. Folders that are missing are made.
+void write_configuration(const std::string& path, const Json& configuration);
+// Any other file likewise.
+void replace_file(const std::string& path, const std::string& content);
+
+// A configuration of this one machine: a process for each GPU, or one on the processor. False if the file is there: it
+// stays as it is. `mixed_precision` is one of no, fp16, bf16 and fp8 in any case.
+bool write_basic_configuration(const std::string& mixed_precision, const std::string& path, size_t num_gpus);
+
+}  // namespace accel

@@ -1,0 +1,30 @@
+// What a batch system or an orchestrator has told this launcher of the hosts of its job.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace accel::launch {
+
+struct ClusterPlace {
+  std::string source;  // "srun (Slurm)", for the user
+  // Names of options of the launcher, and their values: num_machines and so on.
+  std::vector<std::pair<const char*, std::string>> settings;
+};
+
+// From the variables of Slurm's srun, mpirun (Open MPI; Intel MPI, MPICH), and of Kubernetes' PyTorchJob and indexed
+// Jobs such as those of a JobSet; nothing if none of them has several hosts. `asks_for_hosts`: the user has said that
+// there are several, so that a number of this one is all that is needed. Status::kInvalidState if more than one
+// launcher was started on this host.
+std::optional<ClusterPlace> find_cluster_place(bool asks_for_hosts);
+
+// Hosts of an allocation of Slurm that a launcher without srun does not use; empty if there are none.
+std::string unused_hosts();
+
+// Whether torchrun, or another launcher of ranks, has given this process a place as a rank already. With one process
+// the launcher becomes the program, which keeps that place; Status::kInvalidState with more.
+bool is_rank_already(int num_processes);
+
+}  // namespace accel::launch

@@ -1,0 +1,39 @@
+// Which processors a rank should use: those of the NUMA node that its GPU is at, or a fair share of the physical cores.
+// What the kernel says under /sys is read; `root` is "" for the system's files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace accel::launch {
+
+struct Processor {
+  int number = 0;
+  int package = 0, core = 0;  // processors with the same of both are threads of one physical core
+  int node = 0;               // of memory
+};
+
+// Of those that this process may use, or of `numbers`: by node, then package, core and number. Where the kernel does
+// not say it, each processor is a core of its own at node 0.
+std::vector<Processor> processor_places(const std::string& root = "");
+std::vector<Processor> processor_places(const std::vector<int>& numbers, const std::string& root);
+
+// Physical cores that this process may use, at least 1.
+int usable_cores(const std::string& root = "");
+
+// The node of a device on the PCI bus; nothing if the machine has one node or does not say.
+std::optional<int> node_of_device(const std::string& pci_address, const std::string& root = "");
+
+// The processors of one of `ranks` ranks of this host: ranks with GPUs (one address each, empty: none) share those of
+// the GPU's node among them; others share all by whole cores. Empty: there are fewer processors than ranks.
+std::vector<int> processors_of_rank(const std::vector<Processor>& processors, int rank, int ranks,
+                                    const std::vector<std::optional<int>>& nodes);
+
+// Binds this thread, and those that it starts, to the processors of its local rank; returns their numbers, which are
+// none if it was not bound. `near_gpus`: ranks compute on the GPUs that they see, each on that of its number.
+std::vector<int> set_numa_affinity(int local_rank, int local_processes, bool near_gpus = true);
+// Of as many ranks as LOCAL_WORLD_SIZE says, else as there are GPUs.
+std::vector<int> set_numa_affinity(int local_rank);
+
+}  // namespace accel::launch

@@ -1,0 +1,11 @@
+// The command `accel config`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace accel::program {
+
+int run_config(const std::vector<std::string>& arguments);
+
+}  // namespace accel::program
