@@ -19,7 +19,7 @@ namespace accel::launch {
 namespace {
 
 // After a failure the others have lost their peer: all are gone within two seconds.
-constexpr Deadline::Milliseconds kGraceOfOthers(1500);
+constexpr Deadline::Milliseconds kGraceAfterFailure(1500);
 // Ranks that stop on purpose may write a checkpoint together, and end one after the other.
 constexpr Deadline::Milliseconds kGraceAfterRequeue(30000);
 constexpr size_t kShownLines = 20;
@@ -129,7 +129,7 @@ void Job::collect_ended() {
   }
   if (failed && !first_failure_ && !end_signal_) {
     first_failure_ = failed;
-    end(SIGTERM, kGraceOfOthers);
+    end(SIGTERM, kGraceAfterFailure);
   } else if (stops_on_purpose && !grace_) {
     grace_.emplace(kGraceAfterRequeue);
   }

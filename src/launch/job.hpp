@@ -35,11 +35,6 @@ class Job {
   // Kills what is left of it.
   ~Job();
 
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-  // Kills what is left of it.
-  ~Job();
-
   const JobPlace& place() const { return place_; }
   const std::vector<RankProcess>& ranks() const { return ranks_; }
   bool is_running() const;
