@@ -108,8 +108,9 @@ class TemporaryFile {
 Json file_form(const Json& configuration) {
   Json::Members kept;
   for (const auto& [name, value] : *configuration.members()) {
-    if (value.is_null() || (value.members() != nullptr && value.members()->empty())) continue;
-    kept.emplace_back(name, value.members() == nullptr ? value : file_form(value));
+    Json member = value.members() == nullptr ? value : file_form(value);
+    const bool is_empty = member.members() != nullptr && member.members()->empty();
+    if (!member.is_null() && !is_empty) kept.emplace_back(name, std::move(member));
   }
   std::sort(kept.begin(), kept.end(), [](const auto& one, const auto& other) { return one.first < other.first; });
   return Json(std::move(kept));
