@@ -1,68 +1,25 @@
 #include "program/described_commands.hpp"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
 #include <utility>
 
-#include "base/error.hpp"
+#include "base/deadline.hpp"
 #include "base/json.hpp"
 #include "base/split_text.hpp"
-#include "base/system_error.hpp"
-#include "launch/pipe.hpp"
+#include "launch/command_output.hpp"
 #include "program/command_description.hpp"
 #include "program/command_list.hpp"
 
 namespace accel::program {
 namespace {
 
-// What to give posix_spawn() for a child that writes into a pipe and says no errors.
-class SpawnActions {
- public:
-  explicit SpawnActions(int output) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  }
-  SpawnActions(const SpawnActions&) = delete;
-  SpawnActions& operator=(const SpawnActions&) = delete;
-  ~SpawnActions() { posix_spawn_file_actions_destroy(&actions_); }
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-};
+constexpr Deadline::Milliseconds kLimit(10000);
 
 // What this program prints with these arguments; nothing if it fails.
 std::string output_of_self(const std::vector<std::string>& words) {
-  std::vector<std::string> texts = words;
-  texts.insert(texts.begin(), "accel");
-  texts.emplace_back(kDescribe);
-  std::vector<char*> arguments;
-  for (std::string& one : texts) arguments.push_back(one.data());
-  arguments.push_back(nullptr);
-  launch::Pipe pipe = launch::make_pipe();
-  const SpawnActions actions(pipe.write_end.number());
-  pid_t child = 0;
-  errno = posix_spawn(&child, "/proc/self/exe", actions.get(), nullptr, arguments.data(), environ);
-  if (errno != 0) fail_system(Status::kIo, "run", "/proc/self/exe");
-  pipe.write_end.reset();
-  std::string output;
-  std::array<char, 4096> bytes{};
-  for (;;) {
-    const ssize_t got = ::read(pipe.read_end.number(), bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    output.append(bytes.data(), static_cast<size_t>(got));
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? output : "";
+  std::vector<std::string> command = {"/proc/self/exe"};
+  command.insert(command.end(), words.begin(), words.end());
+  command.emplace_back(kDescribe);
+  return launch::command_output(command, Deadline(kLimit)).value_or("");
 }
 
 std::vector<DescribedOption> options_of(const Json& described) {
