@@ -24,6 +24,7 @@ constexpr auto kPause = Milliseconds(5);
 constexpr const char* kFailure = "failure";
 constexpr const char* kHeard = "heard";
 constexpr const char* kAllThere = "all_there";
+constexpr const char* kAllStarted = "all_started";
 
 std::string arrival_key(int64_t number) { return text("arrival/", number); }
 
@@ -160,10 +161,28 @@ void JobStart::tell(const std::exception& error) noexcept {
 }
 
 void JobStart::end() {
+  wait_for_readers();
   const std::lock_guard<std::mutex> lock(mutex_);
   over_.store(true);
   watched_.clear();
   store_->setTimeout(deadline_.total());
+}
+
+// Others still read from the store what they need, and this process may end at any time from now on.
+void JobStart::wait_for_readers() {
+  try {
+    if (store_->add("started", 1) == size_) store_->set(kAllStarted, std::vector<uint8_t>{1});
+    while (served_.server != nullptr && !deadline_.passed()) {
+      try {
+        return store_->wait({kAllStarted}, kRound);
+      } catch (const Error& error) {
+        if (error.status() != Status::kTimeout) throw;
+      }
+      check();
+    }
+  } catch (const std::exception&) {
+    // This rank has started; what it calls next says what is wrong.
+  }
 }
 
 // A stopped server must not delay this rank much beyond the deadline.

@@ -47,7 +47,7 @@ class JobStart {
   void fail(CollectiveFailure failure, const std::string& reason);
   // The same for the exception that is being handled on this rank: rethrows it, or the lack of memory that caused it.
   [[noreturn]] void give_up(const std::exception& error);
-  // The job has started: from now on a rank may end.
+  // This rank has started, and may end from now on. The one that serves the store returns when all have.
   void end();
   bool is_over() const { return over_.load(); }
   const Deadline& deadline() const { return deadline_; }
@@ -56,6 +56,7 @@ class JobStart {
   // Throws std::bad_alloc if this process had no memory to serve a rank, whose failure is a consequence.
   void check_server() const;
   void tell(const std::exception& error) noexcept;
+  void wait_for_readers();
   void limit_store();
   void watch(int rank, const Address& address);
   void watch_arrivals();
