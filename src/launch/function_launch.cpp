@@ -72,8 +72,11 @@ void report_end(const LaunchedRank& rank, int status, const std::string& message
   message.copy(report.message, sizeof(report.message) - 1);
   while (write(rank.report, &report, sizeof(report)) < 0 && errno == EINTR) {
   }
+  if (status < 0) return;
+  // There is nothing left to end: when another rank fails, the release comes beside SIGTERM.
+  signal(SIGTERM, SIG_IGN);
   char never = 0;
-  while (status >= 0 && read(rank.release, &never, 1) < 0 && errno == EINTR) {
+  while (read(rank.release, &never, 1) < 0 && errno == EINTR) {
   }
 }
 
@@ -136,9 +139,9 @@ void FunctionLaunch::watch() {
   while (job_->is_running()) {
     wait_for_event();
     job_->collect_ended();
-    check_reports();
     if (!stopped_ && interruption_.raised()) stopped_ = Status::kCancelled;
     if (!stopped_ && options_.deadline && options_.deadline->passed()) stopped_ = Status::kTimeout;
+    check_reports();
     if ((stopped_ || silent_end_) && !job_->grace()) job_->end(SIGTERM, kGraceOfFunctions);
     job_->kill_late();
   }
@@ -168,12 +171,12 @@ void FunctionLaunch::check_reports() {
   std::vector<bool> ended;
   for (const RankProcess& rank : job_->ranks()) ended.push_back(!rank.is_running());
   read_reports();
+  if (!first_failure() && !stopped_)
+    for (size_t i = 0; i < ended.size(); ++i)
+      if (ended[i] && !reported_[i]) silent_end_ = i;
   const bool all_are_done =
       std::all_of(reported_.begin(), reported_.end(), [](const auto& report) { return report && report->status >= 0; });
-  if (all_are_done) release_.write_end.reset();
-  if (first_failure() || stopped_) return;
-  for (size_t i = 0; i < ended.size(); ++i)
-    if (ended[i] && !reported_[i]) silent_end_ = i;
+  if (all_are_done || first_failure() || stopped_) release_.write_end.reset();
 }
 
 std::optional<size_t> FunctionLaunch::first_failure() const {

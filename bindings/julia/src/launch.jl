@@ -1,6 +1,14 @@
 # Ranks that the program starts itself.
 
-run_launched(local_process_index, block) = answered(() -> (kept(block)(Int(local_process_index)); nothing))
+# The process ends without Julia's own end.
+function run_function(body, local_process_index)
+    body(local_process_index)
+    flush(stdout)
+    flush(stderr)
+    return nothing
+end
+
+run_launched(local_process_index, block) = answered(() -> run_function(kept(block), Int(local_process_index)))
 launch_callback() = @cfunction(run_launched, Int32, (Int32, Ptr{Cvoid}))
 
 """

@@ -16,7 +16,8 @@ from .enums import DistributedType, PrecisionType
 from .environment import get_free_port
 from .names import resolver
 
-_GRACE = 1.5  # seconds that ranks have to end after they were told to
+_PATIENCE = 0.5  # seconds that ranks have to end by themselves when another one has failed
+_GRACE = 1  # and that they have after they were told to
 _STATE_IS_MADE = ("this process has made an Accelerator or a PartialState, whose threads and connections do not exist in the new processes: "
                   "restart the notebook, and make them in the function only{}")
 
@@ -83,6 +84,9 @@ def _run(function, args, index, environment, prefix, reports, all_are_done):
 def _end(ranks):
     """Ends the processes that still run."""
     started = [rank for rank in ranks if rank.pid is not None]
+    until = time.monotonic() + _PATIENCE
+    for rank in started:
+        rank.join(max(0, until - time.monotonic()))
     for rank in started:
         if rank.is_alive():
             rank.terminate()
@@ -153,6 +157,7 @@ def _attempt(function, args, method, environments, monitor_interval, prefix):
             rank.join()
         return None
     finally:  # also after Ctrl-C, or the notebook's stop
+        all_are_done.set()
         _end(ranks)
 
 
