@@ -75,7 +75,7 @@ class Planner {
   void check_given() const {
     for (const auto& [name, value] : settings_.given())
       check_option_text(find_launch_option(name)->field, value, shown_option(name), "");
-    const char* const kModes[] = {"cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"};
+    constexpr const char* kModes[] = {"cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"};
     const char* first = nullptr;
     for (const char* const mode : kModes) {
       if (!settings_.is_given_yes(mode)) continue;
