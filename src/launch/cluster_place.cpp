@@ -56,8 +56,7 @@ std::optional<ClusterPlace> place_by_mpi() {
           " launchers on this host; expected one a host (--npernode 1), or the program itself in the place of accel "
           "launch");
   const int rank = integer_variable({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}).value_or(0);
-  ClusterPlace place{
-      "mpirun", {{"num_machines", std::to_string(*launchers)}, {"machine_rank", std::to_string(rank)}}};
+  ClusterPlace place{"mpirun", {{"num_machines", std::to_string(*launchers)}, {"machine_rank", std::to_string(rank)}}};
   add_processes(place, *launchers, std::nullopt);
   return place;
 }
@@ -87,7 +86,8 @@ std::optional<ClusterPlace> place_by_operator() {
   if (!address.empty()) add("main_process_ip", address);
   if (port) add("main_process_port", std::to_string(*port));
   const auto of_host = parse_integer(environment_text("PET_NPROC_PER_NODE").value_or(""));  // or "auto"
-  add_processes(place, static_cast<int>(*hosts), of_host ? std::optional<int>(static_cast<int>(*of_host)) : std::nullopt);
+  add_processes(place, static_cast<int>(*hosts),
+                of_host ? std::optional<int>(static_cast<int>(*of_host)) : std::nullopt);
   if (const auto restarts = integer_variable({"PET_MAX_RESTARTS"})) add("max_restarts", std::to_string(*restarts));
   return place;
 }

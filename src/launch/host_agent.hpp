@@ -53,9 +53,9 @@ class HostAgent {
   int attempt_ = 0;
   std::optional<Job> job_;
   bool has_told_failure_ = false, is_reported_ = false;
-  std::optional<int> stop_signal_;  // what the launcher itself was told
+  std::optional<int> stop_signal_;      // what the launcher itself was told
   std::optional<Deadline> one_signal_;  // until then another one is the same
-  std::optional<int> status_;       // of the job
+  std::optional<int> status_;           // of the job
   std::string reason_;
 };
 

@@ -126,9 +126,10 @@ void follow_cluster(LaunchOptions& options) {
     return std::find(options.given_names.begin(), options.given_names.end(), name) != options.given_names.end();
   };
   const bool asks_for_hosts = options.num_machines > 1 || !options.nnodes.empty();
-  const std::optional<ClusterPlace> place = is_given("machine_rank") || !options.hostfile.empty() || !options.mpirun_hostfile.empty()
-                                                ? std::nullopt
-                                                : find_cluster_place(asks_for_hosts);
+  const std::optional<ClusterPlace> place =
+      is_given("machine_rank") || !options.hostfile.empty() || !options.mpirun_hostfile.empty()
+          ? std::nullopt
+          : find_cluster_place(asks_for_hosts);
   if (!place) return;
   for (const LaunchOption& option : launch_options())
     for (const auto& [name, value] : place->settings)

@@ -18,12 +18,12 @@ struct LaunchOptions {
   int machine_rank = 0;
   std::optional<int> main_process_port;  // unset: a free one
   std::optional<int> num_cpu_threads_per_process;
-  bool is_module = false;            // the program is the name of a module of Python
-  bool is_program_itself = false;    // also when its name ends with .py
-  Variables variables;               // of the ranks, for options that are passed to them
-  std::vector<std::string> program;  // with its arguments
+  bool is_module = false;                // the program is the name of a module of Python
+  bool is_program_itself = false;        // also when its name ends with .py
+  Variables variables;                   // of the ranks, for options that are passed to them
+  std::vector<std::string> program;      // with its arguments
   std::vector<std::string> given_names;  // of the options of the command line
-  std::vector<std::string> given;    // the options of the command line, as they are
+  std::vector<std::string> given;        // the options of the command line, as they are
 
   int max_restarts = 0;
   std::string rdzv_backend = "static", rdzv_conf;

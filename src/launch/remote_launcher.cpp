@@ -27,9 +27,25 @@ constexpr size_t kLongestMessage = 4 * 1024 * 1024;
 constexpr size_t kLongestShownLine = 64 * 1024;
 
 // Of this host, this login or this process alone.
-constexpr std::string_view kOwnVariables[] = {
-    "HOME", "USER",   "LOGNAME", "SHELL",      "PWD",  "OLDPWD", "SHLVL", "HOSTNAME", "DISPLAY",
-    "ACCEL_HOST_ID", "TERM", "TMPDIR", "MAIL",    "XAUTHORITY", "SSH_", "XDG_",   "_",     "SLURM_",   "DBUS_SESSION_BUS_ADDRESS"};
+constexpr std::string_view kOwnVariables[] = {"HOME",
+                                              "USER",
+                                              "LOGNAME",
+                                              "SHELL",
+                                              "PWD",
+                                              "OLDPWD",
+                                              "SHLVL",
+                                              "HOSTNAME",
+                                              "DISPLAY",
+                                              "ACCEL_HOST_ID",
+                                              "TERM",
+                                              "TMPDIR",
+                                              "MAIL",
+                                              "XAUTHORITY",
+                                              "SSH_",
+                                              "XDG_",
+                                              "_",
+                                              "SLURM_",
+                                              "DBUS_SESSION_BUS_ADDRESS"};
 
 bool is_own(std::string_view entry) {
   const std::string_view name = entry.substr(0, entry.find('='));

@@ -87,7 +87,7 @@ class Launcher:
 class HostLoss:
     def __init__(self, accel, resume, folder):
         self.accel, self.resume, self.folder = os.path.abspath(accel), os.path.abspath(resume), pathlib.Path(folder)
-        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PET_", "ACCEL")
+        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PET_", "ACCELERATE_", "ACCEL_HOST", "ACCEL_JOB")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         self.environment = dict(kept, OMP_NUM_THREADS="1")
         self.undisturbed = ResumedTraining(self.accel, self.resume, self.folder, self.environment, STEPS)
