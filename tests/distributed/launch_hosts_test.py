@@ -416,8 +416,8 @@ class Places(HostsTest):
 
     def test_several_launchers_on_a_host(self):
         variables = dict(self.SLURM, SLURM_STEP_NUM_TASKS="4", SLURM_STEP_NODELIST="a,b")
-        self.expect([self.launch("true", **variables)], 1, words=["srun has started 4 launchers on 2 hosts; expected one a host"])
-        self.expect([self.launch("true", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_SIZE="2")], 1,
+        self.expect([self.launch("true", **variables)], 2, words=["srun has started 4 launchers on 2 hosts; expected one a host"])
+        self.expect([self.launch("true", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_SIZE="2")], 2,
                     words=["mpirun has started 2 of 2 launchers on this host"])
 
     def test_hosts_that_stay_unused(self):
@@ -440,7 +440,7 @@ class Places(HostsTest):
         place = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "there"}
         self.expect([self.launch("sh", "-c", 'echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR >"$FOLDER/place"', **place)], 0)
         self.assertEqual(self.written("place"), "3 4 1 there\n")
-        self.expect([self.launch("--num-processes", 2, "true", **place)], 1, words=["torchrun has started this as rank 3 of 4, and --num-processes is 2"])
+        self.expect([self.launch("--num-processes", 2, "true", **place)], 2, words=["torchrun has started this as rank 3 of 4, and --num-processes is 2"])
 
     def test_mpirun_hostfile(self):
         """Programs in the place of those of Open MPI and Intel MPI."""
@@ -570,7 +570,9 @@ class Strangers(HostsTest):
             listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
         own = [address for address in listening if int(address.split(":")[1], 16) == self.port]
         self.assertEqual(own, [f"0100007F:{self.port:04X}"])
-        self.expect([host, self.host(1, NOTE, "--interface", "127.0.0.1")], 0, 0)
+        script = NOTE + 'echo $UCX_NET_DEVICES $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME >"$FOLDER/devices"'
+        self.expect([host, self.host(1, script, "--interface", "127.0.0.1", NCCL_SOCKET_IFNAME="eth7")], 0, 0)
+        self.assertEqual(self.written("devices"), "lo eth7 lo\n")
 
     def test_one_host_listens_nowhere(self):
         job = self.launch("--num-processes", 2, "--max-restarts", 1, "--", "sh", "-c",
