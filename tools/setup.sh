@@ -47,6 +47,12 @@ abigail-tools command abidiff
 cargo command cargo
 python3-dev header Python.h
 python3-venv python ensurepip
+slurmctld command slurmctld
+slurmd command slurmd
+slurm-client command srun
+openmpi-bin command mpirun
+openssh-server file /usr/sbin/sshd
+iproute2 command ip
 ca-certificates file /etc/ssl/certs/ca-certificates.crt"
 
 # Prints the Debian packages that stand for what is not there. $CC and $CXX may be commands with arguments.
@@ -74,6 +80,7 @@ libcli11-dev library CLI11
 libxxhash-dev library libxxhash
 libdeflate-dev library libdeflate
 libzstd-dev library libzstd
+libsodium-dev library libsodium
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
 $([ -n "$lean" ] || echo "$test_packages")

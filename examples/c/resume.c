@@ -3,9 +3,9 @@
  *
  *     accel launch --num-processes 2 --max-restarts 3 -- ./resume FOLDER [STEPS [MILLISECONDS]]
  *
- * It takes a checkpoint every 10 steps. SIGTERM and SIGUSR1, which batch systems send before they take the machine away,
- * make it take one at the end of the step, and exit with status 75: "start me again". A step takes MILLISECONDS at least,
- * so that there is time to try that. */
+ * It takes a checkpoint every 10 steps. SIGTERM and SIGUSR1, which batch systems send before they take the machine
+ * away, make it take one at the end of the step, and exit with status 75: "start me again". A step takes MILLISECONDS
+ * at least, so that there is time to try that. */
 #define _XOPEN_SOURCE 700
 #include "digits.h"
 

@@ -17,7 +17,7 @@ std::optional<int> integer_variable(std::initializer_list<const char*> names) {
 }
 
 void require_one_launcher(const char* starter, int launchers, int hosts, const char* option) {
-  require(launchers == hosts, Status::kInvalidState, starter, " has started ", launchers, " launchers on ", hosts,
+  require(launchers == hosts, Status::kInvalidArgument, starter, " has started ", launchers, " launchers on ", hosts,
           " host", hosts == 1 ? "" : "s", "; expected one a host (", option,
           "), or the program itself in the place of accel launch");
 }
@@ -52,7 +52,7 @@ std::optional<ClusterPlace> place_by_mpi() {
   const std::optional<int> here =
       integer_variable({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   if (!launchers || *launchers == 1) return std::nullopt;
-  require(here == 1, Status::kInvalidState, "mpirun has started ", here.value_or(*launchers), " of ", *launchers,
+  require(here == 1, Status::kInvalidArgument, "mpirun has started ", here.value_or(*launchers), " of ", *launchers,
           " launchers on this host; expected one a host (--npernode 1), or the program itself in the place of accel "
           "launch");
   const int rank = integer_variable({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}).value_or(0);
@@ -117,7 +117,7 @@ std::string unused_hosts() {
 bool is_rank_already(int num_processes) {
   const bool is_placed = environment_text("TORCHELASTIC_RUN_ID").has_value() && environment_text("RANK").has_value();
   if (!is_placed) return false;
-  require(num_processes == 1, Status::kInvalidState, "torchrun has started this as rank ",
+  require(num_processes == 1, Status::kInvalidArgument, "torchrun has started this as rank ",
           environment_text("RANK").value_or("0"), " of ", environment_text("WORLD_SIZE").value_or("1"),
           ", and --num-processes is ", num_processes,
           "; expected the program itself in the place of accel launch, or one process");

@@ -16,7 +16,7 @@ struct ClusterPlace {
 
 // From the variables of Slurm's srun, mpirun (Open MPI; Intel MPI, MPICH), and of Kubernetes' PyTorchJob and indexed
 // Jobs such as those of a JobSet; nothing if none of them has several hosts. `asks_for_hosts`: the user has said that
-// there are several, so that a number of this one is all that is needed. Status::kInvalidState if more than one
+// there are several, so that a number of this one is all that is needed. Status::kInvalidArgument if more than one
 // launcher was started on this host.
 std::optional<ClusterPlace> find_cluster_place(bool asks_for_hosts);
 
@@ -24,7 +24,7 @@ std::optional<ClusterPlace> find_cluster_place(bool asks_for_hosts);
 std::string unused_hosts();
 
 // Whether torchrun, or another launcher of ranks, has given this process a place as a rank already. With one process
-// the launcher becomes the program, which keeps that place; Status::kInvalidState with more.
+// the launcher becomes the program, which keeps that place; Status::kInvalidArgument with more.
 bool is_rank_already(int num_processes);
 
 }  // namespace accel::launch

@@ -52,8 +52,7 @@ std::optional<Milliseconds> CoordinatorLink::next_look() const {
 }
 
 void CoordinatorLink::connect() {
-  BegunConnection begun = begin_connection_to(options_.coordinator, options_.coordinator_port,
-                                              options_.interface_name.empty() ? "" : options_.interface_name);
+  BegunConnection begun = begin_connection_to(options_.coordinator, options_.coordinator_port, options_.own_address);
   if (!begun.socket.is_open()) return retry(begun.problem);
   connecting_ = std::move(begun.socket);
   state_ = State::kConnecting;

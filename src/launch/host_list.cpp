@@ -26,15 +26,6 @@ ListedHost parse_line(std::istringstream& words, const std::string& name, const 
   return host;
 }
 
-void require_known(const std::vector<ListedHost>& hosts, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    require(name.find(':') == std::string::npos, Status::kUnsupported, "'", name,
-            "' names slots of a host; expected names of hosts, with slots=N in the hostfile");
-    require(std::any_of(hosts.begin(), hosts.end(), [&](const ListedHost& host) { return host.name == name; }),
-            Status::kInvalidArgument, "'", name, "' is not in the hostfile");
-  }
-}
-
 // Adds "prefix" + number + "suffix" for "1", "3-5" or "01-12".
 void add_range(const std::string& prefix, const std::string& range, std::vector<std::string>& names) {
   const size_t dash = range.find('-');
@@ -94,25 +85,6 @@ std::vector<ListedHost> parse_hostfile(const std::string& text, const std::strin
     hosts.push_back(parse_line(words, name, place));
   }
   require(!hosts.empty(), Status::kInvalidArgument, source, " has no hosts; expected lines HOST slots=N");
-  return hosts;
-}
-
-std::vector<ListedHost> filter_hosts(std::vector<ListedHost> hosts, const std::string& include,
-                                     const std::string& exclude) {
-  const std::vector<std::string> included = split_text(include, '@'), excluded = split_text(exclude, '@');
-  require(included.empty() || excluded.empty(), Status::kInvalidArgument,
-          "hosts are included and excluded; expected one of both");
-  require_known(hosts, included);
-  require_known(hosts, excluded);
-  const auto has = [](const std::vector<std::string>& names, const ListedHost& host) {
-    return std::find(names.begin(), names.end(), host.name) != names.end();
-  };
-  hosts.erase(std::remove_if(hosts.begin(), hosts.end(),
-                             [&](const ListedHost& host) {
-                               return has(excluded, host) || (!included.empty() && !has(included, host));
-                             }),
-              hosts.end());
-  require(!hosts.empty(), Status::kInvalidArgument, "no host of the hostfile is left");
   return hosts;
 }
 

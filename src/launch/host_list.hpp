@@ -11,11 +11,6 @@ namespace accel::launch {
 // Lines "HOST [slots=N]"; what follows # is a comment. `source` names the text in errors.
 std::vector<ListedHost> parse_hostfile(const std::string& text, const std::string& source);
 
-// The hosts of a list that `include` names, or all, without those that `exclude` names: "HOST@HOST", as DeepSpeed
-// writes them.
-std::vector<ListedHost> filter_hosts(std::vector<ListedHost> hosts, const std::string& include,
-                                     const std::string& exclude);
-
 // "node[1-3,07],login" is node1, node2, node3, node07, login. At most 65536 names.
 std::vector<std::string> expand_node_list(const std::string& list);
 

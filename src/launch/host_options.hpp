@@ -24,7 +24,7 @@ struct HostOptions {
   std::chrono::milliseconds last_call{30000};  // for more hosts, once there are enough
   std::chrono::milliseconds silence{5000};     // after which a host is lost
   int max_restarts = 0;
-  std::string interface_name;      // or its address; empty: all
+  std::string own_address;         // of the interface of the job; empty: all
   std::string secret;              // what both sides must know; empty: nothing
   int slots = 0;                   // ranks of this host; 0: as many as the other hosts have
   std::vector<ListedHost> listed;  // the hosts that are reached by ssh; the first one is this

@@ -109,6 +109,15 @@ void take_address(LaunchOptions& options) {
           "--main-process-ip with a name or an address that the other hosts reach");
 }
 
+// For the launchers, and for what the ranks communicate with, unless the user has said it.
+void take_interface(LaunchOptions& options) {
+  if (options.interface_name.empty()) return;
+  const Interface interface = find_interface(options.interface_name);
+  options.hosts.own_address = interface.address;
+  for (const char* const name : {"UCX_NET_DEVICES", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
+    if (!environment_text(name)) options.variables.emplace_back(name, interface.name);
+}
+
 }  // namespace
 
 void plan_hosts(LaunchOptions& options) {
@@ -121,9 +130,8 @@ void plan_hosts(LaunchOptions& options) {
   take_settings(options.rdzv_conf, hosts);
   if (!options.rdzv_timeout.empty())
     hosts.join_timeout = std::chrono::seconds(integer_of("--rdzv-timeout", options.rdzv_timeout, 0, 1000000));
-  if (hosts.max_hosts == 1) return;
-  take_address(options);
-  if (!options.interface_name.empty()) hosts.interface_name = interface_address(options.interface_name);
+  take_interface(options);
+  if (hosts.max_hosts > 1) take_address(options);
 }
 
 }  // namespace accel::launch

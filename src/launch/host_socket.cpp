@@ -75,13 +75,13 @@ FileDescriptor new_socket() {
 
 }  // namespace
 
-std::string interface_address(const std::string& name_or_address) {
+Interface find_interface(const std::string& name_or_address) {
   std::string known;
   const Interfaces list = interfaces();
   for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
     const std::string address = address_of(*one);
     if (address.empty()) continue;
-    if (name_or_address == one->ifa_name || name_or_address == address) return address;
+    if (name_or_address == one->ifa_name || name_or_address == address) return {one->ifa_name, address};
     known += std::string(known.empty() ? "" : ", ") + one->ifa_name + " (" + address + ")";
   }
   fail(Status::kInvalidArgument, "--interface is '", name_or_address, "'; expected one of ", known);

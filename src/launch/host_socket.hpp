@@ -9,8 +9,11 @@
 
 namespace accel::launch {
 
-// The address of an interface ("eth0"), or what is an address of this host already.
-std::string interface_address(const std::string& name_or_address);
+struct Interface {
+  std::string name, address;
+};
+// The interface with that name ("eth0"), or with that address.
+Interface find_interface(const std::string& name_or_address);
 
 // Whether the name or address is one of this host.
 bool is_own_address(const std::string& host);

@@ -38,7 +38,7 @@ class Desk:
         (self.folder / "resume").symlink_to(os.path.abspath(resume))
         self.blocks = {name: text for name, text in re.findall(r"^```\w+ (\w+)\n(.*?)^```", pathlib.Path(document).read_text(), re.M | re.S)}
         (self.folder / "hosts").write_text(self.blocks["hosts"])
-        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PET_", "ACCEL")
+        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PET_", "ACCELERATE_", "ACCEL_HOST", "ACCEL_JOB")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         self.environment = dict(kept, PATH=f"{self.folder}:{os.environ['PATH']}", OMP_NUM_THREADS="1")
         self.undisturbed = ResumedTraining(accel, resume, self.folder, self.environment)

@@ -27,13 +27,19 @@ ENDS_WITHIN_S = 2.0  # all hosts after a failed rank
 SECRET = "not a good secret"
 
 
+def kept_environment():
+    """That of this process without what batch systems set."""
+    names = ("SLURM_", "OMPI_", "PMI_", "MPI_", "PET_", "TORCHELASTIC_", "JOB_COMPLETION")
+    return {name: value for name, value in clean_environment().items() if not name.startswith(names)}
+
+
 class Launcher:
     """The launcher of one host, in the background."""
 
     def __init__(self, arguments, **variables):
         self.process = subprocess.Popen([ACCEL, "launch", *map(str, arguments)], stdin=subprocess.DEVNULL, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                                        env=clean_environment(**variables))
+                                        env={**kept_environment(), **variables})
 
     def end(self):
         """(exit status, what it said)"""
@@ -387,6 +393,67 @@ sys.exit(subprocess.call(["sh", "-c", sys.argv[-1]], cwd="/", env={"PATH": "/usr
         self.expect([self.run_on("127.0.0.1\nb\n", "true", "--ssh-command", "'open")], 2, words=["has a quote that does not end"])
 
 
+class Places(HostsTest):
+    """What batch systems say of the hosts; here a coordinator that is not there is asked for, whose place follows."""
+
+    SLURM = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": "1", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
+
+    def expect_coordinator(self, place, *options, **variables):
+        words = f"this host cannot reach the coordinator at {re.escape(place)} within 1 s: Connection refused"
+        self.expect([self.launch("--rdzv-timeout", 1, *options, "true", **variables)], 1, words=[words])
+
+    def test_slurm(self):
+        for nodes, first in (("127.0.0.[7-8]", "127.0.0.7"), ("127.0.0.9,127.0.0.[1-3]", "127.0.0.9"), ("127.0.[0-1].[5,2]", "127.0.0.5")):
+            self.expect_coordinator(f"{first}:20012", **self.SLURM, SLURM_STEP_NODELIST=nodes)
+        self.expect_coordinator("127.0.0.7:77", "--main-process-port", 77, **self.SLURM, SLURM_STEP_NODELIST="127.0.0.[7-8]")
+        self.expect_coordinator("127.0.0.6:20012", "--main-process-ip", "127.0.0.6", **self.SLURM, SLURM_STEP_NODELIST="a,b")
+
+    def test_lists_of_nodes_that_are_none(self):
+        for nodes, word in (("n[3-", "has 'n\\[3-'; expected numbers in brackets"), ("n[]", "expected numbers in brackets"),
+                            ("n[5-2]", "has '5-2'; expected N or FIRST-LAST"), ("n[x]", "has 'x'; expected N"),
+                            ("n[1-999999999]", "expected at most 65536 nodes"), ("n[1-9999][1-9999]", "has more than 65536")):
+            self.expect([self.launch("true", **self.SLURM, SLURM_STEP_NODELIST=nodes)], 2, words=[word])
+
+    def test_several_launchers_on_a_host(self):
+        variables = dict(self.SLURM, SLURM_STEP_NUM_TASKS="4", SLURM_STEP_NODELIST="a,b")
+        self.expect([self.launch("true", **variables)], 2, words=["srun has started 4 launchers on 2 hosts; expected one a host"])
+        self.expect([self.launch("true", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_SIZE="2")], 2,
+                    words=["mpirun has started 2 of 2 launchers on this host"])
+
+    def test_hosts_that_stay_unused(self):
+        self.expect([self.launch("true", SLURM_NNODES="2", SLURM_JOB_ID="5")], 0, words=["this is one of the 2 hosts of job 5"])
+
+    def test_mpirun(self):
+        variables = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+        self.expect_coordinator("127.0.0.3:29500", MASTER_ADDR="127.0.0.3", **variables)
+        self.expect([self.launch("true", **variables)], 2, words=["the address of host 0 is not known"])
+        self.expect_coordinator("127.0.0.3:29500", MASTER_ADDR="127.0.0.3", PMI_SIZE="2", PMI_RANK="1", MPI_LOCALNRANKS="1")
+
+    def test_kubernetes(self):
+        self.expect_coordinator("127.0.0.3:24", PET_NNODES="2", PET_NODE_RANK="1", PET_MASTER_ADDR="127.0.0.3", PET_MASTER_PORT="24",
+                                PET_NPROC_PER_NODE="auto", RANK="1", WORLD_SIZE="2", MASTER_ADDR="other", MASTER_PORT="1")
+        self.expect_coordinator("127.0.0.4:29500", "--num-machines", 2, "--num-processes", 2, JOB_COMPLETION_INDEX="1", MASTER_ADDR="127.0.0.4")
+        self.expect([self.launch("true", JOB_COMPLETION_INDEX="1")], 0)
+        self.expect([self.launch("true", PET_NNODES="two")], 2, words=["PET_NNODES is 'two'; expected N or MIN:MAX"])
+
+    def test_torchrun(self):
+        place = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "there"}
+        self.expect([self.launch("sh", "-c", 'echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR >"$FOLDER/place"', **place)], 0)
+        self.assertEqual(self.written("place"), "3 4 1 there\n")
+        self.expect([self.launch("--num-processes", 2, "true", **place)], 2, words=["torchrun has started this as rank 3 of 4, and --num-processes is 2"])
+
+    def test_mpirun_hostfile(self):
+        """Programs in the place of those of Open MPI and Intel MPI."""
+        for says, expected in (("mpirun (Open MPI) 4", "--hostfile hosts --npernode 2 -n 4 --bind-to socket -x MASTER_ADDR -x MASTER_PORT"),
+                               ("Intel(R) MPI Library", "-f hosts -ppn 2 -n 4")):
+            (self.folder / "mpirun").write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{says}" && exit\necho "$@" $MASTER_ADDR $MASTER_PORT >"$FOLDER/words"\n')
+            (self.folder / "mpirun").chmod(0o755)
+            self.expect([self.launch("--mpirun-hostfile", "hosts", "--num-machines", 2, "--num-processes", 4, "--main-process-ip", "h", "./program",
+                                     "--cpu", PATH=f"{self.folder}:{os.environ['PATH']}")], 0)
+            self.assertEqual(self.written("words"), f"{expected} ./program --cpu h 29500\n")
+        self.expect([self.launch("--mpirun-hostfile", "hosts", "/bin/true", PATH="/nowhere")], 127, words=["neither mpirun nor mpiexec is in PATH"])
+
+
 class Strangers(HostsTest):
     """What connects to the coordinator and is no launcher of the job does not get in, and keeps nobody out."""
 
@@ -503,7 +570,9 @@ class Strangers(HostsTest):
             listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
         own = [address for address in listening if int(address.split(":")[1], 16) == self.port]
         self.assertEqual(own, [f"0100007F:{self.port:04X}"])
-        self.expect([host, self.host(1, NOTE, "--interface", "127.0.0.1")], 0, 0)
+        script = NOTE + 'echo $UCX_NET_DEVICES $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME >"$FOLDER/devices"'
+        self.expect([host, self.host(1, script, "--interface", "127.0.0.1", NCCL_SOCKET_IFNAME="eth7")], 0, 0)
+        self.assertEqual(self.written("devices"), "lo eth7 lo\n")
 
     def test_one_host_listens_nowhere(self):
         job = self.launch("--num-processes", 2, "--max-restarts", 1, "--", "sh", "-c",
