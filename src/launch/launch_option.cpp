@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "base/json.hpp"
@@ -170,7 +171,7 @@ std::vector<LaunchOption> all_options() {
 }  // namespace
 
 const std::vector<LaunchOption>& launch_options() {
-  static const std::vector<LaunchOption>& options = *new std::vector<LaunchOption>(all_options());
+  static const std::vector<LaunchOption>& options = *std::make_unique<std::vector<LaunchOption>>(all_options()).release();
   return options;
 }
 

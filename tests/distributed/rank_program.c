@@ -36,6 +36,7 @@ static const sub_command_t kCommands[] = {
     {"shrink", run_shrink, 60000, 0},
     {"shrink_silent", run_shrink_silent, 5000, 0},
     {"environment", run_environment, 60000, 1},
+    {"leave", run_leave, 60000, 0},
     {"until_lost", run_until_failure, 60000, 0},
     {"until_silent", run_until_failure, 5000, 0},
     {"sharding_until_lost", run_sharding_until_lost, 60000, 0},

@@ -37,6 +37,7 @@ void run_hooks(accel_state_t* state, const char* argument);
 void run_checkpoint(accel_state_t* state, const char* argument);
 void run_uneven(accel_state_t* state, const char* argument);
 void run_dispatch(accel_state_t* state, const char* argument);
+void run_leave(accel_state_t* state, const char* argument);
 void run_leave_epoch(accel_state_t* state, const char* folder);
 void run_resume_epoch(accel_state_t* state, const char* folder);
 void run_mismatch(accel_state_t* state, const char* argument);

@@ -75,6 +75,12 @@ class Deaths(StartTest):
         ranks[0].kill()
         self.assert_says(ranks[1], "rank 1 lost the store of rank 0", "ACCEL_ERROR_PEER_LOST")
 
+    def test_rank_0_ends_as_soon_as_it_has_its_state(self):
+        """The others still read from its store."""
+        for _ in range(10):
+            ranks = [self.rank(rank, 3, command="leave") for rank in range(3)]
+            self.assert_done(*ranks)
+
     def test_a_rank_that_dies_in_the_start_of_its_transport(self):
         """At any moment: the other one hears of it, or it came too early to be missed."""
         for milliseconds in range(0, 300, 30):
