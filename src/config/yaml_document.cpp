@@ -146,7 +146,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> na
 }
 
 // A number of JSON is kept with its digits; others that YAML has ("+1", ".5", "1_000", "0x10") get JSON's.
-std::optional<Json> number_of(const std::string& written) {
+std::optional<Json> yaml_number(const std::string& written) {
   std::string digits = written;
   digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
   if (!digits.empty() && digits.front() == '+') digits.erase(0, 1);
@@ -168,7 +168,7 @@ Json plain_scalar(const YamlNode& node) {
   if (node.is_null()) return {};
   if (is_one_of(node.text, {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})) return Json(true);
   if (is_one_of(node.text, {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})) return Json(false);
-  const std::optional<Json> number = number_of(node.text);
+  const std::optional<Json> number = yaml_number(node.text);
   return number ? *number : Json(node.text);
 }
 

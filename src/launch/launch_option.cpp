@@ -171,7 +171,8 @@ std::vector<LaunchOption> all_options() {
 }  // namespace
 
 const std::vector<LaunchOption>& launch_options() {
-  static const std::vector<LaunchOption>& options = *std::make_unique<std::vector<LaunchOption>>(all_options()).release();
+  static const std::vector<LaunchOption>& options =
+      *std::make_unique<std::vector<LaunchOption>>(all_options()).release();
   return options;
 }
 
