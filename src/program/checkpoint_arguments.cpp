@@ -30,9 +30,10 @@ peak of a step on each rank, by what takes it; parameters are float32. Operators
 
 }  // namespace
 
-void declare_checkpoint(CLI::App& app) {
+void declare_checkpoint(CLI::App& app, bool& json) {
   app.name("accel checkpoint")->description(kCheckpointHelp);
-  add_help(app, " COMMAND FOLDER ...");
+  app.add_flag("--json", json, "One value of JSON.")->group("Options");
+  add_help(app, " [OPTION ...] COMMAND FOLDER ... [OPTION ...]");
 }
 
 void declare_merge_weights(CLI::App& app, MergeArguments& arguments) {
@@ -82,12 +83,13 @@ std::optional<std::string> shown_of_checkpoints(const std::string& command, cons
   CLI::App app;
   MergeArguments merge;
   EstimateArguments estimate;
+  bool json = false;
   if (command == "merge-weights")
     declare_merge_weights(app, merge);
   else if (command == "estimate-memory")
     declare_estimate_memory(app, estimate);
   else
-    declare_checkpoint(app);
+    declare_checkpoint(app, json);
   return parse(app, arguments).shown;
 }
 

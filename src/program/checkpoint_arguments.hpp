@@ -21,7 +21,7 @@ struct EstimateArguments {
   bool json = false;
 };
 
-void declare_checkpoint(CLI::App& app);
+void declare_checkpoint(CLI::App& app, bool& json);
 void declare_merge_weights(CLI::App& app, MergeArguments& arguments);
 void declare_estimate_memory(CLI::App& app, EstimateArguments& options);
 

@@ -35,17 +35,23 @@ std::string size_text(std::int64_t bytes) {
   return line;
 }
 
-int verify(const std::string& folder) {
-  const cpp::Value report = cpp::checkpoint_verify(folder);
+int status_of_verify(const cpp::Value& report) { return report.at("problems").items().empty() ? kSuccess : kDifferent; }
+
+int status_of_diff(const cpp::Value& report) {
+  for (const char* const key : {"only_in_first", "only_in_second", "different"})
+    if (!report.at(key).items().empty()) return kDifferent;
+  return kSuccess;
+}
+
+void print_verified(const cpp::Value& report, const std::string& folder) {
   for (const cpp::Value& problem : report.at("problems").items()) std::printf("%s\n", problem.string().c_str());
   const auto problems = report.at("problems").items().size();
   std::printf("%s: %lld files, %s: %s\n", folder.c_str(), static_cast<long long>(number_of(report, "files")),
               size_text(number_of(report, "bytes")).c_str(), problems == 0 ? "all as they were written" : "damaged");
-  return problems == 0 ? kSuccess : kDifferent;
 }
 
-int list(const std::string& folder) {
-  for (const cpp::Value& one : cpp::checkpoint_list(folder).items()) {
+void print_list(const cpp::Value& checkpoints) {
+  for (const cpp::Value& one : checkpoints.items()) {
     const cpp::Value ranks = one.at("world_size"), iteration = one.at("iteration");
     std::printf("%s  %s%lld files, %s%s%s\n", text_of(one, "path").c_str(),
                 iteration.is_none() ? "" : ("iteration " + std::to_string(iteration.integer()) + ", ").c_str(),
@@ -53,7 +59,6 @@ int list(const std::string& folder) {
                 ranks.is_none() ? "" : (", of " + std::to_string(ranks.integer()) + " ranks").c_str(),
                 one.at("complete").boolean() ? "" : "  NOT COMPLETE");
   }
-  return kSuccess;
 }
 
 std::string shape_text(const cpp::Value& shape) {
@@ -62,8 +67,7 @@ std::string shape_text(const cpp::Value& shape) {
   return "[" + text + "]";
 }
 
-int show(const std::string& folder) {
-  const cpp::Value contents = cpp::checkpoint_show(folder);
+void print_contents(const cpp::Value& contents) {
   const cpp::Value manifest = contents.at("manifest");
   if (manifest.is_none())
     std::printf("no manifest: not written by libaccel\n");
@@ -79,31 +83,40 @@ int show(const std::string& folder) {
       std::printf("    %s  %s %s\n", text_of(tensor, "name").c_str(), text_of(tensor, "dtype").c_str(),
                   shape_text(tensor.at("shape")).c_str());
   }
-  return kSuccess;
 }
 
-int compare(const std::string& folder, const std::string& other) {
-  const cpp::Value report = cpp::checkpoint_diff(folder, other);
-  bool differ = false;
+void print_differences(const cpp::Value& report) {
   const auto print = [&](const char* key, const char* mark) {
-    for (const cpp::Value& name : report.at(key).items()) {
-      std::printf("%s %s\n", mark, name.string().c_str());
-      differ = true;
-    }
+    for (const cpp::Value& name : report.at(key).items()) std::printf("%s %s\n", mark, name.string().c_str());
   };
   print("only_in_first", "-");
   print("only_in_second", "+");
   print("different", "!");
   std::printf("%zu files are equal\n", report.at("equal").items().size());
-  return differ ? kDifferent : kSuccess;
+}
+
+// The report of a command as JSON, or as lines.
+template <typename Print>
+void print_report(const cpp::Value& report, bool json, const Print& print) {
+  if (json)
+    std::printf("%s\n", report.to_json().c_str());
+  else
+    print(report);
 }
 
 int run_checkpoint(const std::vector<std::string>& arguments) {
   CLI::App app;
-  declare_checkpoint(app);
+  bool json = false;
+  declare_checkpoint(app, json);
   const ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return std::fputs(parsed.shown->c_str(), stdout) < 0;
-  std::vector<std::string> rest = parsed.rest;
+  std::vector<std::string> rest;
+  for (const std::string& argument : parsed.rest) {
+    if (argument == "--json")
+      json = true;
+    else
+      rest.push_back(argument);
+  }
   if (rest.empty()) wrong_usage("no command is given; expected verify, list, show or diff");
   const std::string command = rest.front();
   if (command == "list" && rest.size() == 1) rest.emplace_back(".");
@@ -113,10 +126,21 @@ int run_checkpoint(const std::vector<std::string>& arguments) {
   if (rest.size() != folders + 1)
     wrong_usage("accel checkpoint " + command + " was given " + std::to_string(rest.size() - 1) +
                 " folders; expected " + std::to_string(folders));
-  if (command == "verify") return verify(rest[1]);
-  if (command == "list") return list(rest[1]);
-  if (command == "show") return show(rest[1]);
-  return compare(rest[1], rest[2]);
+  if (command == "verify") {
+    const cpp::Value report = cpp::checkpoint_verify(rest[1]);
+    print_report(report, json, [&](const cpp::Value& verified) { print_verified(verified, rest[1]); });
+    return status_of_verify(report);
+  }
+  if (command == "diff") {
+    const cpp::Value report = cpp::checkpoint_diff(rest[1], rest[2]);
+    print_report(report, json, print_differences);
+    return status_of_diff(report);
+  }
+  if (command == "list")
+    print_report(cpp::checkpoint_list(rest[1]), json, print_list);
+  else
+    print_report(cpp::checkpoint_show(rest[1]), json, print_contents);
+  return kSuccess;
 }
 
 int run_merge(const std::vector<std::string>& arguments) {

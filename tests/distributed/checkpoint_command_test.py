@@ -4,6 +4,7 @@
 usage: checkpoint_command_test.py PATH_OF_ACCEL PATH_OF_THE_EXAMPLE FOLDER_OF_FIXTURES [unittest argument ...]
 """
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -70,6 +71,19 @@ class Commands(unittest.TestCase):
         data[-1] ^= 1
         (other / "model.safetensors").write_bytes(data)
         self.expect(accel("checkpoint", "diff", self.saved, other), 1, "- scheduler.bin", "+ added", "! model.safetensors\n", "! model.safetensors: ")
+
+    def test_json(self):
+        def said(status, *arguments):
+            result = accel("checkpoint", *arguments)
+            self.assertEqual(result.returncode, status, result.stderr)
+            return json.loads(result.stdout)
+
+        self.assertEqual(said(0, "verify", self.saved, "--json")["problems"], [])
+        self.assertTrue(said(0, "--json", "list", self.root)[0]["path"].endswith("checkpoint_3"))
+        self.assertIn("model.safetensors", [file["name"] for file in said(0, "--json", "show", self.saved)["files"]])
+        other = self.copy("other_json")
+        (other / "scheduler.bin").unlink()
+        self.assertEqual(said(1, "diff", self.saved, other, "--json")["only_in_first"], ["scheduler.bin"])
 
     def test_merge_weights(self):
         merged = self.root / "merged"
