@@ -246,7 +246,9 @@ class Ending(HostsTest):
 
 
 class StartingAgain(HostsTest):
-    FAILS_ONCE = NOTE + '[ $RANK = 1 ] && [ $ACCEL_RESTART_COUNT = 0 ] && exit 7; sleep 0.3; exit 0'
+    # Once rank 0 has written its note, too: it is ended then.
+    FAILS_ONCE = NOTE + ('if [ $RANK = 1 ] && [ $ACCEL_RESTART_COUNT = 0 ]; then '
+                         'while [ ! -f "$FOLDER/rank.0.0" ]; do sleep 0.01; done; exit 7; fi; sleep 0.3; exit 0')
 
     def places(self, attempt, count):
         return [self.written(f"rank.{rank}.{attempt}").split() for rank in range(count)]
