@@ -157,8 +157,10 @@ std::optional<int64_t> environment_integer(std::initializer_list<const char*> na
 
 void replace_environment(const std::vector<std::string>& entries) {
   clearenv();
-  // putenv() keeps the text: it is never freed.
-  for (const std::string& entry : entries) putenv(strdup(entry.c_str()));
+  for (const std::string& entry : entries) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos && equals > 0) setenv(entry.substr(0, equals).c_str(), &entry[equals + 1], 1);
+  }
 }
 
 EnvironmentDefaults::EnvironmentDefaults(const std::vector<Variable>& variables) {
