@@ -22,13 +22,7 @@ constexpr ParallelType kTypes[] = {
     {"DEEPSPEED", &option_tables::deepspeed_options},
 };
 
-// Values that ask for what is not there.
-struct Refusal {
-  std::string_view name, value;  // "": every value but `otherwise`
-  std::string_view otherwise;
-  const char* asks_for;
-};
-constexpr Refusal kRefusals[] = {
+constexpr RefusedValue kRefusals[] = {
     {"distributed_type", "MEGATRON_LM", "", "Megatron-LM"},
     {"distributed_type", "XLA", "", "TPUs"},
     {"distributed_type", "TPU", "", "TPUs"},
@@ -38,18 +32,20 @@ constexpr Refusal kRefusals[] = {
     {"parallelism_config_cp_backend", "", "torch", "another kind of context parallelism"},
 };
 
-bool is_same(std::string_view one, const std::string& other) {
+bool is_same(std::string_view one, std::string_view other) {
   return one.size() == other.size() && strncasecmp(one.data(), other.data(), one.size()) == 0;
 }
 
 }  // namespace
 
+bool RefusedValue::matches(std::string_view setting, std::string_view written) const {
+  return setting == name && (value.empty() ? !is_same(otherwise, written) : is_same(value, written));
+}
+
 void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place) {
-  for (const Refusal& refusal : kRefusals)
-    require(name != refusal.name ||
-                !(refusal.value.empty() ? !is_same(refusal.otherwise, written) : is_same(refusal.value, written)),
-            Status::kUnsupported, place, ": ", name, " is '", written, "', which asks for ", refusal.asks_for,
-            "; this version has nothing of the kind");
+  for (const RefusedValue& refusal : kRefusals)
+    require(!refusal.matches(name, written), Status::kUnsupported, place, ": ", name, " is '", written,
+            "', which asks for ", refusal.asks_for, "; this version has nothing of the kind");
 }
 
 ReferenceMeaning reference_meaning(std::string_view name, const std::string& written) {

@@ -14,6 +14,16 @@
 
 namespace accel {
 
+// A value of a setting that asks for what is not there.
+struct RefusedValue {
+  std::string_view name, value;  // "": every value but `otherwise`
+  std::string_view otherwise;
+  const char* asks_for;
+
+  // In any case.
+  bool matches(std::string_view setting, std::string_view written) const;
+};
+
 // A value that asks for what is not there is an error that names the place.
 void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place);
 // The setting that a name without a field decides by its value; no table: none.

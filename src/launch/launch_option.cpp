@@ -1,7 +1,5 @@
 #include "launch/launch_option.hpp"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "base/split_text.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/kept_bytes.hpp"
+#include "config/reference_configuration.hpp"
 #include "launch/launch_option_rows.hpp"
 
 namespace accel::launch {
@@ -102,23 +101,13 @@ constexpr FieldRow kFieldRows[] = {
     {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
 };
 
-// Values that ask for what is not there.
-struct RefusalRow {
-  std::string_view option, value;  // "": every value but `otherwise`
-  std::string_view otherwise;
-  const char* asks_for;
-};
-constexpr RefusalRow kRefusalRows[] = {
+constexpr RefusedValue kRefusalRows[] = {
     {"mixed_precision", "fp8", "", "8-bit floating point"},
     {"dynamo_backend", "", "no", "compilation by torch.compile"},
     {"use_megatron_lm", "true", "", "Megatron-LM"},
     {"tpu", "true", "", "TPUs"},
     {"parallelism_config_sp_size", "", "1", "sequence parallelism"},
 };
-
-bool is_equal(std::string_view one, std::string_view other) {
-  return one.size() == other.size() && strncasecmp(one.data(), other.data(), one.size()) == 0;
-}
 
 LaunchOption option_of(const FieldRow& row) {
   const OptionField* const field = std::find_if(row.table->begin(), row.table->end(), [&](const OptionField& one) {
@@ -186,12 +175,8 @@ const LaunchOption* find_launch_option(std::string_view name) {
 }
 
 const char* refused_meaning(const LaunchOption& option, std::string_view value) {
-  for (const RefusalRow& refusal : kRefusalRows) {
-    if (refusal.option != option.field.name) continue;
-    const bool is_refused =
-        refusal.value.empty() ? !is_equal(value, refusal.otherwise) : is_equal(value, refusal.value);
-    return is_refused ? refusal.asks_for : nullptr;
-  }
+  for (const RefusedValue& refusal : kRefusalRows)
+    if (refusal.matches(option.field.name, value)) return refusal.asks_for;
   return nullptr;
 }
 

@@ -39,8 +39,6 @@ class RankOutput {
   const pollfd* read_polled(const pollfd* polled);
   // What is there, also when what shows it is full.
   void read_all();
-  // To poll where nothing is shown; negative if there is nothing to read.
-  int descriptor() const { return streams_[0].pipe.read_end.number(); }
 
   std::vector<std::string> last_lines(size_t most) const { return tail_.last_lines(most); }
 

@@ -50,8 +50,6 @@ class RankProcess {
   // Checks whether the process has ended, and then ends children that it left behind.
   void collect();
 
-  // The descriptor to poll where nothing is shown; negative if there is nothing to read.
-  int output() const { return output_.descriptor(); }
   void read_output() { output_.read_all(); }
   void add_polled(std::vector<pollfd>& polled) const { output_.add_polled(polled); }
   const pollfd* read_polled(const pollfd* polled) { return output_.read_polled(polled); }
