@@ -200,6 +200,10 @@ class Generator;
 class Mesh;
 class OffloadHook;
 class WeightStream;
+class Tracker;
+class Logger;
+class ProgressBar;
+class Profile;
 
 // Nested data: nothing, a truth, a number, text, a tensor, a dtype, a device, a list, or a map with strings as keys.
 class Value {
@@ -608,6 +612,39 @@ struct LoadStateOptions : accel_load_state_options_t {
 // How the parts of a model become one.
 struct MergeWeightsOptions : accel_merge_weights_options_t {
   MergeWeightsOptions() : accel_merge_weights_options_t(ACCEL_MERGE_WEIGHTS_OPTIONS_INIT) {}
+};
+
+// How a run is tracked.
+struct TrackingOptions : accel_tracking_options_t {
+  TrackingOptions() : accel_tracking_options_t(ACCEL_TRACKING_OPTIONS_INIT) {}
+};
+
+// What a tracker of the program needs.
+struct TrackerOptions : accel_tracker_options_t {
+  TrackerOptions() : accel_tracker_options_t(ACCEL_TRACKER_OPTIONS_INIT) {}
+};
+
+// Where accel_serve_metrics() listens.
+struct ServeMetricsOptions : accel_serve_metrics_options_t {
+  ServeMetricsOptions() : accel_serve_metrics_options_t(ACCEL_SERVE_METRICS_OPTIONS_INIT) {}
+};
+
+// A sink of messages.
+struct LogSinkOptions : accel_log_sink_options_t {
+  LogSinkOptions() : accel_log_sink_options_t(ACCEL_LOG_SINK_OPTIONS_INIT) {}
+};
+
+// How progress is shown.
+struct ProgressOptions : accel_progress_options_t {
+  ProgressOptions() : accel_progress_options_t(ACCEL_PROGRESS_OPTIONS_INIT) {}
+};
+
+// What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After
+// `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active`
+// ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is
+// recorded.
+struct ProfileOptions : accel_profile_options_t {
+  ProfileOptions() : accel_profile_options_t(ACCEL_PROFILE_OPTIONS_INIT) {}
 };
 
 // What accel_launch() starts.
@@ -1903,6 +1940,90 @@ class Generator : public detail::Handle<accel_generator_t, accel_generator_retai
   void set_state(const Tensor& state) { detail::check(accel_generator_set_state(get(), state.get())); }
 };
 
+// A whole model that is on a device only from its forward until another one of a chain needs the device.
+class OffloadHook : public detail::Handle<accel_offload_hook_t, accel_offload_hook_retain, accel_offload_hook_release> {
+ public:
+  using Handle::Handle;
+
+  // Moves the model back to the CPU.
+  void offload() { detail::check(accel_offload_hook_offload(get())); }
+
+  // Takes the hook away from the model, which stays where it is.
+  void remove() { detail::check(accel_offload_hook_remove(get())); }
+};
+
+// Weights that come to a device ahead of their use, for models whose modules are not of this library..
+class WeightStream : public detail::Handle<accel_weight_stream_t, accel_weight_stream_retain, accel_weight_stream_release> {
+ public:
+  using Handle::Handle;
+
+  // Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of
+  // the device of its own, while the program computes with the present one.
+  static WeightStream create(const Value& groups, accel_device_t device, std::int64_t prefetch_bytes) {
+    WeightStream out;
+    detail::check(accel_weight_stream_create(groups.get(), device, prefetch_bytes, out.put()));
+    return out;
+  }
+
+  // Waits for a group.
+  Value begin_use(std::int64_t group) {
+    Value out;
+    detail::check(accel_weight_stream_begin_use(get(), group, out.put()));
+    return out;
+  }
+
+  // Ends a use.
+  void end_use(std::int64_t group) { detail::check(accel_weight_stream_end_use(get(), group)); }
+
+  // The forward of the whole model has ended: the next one is expected to use groups in the same order.
+  void end_pass() { detail::check(accel_weight_stream_end_pass(get())); }
+};
+
+// A tracker, built in or of the program.
+class Tracker : public detail::Handle<accel_tracker_t, accel_tracker_retain, accel_tracker_release> {
+ public:
+  using Handle::Handle;
+
+  // The name of a tracker.
+  const char* name() const { return accel_tracker_name(self()); }
+
+  // What a tracker writes to: a file, a folder, or the address of a run.
+  std::string location() const {
+    detail::Buffer out;
+    detail::check(accel_tracker_location(get(), out.put()));
+    return out.string();
+  }
+
+  // accel_log() for one tracker.
+  void log(const Value& values, std::int64_t step) { detail::check(accel_tracker_log(get(), values.get(), step)); }
+};
+
+// A named source of messages.
+class Logger : public detail::Handle<accel_logger_t, accel_logger_retain, accel_logger_release> {
+ public:
+  using Handle::Handle;
+
+  // Whether messages of a level are logged: before one that is costly to make.
+  bool enabled(std::int32_t level) const { return accel_logger_enabled(self(), level) == 1; }
+
+  // Logs a message.
+  void log(std::int32_t level, const std::string& message, accel_log_ranks_t ranks) {
+    detail::check(accel_logger_log(get(), level, message.c_str(), ranks));
+  }
+
+  // Logs a warning, the first time that this logger gets its text.
+  void warning_once(const std::string& message, accel_log_ranks_t ranks) {
+    detail::check(accel_logger_warning_once(get(), message.c_str(), ranks));
+  }
+};
+
+// A progress bar.
+class ProgressBar : public detail::Handle<accel_progress_bar_t, accel_progress_bar_retain, accel_progress_bar_release> {
+ public:
+  using Handle::Handle;
+
+};
+
 // This process in the job.
 class State : public detail::Handle<accel_state_t, accel_state_retain, accel_state_release> {
  public:
@@ -2562,12 +2683,108 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Removes a hook of saves or loads.
   void remove_checkpoint_hook(std::int64_t id) { detail::check(accel_remove_checkpoint_hook(get(), id)); }
 
+  // Starts the trackers of a run, on the main process; on other ranks those that ask for it.
+  void init_trackers(const std::string& project_name, const Value& config, const Value& init_kwargs,
+                     const TrackingOptions& options = {}) {
+    detail::check(accel_init_trackers(get(), project_name.c_str(), detail::unless_none(config),
+                                      detail::unless_none(init_kwargs), &options));
+  }
+
+  // Hands the values of a step to every tracker.
+  void log(const Value& values, std::int64_t step, const Value& log_kwargs = {}) {
+    detail::check(accel_log(get(), values.get(), step, detail::unless_none(log_kwargs)));
+  }
+
+  // Hands images to the trackers that show them.
+  void log_images(const Value& images, bool channels_first, std::int64_t step) {
+    detail::check(accel_log_images(get(), images.get(), channels_first, step));
+  }
+
+  // Hands a table to the trackers that show it.
+  void log_table(const std::string& name, const Value& columns, const Value& rows, std::int64_t step) {
+    detail::check(accel_log_table(get(), name.c_str(), columns.get(), rows.get(), step));
+  }
+
+  // Hands a picture that is already encoded to the trackers that show it, for example a plot.
+  void log_figure(const std::string& name, std::string_view bytes, std::int64_t step) {
+    detail::check(accel_log_figure(get(), name.c_str(), bytes.data(), bytes.size(), step));
+  }
+
+  // Hands a file, or all files of a folder, to the trackers that keep such.
+  void log_artifact(const std::string& path, const char* name = nullptr) {
+    detail::check(accel_log_artifact(get(), path.c_str(), name));
+  }
+
+  // Waits until everything that was logged is on the disk, or at its service.
+  void flush_trackers() { detail::check(accel_flush_trackers(get())); }
+
+  // Ends all trackers; accel_end_training() does the same first.
+  void finish_trackers() { detail::check(accel_finish_trackers(get())); }
+
+  // A running tracker.
+  Tracker get_tracker(const std::string& name) {
+    Tracker out;
+    detail::check(accel_get_tracker(get(), name.c_str(), out.put()));
+    return out;
+  }
+
+  // The names of the trackers that run here.
+  Value trackers() {
+    Value out;
+    detail::check(accel_trackers(get(), out.put()));
+    return out;
+  }
+
+  // Adds a tracker of the program to those that accel_init_trackers() starts, or replaces one of the same name.
+  void add_tracker(const Tracker& tracker) { detail::check(accel_add_tracker(get(), tracker.get())); }
+
   // Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data"
   // (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks
   // or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
   Value step_report(bool reset) {
     Value out;
     detail::check(accel_step_report(get(), reset, out.put()));
+    return out;
+  }
+
+  // The step reports of all ranks, and what is slow: {"ranks": [{"rank", "host", and what accel_step_report() has}],
+  // "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank;
+  // "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second": of all
+  // together, or NONE}.
+  Value step_report_of_ranks(std::int32_t reset) {
+    Value out;
+    detail::check(accel_step_report_of_ranks(get(), reset, out.put()));
+    return out;
+  }
+
+  // Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+  void count_tokens(std::int64_t n_tokens) { detail::check(accel_count_tokens(get(), n_tokens)); }
+
+  // What a token costs, for the model flops utilization in step reports.
+  void set_model_flops(double flops_per_token, double peak_flops_per_second) {
+    detail::check(accel_set_model_flops(get(), flops_per_token, peak_flops_per_second));
+  }
+
+  // Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at
+  // http://HOST:PORT/metrics, from a thread, until the state is released.
+  std::int32_t serve_metrics(const ServeMetricsOptions& options = {}) {
+    std::int32_t out_port = 0;
+    detail::check(accel_serve_metrics(get(), &options, &out_port));
+    return out_port;
+  }
+
+  // Adds a sink for the messages of all loggers of this process.
+  std::int64_t log_sink_add(const LogSinkOptions& options = {}) {
+    std::int64_t out_sink = 0;
+    detail::check(accel_log_sink_add(get(), &options, &out_sink));
+    return out_sink;
+  }
+
+  // Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+  ProgressBar progress_of_dataloader(const std::string& label, const Dataloader& loader,
+                                     const ProgressOptions& options = {}) {
+    ProgressBar out;
+    detail::check(accel_progress_of_dataloader(get(), label.c_str(), loader.get(), &options, out.put()));
     return out;
   }
 
@@ -2695,43 +2912,53 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
   }
 };
 
-// A whole model that is on a device only from its forward until another one of a chain needs the device.
-class OffloadHook : public detail::Handle<accel_offload_hook_t, accel_offload_hook_retain, accel_offload_hook_release> {
+// A profiler and what it recorded.
+class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, accel_profile_release> {
  public:
   using Handle::Handle;
 
-  // Moves the model back to the CPU.
-  void offload() { detail::check(accel_offload_hook_offload(get())); }
+  // Ends a step.
+  void step() { detail::check(accel_profile_step(get())); }
 
-  // Takes the hook away from the model, which stays where it is.
-  void remove() { detail::check(accel_offload_hook_remove(get())); }
-};
+  // The number of steps that have ended.
+  std::int64_t step_number() const { return accel_profile_step_number(self()); }
 
-// Weights that come to a device ahead of their use, for models whose modules are not of this library..
-class WeightStream : public detail::Handle<accel_weight_stream_t, accel_weight_stream_retain, accel_weight_stream_release> {
- public:
-  using Handle::Handle;
-
-  // Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of
-  // the device of its own, while the program computes with the present one.
-  static WeightStream create(const Value& groups, accel_device_t device, std::int64_t prefetch_bytes) {
-    WeightStream out;
-    detail::check(accel_weight_stream_create(groups.get(), device, prefetch_bytes, out.put()));
+  // What a schedule does in a step, as torch.profiler.schedule() has it.
+  static accel_profile_action_t schedule(const ProfileOptions& options, std::int64_t step) {
+    accel_profile_action_t out = 0;
+    detail::check(accel_profile_schedule(&options, step, &out));
     return out;
   }
 
-  // Waits for a group.
-  Value begin_use(std::int64_t group) {
+  // Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of the name compresses it.
+  void export_trace(const std::string& path) { detail::check(accel_profile_export_trace(get(), path.c_str())); }
+
+  // Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span,
+  // "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest
+  // self_cpu_us first.
+  Value key_averages(bool group_by_shapes) {
     Value out;
-    detail::check(accel_weight_stream_begin_use(get(), group, out.put()));
+    detail::check(accel_profile_key_averages(get(), group_by_shapes, out.put()));
     return out;
   }
 
-  // Ends a use.
-  void end_use(std::int64_t group) { detail::check(accel_weight_stream_end_use(get(), group)); }
+  // Key averages as a table for people.
+  static std::string table(const Value& averages, const std::string& sort_by, std::int64_t row_limit) {
+    detail::Buffer out;
+    detail::check(accel_profile_table(averages.get(), sort_by.c_str(), row_limit, out.put()));
+    return out.string();
+  }
 
-  // The forward of the whole model has ended: the next one is expected to use groups in the same order.
-  void end_pass() { detail::check(accel_weight_stream_end_pass(get())); }
+  // The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device",
+  // "bytes": change, "total": bytes that tensors have then}.
+  Value memory_timeline() {
+    Value out;
+    detail::check(accel_profile_memory_timeline(get(), out.put()));
+    return out;
+  }
+
+  // Ends profiling: a cycle that is being recorded is complete then.
+  void end() { detail::check(accel_profile_end(get())); }
 };
 
 // The version of the loaded library, which may be newer than the header.
@@ -3305,6 +3532,20 @@ inline void merge_weights(const std::string& folder, const std::string& destinat
   detail::check(accel_merge_weights(folder.c_str(), destination.c_str(), &options));
 }
 
+// The names that `log_with` may have: built-in trackers that can be used here.
+inline Value available_trackers() {
+  Value out;
+  detail::check(accel_available_trackers(out.put()));
+  return out;
+}
+
+// A step report as a table for people: a line a rank, milliseconds and percent.
+inline std::string step_report_table(const Value& report) {
+  detail::Buffer out;
+  detail::check(accel_step_report_table(report.get(), out.put()));
+  return out.string();
+}
+
 // The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that
 // tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor,
 // "reused": how often a tensor found a block waiting, "mapped": how often not}}.
@@ -3312,6 +3553,42 @@ inline Value memory_report(bool reset_peak) {
   Value out;
   detail::check(accel_memory_report(reset_peak, out.put()));
   return out;
+}
+
+// Removes a sink, after what it has is written.
+inline void log_sink_remove(std::int64_t sink) { detail::check(accel_log_sink_remove(sink)); }
+
+// Moves a bar on.
+inline void progress_update(const ProgressBar& bar, std::int64_t count) {
+  detail::check(accel_progress_update(bar.get(), count));
+}
+
+// Sets what stands behind the rate: the loss, the memory.
+inline void progress_set_values(const ProgressBar& bar, const Value& values) {
+  detail::check(accel_progress_set_values(bar.get(), values.get()));
+}
+
+// Where a bar is.
+inline Value progress_report(const ProgressBar& bar) {
+  Value out;
+  detail::check(accel_progress_report(bar.get(), out.put()));
+  return out;
+}
+
+// Ends a bar: shows its last line.
+inline void progress_end(const ProgressBar& bar) { detail::check(accel_progress_end(bar.get())); }
+
+// Begins a span of the program's own, which traces show.
+inline Scope span(const std::string& name) {
+  Scope out;
+  detail::check(accel_span_begin(name.c_str(), out.put()));
+  return out;
+}
+
+// Joins the traces of several ranks to one: a process a rank, with clocks that agree: each trace has the offset of its
+// host's clock to rank 0's, which the ranks measure when they begin to profile.
+inline void merge_traces(const std::vector<std::string>& paths, const std::string& path) {
+  detail::check(accel_merge_traces(detail::borrowed(paths).data(), paths.size(), path.c_str()));
 }
 
 // The names of the options structs, for programs that show or fill them without knowing their layout.

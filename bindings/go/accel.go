@@ -235,6 +235,30 @@ static inline void go_unset_accel_merge_weights_options_t(accel_merge_weights_op
   *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_tracking_options_t(accel_tracking_options_t *options) {
+  *options = (accel_tracking_options_t)ACCEL_TRACKING_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_tracker_options_t(accel_tracker_options_t *options) {
+  *options = (accel_tracker_options_t)ACCEL_TRACKER_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_serve_metrics_options_t(accel_serve_metrics_options_t *options) {
+  *options = (accel_serve_metrics_options_t)ACCEL_SERVE_METRICS_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_log_sink_options_t(accel_log_sink_options_t *options) {
+  *options = (accel_log_sink_options_t)ACCEL_LOG_SINK_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_progress_options_t(accel_progress_options_t *options) {
+  *options = (accel_progress_options_t)ACCEL_PROGRESS_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_profile_options_t(accel_profile_options_t *options) {
+  *options = (accel_profile_options_t)ACCEL_PROFILE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_launch_options_t(accel_launch_options_t *options) {
   *options = (accel_launch_options_t)ACCEL_LAUNCH_OPTIONS_INIT;
 }
@@ -401,6 +425,26 @@ static inline int64_t go_reduce_batch_size(int64_t batch_size, int64_t next_batc
 extern accel_status_t goCheckpointHook(accel_value_t *models, char *folder, accel_value_t *out_models, uintptr_t user_data);
 static inline accel_status_t go_checkpoint_hook(const accel_value_t *models, const char *folder, accel_value_t *out_models, void *user_data) {
   return goCheckpointHook((accel_value_t *)models, (char *)folder, out_models, (uintptr_t)user_data);
+}
+
+extern accel_status_t goTracker(accel_tracker_event_t event, accel_value_t *content, int64_t step, uintptr_t user_data);
+static inline accel_status_t go_tracker(accel_tracker_event_t event, const accel_value_t *content, int64_t step, void *user_data) {
+  return goTracker(event, (accel_value_t *)content, step, (uintptr_t)user_data);
+}
+
+extern void goLogger(int32_t level, char *logger, char *message, uintptr_t user_data);
+static inline void go_logger(int32_t level, const char *logger, const char *message, void *user_data) {
+  goLogger(level, (char *)logger, (char *)message, (uintptr_t)user_data);
+}
+
+extern void goProgress(char *line, int32_t is_last, uintptr_t user_data);
+static inline void go_progress(const char *line, int32_t is_last, void *user_data) {
+  goProgress((char *)line, is_last, (uintptr_t)user_data);
+}
+
+extern accel_status_t goTraceReady(accel_profile_t *profile, uintptr_t user_data);
+static inline accel_status_t go_trace_ready(accel_profile_t *profile, void *user_data) {
+  return goTraceReady(profile, (uintptr_t)user_data);
 }
 
 extern accel_status_t goLaunch(int32_t local_process_index, uintptr_t user_data);
@@ -2003,12 +2047,180 @@ static inline accel_status_t go_accel_merge_weights(const char *folder, const ch
   return go_checked(accel_merge_weights(folder, destination, options), failure);
 }
 
+static inline accel_status_t go_accel_init_trackers(accel_state_t *state, const char *project_name, const accel_value_t *config, const accel_value_t *init_kwargs, const accel_tracking_options_t *options, go_failure *failure) {
+  return go_checked(accel_init_trackers(state, project_name, config, init_kwargs, options), failure);
+}
+
+static inline accel_status_t go_accel_log(accel_state_t *state, const accel_value_t *values, int64_t step, const accel_value_t *log_kwargs, go_failure *failure) {
+  return go_checked(accel_log(state, values, step, log_kwargs), failure);
+}
+
+static inline accel_status_t go_accel_log_scalars(accel_state_t *state, const char *const *names, const double *values, size_t n_values, int64_t step, go_failure *failure) {
+  return go_checked(accel_log_scalars(state, names, values, n_values, step), failure);
+}
+
+static inline accel_status_t go_accel_log_images(accel_state_t *state, const accel_value_t *images, int32_t channels_first, int64_t step, go_failure *failure) {
+  return go_checked(accel_log_images(state, images, channels_first, step), failure);
+}
+
+static inline accel_status_t go_accel_log_table(accel_state_t *state, const char *name, const accel_value_t *columns, const accel_value_t *rows, int64_t step, go_failure *failure) {
+  return go_checked(accel_log_table(state, name, columns, rows, step), failure);
+}
+
+static inline accel_status_t go_accel_log_figure(accel_state_t *state, const char *name, const void *bytes, size_t n_bytes, int64_t step, go_failure *failure) {
+  return go_checked(accel_log_figure(state, name, bytes, n_bytes, step), failure);
+}
+
+static inline accel_status_t go_accel_log_artifact(accel_state_t *state, const char *path, const char *name, go_failure *failure) {
+  return go_checked(accel_log_artifact(state, path, name), failure);
+}
+
+static inline accel_status_t go_accel_flush_trackers(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_flush_trackers(state), failure);
+}
+
+static inline accel_status_t go_accel_finish_trackers(accel_state_t *state, go_failure *failure) {
+  return go_checked(accel_finish_trackers(state), failure);
+}
+
+static inline accel_status_t go_accel_get_tracker(accel_state_t *state, const char *name, accel_tracker_t **out, go_failure *failure) {
+  return go_checked(accel_get_tracker(state, name, out), failure);
+}
+
+static inline accel_status_t go_accel_trackers(accel_state_t *state, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_trackers(state, out), failure);
+}
+
+static inline accel_status_t go_accel_available_trackers(accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_available_trackers(out), failure);
+}
+
+static inline accel_status_t go_accel_tracker_create(const char *name, const accel_tracker_options_t *options, int32_t tracker, uintptr_t user_data, accel_tracker_t **out, go_failure *failure) {
+  return go_checked(accel_tracker_create(name, options, tracker ? go_tracker : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_add_tracker(accel_state_t *state, accel_tracker_t *tracker, go_failure *failure) {
+  return go_checked(accel_add_tracker(state, tracker), failure);
+}
+
+static inline accel_status_t go_accel_tracker_location(const accel_tracker_t *tracker, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_tracker_location(tracker, out), failure);
+}
+
+static inline accel_status_t go_accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *values, int64_t step, go_failure *failure) {
+  return go_checked(accel_tracker_log(tracker, values, step), failure);
+}
+
 static inline accel_status_t go_accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_step_report(state, reset, out), failure);
 }
 
+static inline accel_status_t go_accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_step_report_of_ranks(state, reset, out), failure);
+}
+
+static inline accel_status_t go_accel_step_report_table(const accel_value_t *report, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_step_report_table(report, out), failure);
+}
+
+static inline accel_status_t go_accel_count_tokens(accel_state_t *state, int64_t n_tokens, go_failure *failure) {
+  return go_checked(accel_count_tokens(state, n_tokens), failure);
+}
+
+static inline accel_status_t go_accel_set_model_flops(accel_state_t *state, double flops_per_token, double peak_flops_per_second, go_failure *failure) {
+  return go_checked(accel_set_model_flops(state, flops_per_token, peak_flops_per_second), failure);
+}
+
+static inline accel_status_t go_accel_serve_metrics(accel_state_t *state, const accel_serve_metrics_options_t *options, int32_t *out_port, go_failure *failure) {
+  return go_checked(accel_serve_metrics(state, options, out_port), failure);
+}
+
 static inline accel_status_t go_accel_memory_report(int32_t reset_peak, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_memory_report(reset_peak, out), failure);
+}
+
+static inline accel_status_t go_accel_log_sink_add(accel_state_t *state, const accel_log_sink_options_t *options, int64_t *out_sink, go_failure *failure) {
+  return go_checked(accel_log_sink_add(state, options, out_sink), failure);
+}
+
+static inline accel_status_t go_accel_log_sink_remove(int64_t sink, go_failure *failure) {
+  return go_checked(accel_log_sink_remove(sink), failure);
+}
+
+static inline accel_status_t go_accel_logger_create(accel_state_t *state, const char *name, int32_t level, int32_t callback, uintptr_t user_data, accel_logger_t **out, go_failure *failure) {
+  return go_checked(accel_logger_create(state, name, level, callback ? go_logger : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_logger_log(accel_logger_t *logger, int32_t level, const char *message, accel_log_ranks_t ranks, go_failure *failure) {
+  return go_checked(accel_logger_log(logger, level, message, ranks), failure);
+}
+
+static inline accel_status_t go_accel_logger_warning_once(accel_logger_t *logger, const char *message, accel_log_ranks_t ranks, go_failure *failure) {
+  return go_checked(accel_logger_warning_once(logger, message, ranks), failure);
+}
+
+static inline accel_status_t go_accel_progress_begin(accel_state_t *state, const char *label, int64_t total, const accel_progress_options_t *options, int32_t show, uintptr_t user_data, accel_progress_bar_t **out, go_failure *failure) {
+  return go_checked(accel_progress_begin(state, label, total, options, show ? go_progress : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_dataloader_t *loader, const accel_progress_options_t *options, accel_progress_bar_t **out, go_failure *failure) {
+  return go_checked(accel_progress_of_dataloader(state, label, loader, options, out), failure);
+}
+
+static inline accel_status_t go_accel_progress_update(accel_progress_bar_t *bar, int64_t count, go_failure *failure) {
+  return go_checked(accel_progress_update(bar, count), failure);
+}
+
+static inline accel_status_t go_accel_progress_set_values(accel_progress_bar_t *bar, const accel_value_t *values, go_failure *failure) {
+  return go_checked(accel_progress_set_values(bar, values), failure);
+}
+
+static inline accel_status_t go_accel_progress_report(const accel_progress_bar_t *bar, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_progress_report(bar, out), failure);
+}
+
+static inline accel_status_t go_accel_progress_end(accel_progress_bar_t *bar, go_failure *failure) {
+  return go_checked(accel_progress_end(bar), failure);
+}
+
+static inline accel_status_t go_accel_profile_begin(accel_state_t *state, const accel_profile_options_t *options, int32_t on_trace_ready, uintptr_t user_data, accel_profile_t **out, go_failure *failure) {
+  return go_checked(accel_profile_begin(state, options, on_trace_ready ? go_trace_ready : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_profile_step(accel_profile_t *profile, go_failure *failure) {
+  return go_checked(accel_profile_step(profile), failure);
+}
+
+static inline accel_status_t go_accel_profile_schedule(const accel_profile_options_t *options, int64_t step, accel_profile_action_t *out, go_failure *failure) {
+  return go_checked(accel_profile_schedule(options, step, out), failure);
+}
+
+static inline accel_status_t go_accel_profile_export_trace(accel_profile_t *profile, const char *path, go_failure *failure) {
+  return go_checked(accel_profile_export_trace(profile, path), failure);
+}
+
+static inline accel_status_t go_accel_profile_key_averages(accel_profile_t *profile, int32_t group_by_shapes, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_profile_key_averages(profile, group_by_shapes, out), failure);
+}
+
+static inline accel_status_t go_accel_profile_table(const accel_value_t *averages, const char *sort_by, int64_t row_limit, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_profile_table(averages, sort_by, row_limit, out), failure);
+}
+
+static inline accel_status_t go_accel_profile_memory_timeline(accel_profile_t *profile, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_profile_memory_timeline(profile, out), failure);
+}
+
+static inline accel_status_t go_accel_profile_end(accel_profile_t *profile, go_failure *failure) {
+  return go_checked(accel_profile_end(profile), failure);
+}
+
+static inline accel_status_t go_accel_span_begin(const char *name, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_span_begin(name, out), failure);
+}
+
+static inline accel_status_t go_accel_merge_traces(const char *const *paths, size_t n_paths, const char *path, go_failure *failure) {
+  return go_checked(accel_merge_traces(paths, n_paths, path), failure);
 }
 
 static inline accel_status_t go_accel_option_get(const char *type, size_t index, accel_value_t *out, go_failure *failure) {
@@ -2688,6 +2900,21 @@ type OffloadDevice int32
 // WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
+// TrackerFailure: What accel_log() does when a tracker of the program fails. The numbers are pinned.
+type TrackerFailure int32
+
+// TrackerEvent: What a tracker's callback is told. The numbers are pinned.
+type TrackerEvent int32
+
+// LogRanks: Which ranks log a message. The numbers are pinned.
+type LogRanks int32
+
+// LogSinkKind: Where the messages of a sink go. The numbers are pinned.
+type LogSinkKind int32
+
+// ProfileAction: What a step of a schedule does. The numbers are pinned.
+type ProfileAction int32
+
 // StartMethod: How accel_launch() starts the processes. The numbers are pinned.
 type StartMethod int32
 
@@ -3177,6 +3404,64 @@ const WhenBusyWait WhenBusy = 0
 
 // WhenBusyRefuse: returns INVALID_STATE
 const WhenBusyRefuse WhenBusy = 1
+
+// TrackerFailureWarn: the log gets a warning that names the tracker, once, and the tracker is left out from then on
+const TrackerFailureWarn TrackerFailure = 0
+
+// TrackerFailureStop: the call fails, after all other trackers have the values
+const TrackerFailureStop TrackerFailure = 1
+
+// TrackerStart: {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"}
+const TrackerStart TrackerEvent = 0
+
+// TrackerConfiguration: the configuration of accel_init_trackers()
+const TrackerConfiguration TrackerEvent = 1
+
+// TrackerValues: {"values": as in accel_log(), "kwargs": a map}
+const TrackerValues TrackerEvent = 2
+
+// TrackerImages: {"images": as in accel_log_images(), "channels_first": BOOL}
+const TrackerImages TrackerEvent = 3
+
+// TrackerTable: {"name", "columns", "rows"}
+const TrackerTable TrackerEvent = 4
+
+// TrackerFigure: {"name", "bytes"}
+const TrackerFigure TrackerEvent = 5
+
+// TrackerArtifact: {"path", "name": NONE if there is none}
+const TrackerArtifact TrackerEvent = 6
+
+// TrackerFlush: NONE
+const TrackerFlush TrackerEvent = 7
+
+// TrackerFinish: NONE
+const TrackerFinish TrackerEvent = 8
+
+// LogMainProcess: rank 0
+const LogMainProcess LogRanks = 0
+
+// LogAllProcesses: every rank that calls
+const LogAllProcesses LogRanks = 1
+
+// LogInOrder: one rank after the other: a collective
+const LogInOrder LogRanks = 2
+
+const LogSinkStderr LogSinkKind = 0
+
+// LogSinkFile: a line a message: time, level, rank, logger, text
+const LogSinkFile LogSinkKind = 1
+
+// LogSinkJSONLines: a file with an object a message: {"time", "level", "rank", "logger", "message"}
+const LogSinkJSONLines LogSinkKind = 2
+
+const ProfileNone ProfileAction = 0
+
+const ProfileWarmup ProfileAction = 1
+
+const ProfileRecord ProfileAction = 2
+
+const ProfileRecordAndSave ProfileAction = 3
 
 // StartFork: copies of this process, with its memory, begin with the function
 const StartFork StartMethod = 0
@@ -3754,6 +4039,150 @@ func (weightstream *WeightStream) Close() {
 		C.accel_weight_stream_release(weightstream.handle)
 		weightstream.handle = nil
 		runtime.SetFinalizer(weightstream, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// Tracker: a tracker, built in or of the program.
+type Tracker struct {
+	handle *C.accel_tracker_t
+	_      *byte
+}
+
+func (tracker *Tracker) c() *C.accel_tracker_t {
+	if tracker == nil {
+		return nil
+	}
+	if tracker.handle == nil {
+		return (*C.accel_tracker_t)(C.go_closed())
+	}
+	return tracker.handle
+}
+
+func newTracker(handle *C.accel_tracker_t) *Tracker {
+	if handle == nil {
+		return nil
+	}
+	object := &Tracker{handle: handle}
+	runtime.SetFinalizer(object, (*Tracker).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (tracker *Tracker) Close() {
+	if tracker != nil && tracker.handle != nil {
+		C.accel_tracker_release(tracker.handle)
+		tracker.handle = nil
+		runtime.SetFinalizer(tracker, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// Logger: a named source of messages.
+type Logger struct {
+	handle *C.accel_logger_t
+	_      *byte
+}
+
+func (logger *Logger) c() *C.accel_logger_t {
+	if logger == nil {
+		return nil
+	}
+	if logger.handle == nil {
+		return (*C.accel_logger_t)(C.go_closed())
+	}
+	return logger.handle
+}
+
+func newLogger(handle *C.accel_logger_t) *Logger {
+	if handle == nil {
+		return nil
+	}
+	object := &Logger{handle: handle}
+	runtime.SetFinalizer(object, (*Logger).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (logger *Logger) Close() {
+	if logger != nil && logger.handle != nil {
+		C.accel_logger_release(logger.handle)
+		logger.handle = nil
+		runtime.SetFinalizer(logger, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// ProgressBar: a progress bar.
+type ProgressBar struct {
+	handle *C.accel_progress_bar_t
+	_      *byte
+}
+
+func (progressbar *ProgressBar) c() *C.accel_progress_bar_t {
+	if progressbar == nil {
+		return nil
+	}
+	if progressbar.handle == nil {
+		return (*C.accel_progress_bar_t)(C.go_closed())
+	}
+	return progressbar.handle
+}
+
+func newProgressBar(handle *C.accel_progress_bar_t) *ProgressBar {
+	if handle == nil {
+		return nil
+	}
+	object := &ProgressBar{handle: handle}
+	runtime.SetFinalizer(object, (*ProgressBar).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (progressbar *ProgressBar) Close() {
+	if progressbar != nil && progressbar.handle != nil {
+		C.accel_progress_bar_release(progressbar.handle)
+		progressbar.handle = nil
+		runtime.SetFinalizer(progressbar, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// Profile: a profiler and what it recorded.
+type Profile struct {
+	handle *C.accel_profile_t
+	_      *byte
+}
+
+func (profile *Profile) c() *C.accel_profile_t {
+	if profile == nil {
+		return nil
+	}
+	if profile.handle == nil {
+		return (*C.accel_profile_t)(C.go_closed())
+	}
+	return profile.handle
+}
+
+func newProfile(handle *C.accel_profile_t) *Profile {
+	if handle == nil {
+		return nil
+	}
+	object := &Profile{handle: handle}
+	runtime.SetFinalizer(object, (*Profile).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (profile *Profile) Close() {
+	if profile != nil && profile.handle != nil {
+		C.accel_profile_release(profile.handle)
+		profile.handle = nil
+		runtime.SetFinalizer(profile, nil)
 		objectsClosed.Add(1)
 	}
 }
@@ -6359,6 +6788,290 @@ func (options *MergeWeightsOptions) c(given *arguments) *C.accel_merge_weights_o
 	return made
 }
 
+// TrackingOptions: How a run is tracked.
+type TrackingOptions struct {
+	// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default:
+	// none, but those of accel_add_tracker()
+	LogWith string
+
+	// The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of
+	// the project
+	LoggingDir string
+
+	// The name of the run, and of its folder. Default: as the project
+	RunName string
+
+	// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
+	Resume *bool
+
+	// When a tracker of the program fails. Default WARN
+	OnFailure *TrackerFailure
+
+	// The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
+	FlushIntervalMs *int64
+
+	// The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default
+	// 67108864
+	QueueBytes *int64
+
+	// Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf).
+	// Default 0
+	StepReportInterval *int64
+}
+
+func (options *TrackingOptions) c(given *arguments) *C.accel_tracking_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_tracking_options_t)(given.room(C.sizeof_accel_tracking_options_t))
+	C.go_unset_accel_tracking_options_t(made)
+	made.log_with = given.nullable(options.LogWith)
+	made.logging_dir = given.nullable(options.LoggingDir)
+	made.run_name = given.nullable(options.RunName)
+	if options.Resume != nil {
+		made.resume = C.accel_flag_t(flag(*options.Resume))
+	}
+	if options.OnFailure != nil {
+		made.on_failure = C.accel_tracker_failure_t(*options.OnFailure)
+	}
+	if options.FlushIntervalMs != nil {
+		made.flush_interval_ms = C.int64_t(*options.FlushIntervalMs)
+	}
+	if options.QueueBytes != nil {
+		made.queue_bytes = C.int64_t(*options.QueueBytes)
+	}
+	if options.StepReportInterval != nil {
+		made.step_report_interval = C.int64_t(*options.StepReportInterval)
+	}
+	return made
+}
+
+// TrackerOptions: What a tracker of the program needs.
+type TrackerOptions struct {
+	// 0: it runs on all ranks. Default 1
+	MainProcessOnly *bool
+
+	// 1: without logging_dir it is an error. Default 0
+	RequiresLoggingDirectory *bool
+}
+
+func (options *TrackerOptions) c(given *arguments) *C.accel_tracker_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_tracker_options_t)(given.room(C.sizeof_accel_tracker_options_t))
+	C.go_unset_accel_tracker_options_t(made)
+	if options.MainProcessOnly != nil {
+		made.main_process_only = C.accel_flag_t(flag(*options.MainProcessOnly))
+	}
+	if options.RequiresLoggingDirectory != nil {
+		made.requires_logging_directory = C.accel_flag_t(flag(*options.RequiresLoggingDirectory))
+	}
+	return made
+}
+
+// ServeMetricsOptions: Where accel_serve_metrics() listens.
+type ServeMetricsOptions struct {
+	// An address of this host. Variable ACCEL_METRICS_HOST. Default "127.0.0.1"
+	Host string
+
+	// 0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0
+	Port *int32
+}
+
+func (options *ServeMetricsOptions) c(given *arguments) *C.accel_serve_metrics_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_serve_metrics_options_t)(given.room(C.sizeof_accel_serve_metrics_options_t))
+	C.go_unset_accel_serve_metrics_options_t(made)
+	made.host = given.nullable(options.Host)
+	if options.Port != nil {
+		made.port = C.int32_t(*options.Port)
+	}
+	return made
+}
+
+// LogSinkOptions: A sink of messages.
+type LogSinkOptions struct {
+	// The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
+	Path string
+
+	// What it is. Default STDERR
+	Kind *LogSinkKind
+
+	// ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
+	Level *int32
+
+	// 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
+	Engine *bool
+}
+
+func (options *LogSinkOptions) c(given *arguments) *C.accel_log_sink_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_log_sink_options_t)(given.room(C.sizeof_accel_log_sink_options_t))
+	C.go_unset_accel_log_sink_options_t(made)
+	made.path = given.nullable(options.Path)
+	if options.Kind != nil {
+		made.kind = C.accel_log_sink_kind_t(*options.Kind)
+	}
+	if options.Level != nil {
+		made.level = C.int32_t(*options.Level)
+	}
+	if options.Engine != nil {
+		made.engine = C.accel_flag_t(flag(*options.Engine))
+	}
+	return made
+}
+
+// ProgressOptions: How progress is shown.
+type ProgressOptions struct {
+	// What is counted. Default "steps"
+	Unit string
+
+	// 0: each rank shows its own. Default 1
+	LocalMainProcessOnly *bool
+
+	// 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+	Disable *bool
+
+	// 1: the last line stays. Default 1
+	Leave *bool
+
+	// Columns. In [20, 1000]. Default: the terminal's, else 80
+	Width *int32
+
+	// Where it begins, after a resumed run. In [0, inf). Default 0
+	Initial *int64
+
+	// The shortest time between two lines. In [0, 3600000]. Default 100
+	IntervalMs *int64
+}
+
+func (options *ProgressOptions) c(given *arguments) *C.accel_progress_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_progress_options_t)(given.room(C.sizeof_accel_progress_options_t))
+	C.go_unset_accel_progress_options_t(made)
+	made.unit = given.nullable(options.Unit)
+	if options.LocalMainProcessOnly != nil {
+		made.local_main_process_only = C.accel_flag_t(flag(*options.LocalMainProcessOnly))
+	}
+	if options.Disable != nil {
+		made.disable = C.accel_flag_t(flag(*options.Disable))
+	}
+	if options.Leave != nil {
+		made.leave = C.accel_flag_t(flag(*options.Leave))
+	}
+	if options.Width != nil {
+		made.width = C.int32_t(*options.Width)
+	}
+	if options.Initial != nil {
+		made.initial = C.int64_t(*options.Initial)
+	}
+	if options.IntervalMs != nil {
+		made.interval_ms = C.int64_t(*options.IntervalMs)
+	}
+	return made
+}
+
+// ProfileOptions: What is recorded, and in which steps. A step is what lies between two calls of
+// accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose
+// record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset)
+// everything from begin to end is recorded.
+type ProfileOptions struct {
+	// "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU
+	// and the state's device
+	Activities string
+
+	// A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default:
+	// none
+	OutputTraceDir string
+
+	// Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0
+	Wait *int64
+
+	// Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0
+	Warmup *int64
+
+	// Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule
+	Active *int64
+
+	// Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0
+	Repeat *int64
+
+	// Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0
+	SkipFirst *int64
+
+	// 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0
+	RecordShapes *bool
+
+	// 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0
+	ProfileMemory *bool
+
+	// 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python.
+	// Variable ACCEL_PROFILE_WITH_STACK. Default 0
+	WithStack *bool
+
+	// 1: an estimate of the floating point operations of matmuls and convolutions. Variable
+	// ACCEL_PROFILE_WITH_FLOPS. Default 0
+	WithFlops *bool
+
+	// 1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
+	WithModules *bool
+
+	// 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default
+	// 1
+	Merge *bool
+}
+
+func (options *ProfileOptions) c(given *arguments) *C.accel_profile_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_profile_options_t)(given.room(C.sizeof_accel_profile_options_t))
+	C.go_unset_accel_profile_options_t(made)
+	made.activities = given.nullable(options.Activities)
+	made.output_trace_dir = given.nullable(options.OutputTraceDir)
+	if options.Wait != nil {
+		made.wait = C.int64_t(*options.Wait)
+	}
+	if options.Warmup != nil {
+		made.warmup = C.int64_t(*options.Warmup)
+	}
+	if options.Active != nil {
+		made.active = C.int64_t(*options.Active)
+	}
+	if options.Repeat != nil {
+		made.repeat = C.int64_t(*options.Repeat)
+	}
+	if options.SkipFirst != nil {
+		made.skip_first = C.int64_t(*options.SkipFirst)
+	}
+	if options.RecordShapes != nil {
+		made.record_shapes = C.accel_flag_t(flag(*options.RecordShapes))
+	}
+	if options.ProfileMemory != nil {
+		made.profile_memory = C.accel_flag_t(flag(*options.ProfileMemory))
+	}
+	if options.WithStack != nil {
+		made.with_stack = C.accel_flag_t(flag(*options.WithStack))
+	}
+	if options.WithFlops != nil {
+		made.with_flops = C.accel_flag_t(flag(*options.WithFlops))
+	}
+	if options.WithModules != nil {
+		made.with_modules = C.accel_flag_t(flag(*options.WithModules))
+	}
+	if options.Merge != nil {
+		made.merge = C.accel_flag_t(flag(*options.Merge))
+	}
+	return made
+}
+
 // LaunchOptions: What accel_launch() starts.
 type LaunchOptions struct {
 	// Ranks on all machines together. In [1, 65536]. Required
@@ -7004,6 +7717,65 @@ func goCheckpointHook(models *C.accel_value_t, folder *C.char, outModels *C.acce
 			return err
 		}
 		return fill(modelsMade, outModels)
+	}))
+}
+
+// TrackerFunc: A tracker of the program.
+//
+//   - event: ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
+//   - content: What the event says.
+//   - step: ACCEL_NO_STEP: none.
+//
+// Returns: ACCEL_OK or an error.
+type TrackerFunc func(event TrackerEvent, content any, step int64) error
+
+//export goTracker
+func goTracker(event C.accel_tracker_event_t, content *C.accel_value_t, step C.int64_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[TrackerFunc](userData, 0)(TrackerEvent(event), read(content), int64(step))
+	}))
+}
+
+// LoggerFunc: Receives the messages of a logger. It must not call the library.
+//
+//   - level: ACCEL_LOG_*.
+//   - logger: The logger's name.
+//   - message: One line, with the prefix "[RANK i] " when all ranks log it.
+type LoggerFunc func(level int32, logger string, message string)
+
+//export goLogger
+func goLogger(level C.int32_t, logger *C.char, message *C.char, userData C.uintptr_t) {
+	_ = protected(func() error {
+		callable[LoggerFunc](userData, 0)(int32(level), C.GoString(logger), C.GoString(message))
+		return nil
+	})
+}
+
+// ProgressFunc: Shows the line of a progress bar.
+//
+//   - line: The text without end of line: "train: 40% |#### | 40/100 [00:12<00:18, 3.3 steps/s, loss 1.23]".
+//   - isLast: 1: the bar ends.
+type ProgressFunc func(line string, isLast bool)
+
+//export goProgress
+func goProgress(line *C.char, isLast C.int32_t, userData C.uintptr_t) {
+	_ = protected(func() error {
+		callable[ProgressFunc](userData, 0)(C.GoString(line), isLast == 1)
+		return nil
+	})
+}
+
+// TraceReadyFunc: Runs when a cycle is complete: at its last step, or at the end while one is recorded.
+//
+//   - profile: The profiler: to export the trace or ask for averages.
+//
+// Returns: ACCEL_OK or an error.
+type TraceReadyFunc func(profile *Profile) error
+
+//export goTraceReady
+func goTraceReady(profile *C.accel_profile_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		return callable[TraceReadyFunc](userData, 0)(newProfile(C.accel_profile_retain(profile)))
 	}))
 }
 
@@ -15299,11 +16071,331 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 	return status(code, failure)
 }
 
+// InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
+// ask for it. Those that were running end first. A tracker whose library or service is missing is left out, with a
+// warning in the log.
+//
+//   - state: A state.
+//   - projectName: The project. Characters that no file name may have become "_" in the folder's.
+//   - config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+//   - initKwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does
+// not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+func (state *State) InitTrackers(projectName string, config any, initKwargs any, options *TrackingOptions) error {
+	var given arguments
+	defer given.end()
+	cConfig := given.optional(config)
+	cInitkwargs := given.optional(initKwargs)
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_init_trackers(state.c(), given.text(projectName), cConfig, cInitkwargs, cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// Log is accel_log. Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+//
+//   - state: A state.
+//   - values: A map from names to values. Numbers that are not finite are kept as such.
+//   - step: ACCEL_NO_STEP: none.
+//   - logKwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
+//
+// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say
+// because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with
+// ACCEL_TRACKER_FAILURE_STOP.
+func (state *State) Log(values any, step int64, logKwargs any) error {
+	var given arguments
+	defer given.end()
+	cValues := given.value(values)
+	cLogkwargs := given.optional(logKwargs)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_log(state.c(), cValues, C.int64_t(step), cLogkwargs, &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// LogScalars is accel_log_scalars. accel_log() of numbers, without a map.
+//
+//   - state: A state.
+//   - names: Their names.
+//   - values: The numbers.
+//   - step: ACCEL_NO_STEP: none.
+//
+// Returns: As accel_log().
+func (state *State) LogScalars(names []string, values []float64, step int64) error {
+	var given arguments
+	defer given.end()
+	given.same(len(names), len(values), "values")
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_log_scalars(state.c(), given.texts(names), (*C.double)(first(values)), C.size_t(len(names)), C.int64_t(step), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// LogImages is accel_log_images. Hands images to the trackers that show them.
+//
+//   - state: A state.
+//   - images: A map from names to tensors [height, width, channels], [height, width] or, of several, with one
+//     dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+//   - channelsFirst: 1: channels stand before height and width.
+//   - step: ACCEL_NO_STEP: none.
+//
+// Returns: ACCEL_OK; SHAPE_MISMATCH or TYPE_MISMATCH that names the image; as accel_log().
+func (state *State) LogImages(images any, channelsFirst bool, step int64) error {
+	var given arguments
+	defer given.end()
+	cImages := given.value(images)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_log_images(state.c(), cImages, flag(channelsFirst), C.int64_t(step), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// LogTable is accel_log_table. Hands a table to the trackers that show it.
+//
+//   - state: A state.
+//   - name: Its name.
+//   - columns: A list of texts.
+//   - rows: A list of lists, each as long as the columns, of numbers, texts and booleans.
+//   - step: ACCEL_NO_STEP: none.
+//
+// Returns: ACCEL_OK; SHAPE_MISMATCH that names the row; as accel_log().
+func (state *State) LogTable(name string, columns any, rows any, step int64) error {
+	var given arguments
+	defer given.end()
+	cColumns := given.value(columns)
+	cRows := given.value(rows)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_log_table(state.c(), given.text(name), cColumns, cRows, C.int64_t(step), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// LogFigure is accel_log_figure. Hands a picture that is already encoded to the trackers that show it, for example a
+// plot.
+//
+//   - state: A state.
+//   - name: Its name.
+//   - bytes: A PNG, JPEG, SVG or HTML file.
+//   - step: ACCEL_NO_STEP: none.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for bytes of another kind; as accel_log().
+func (state *State) LogFigure(name string, bytes []byte, step int64) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_log_figure(state.c(), given.text(name), unsafe.Pointer(first(bytes)), C.size_t(len(bytes)), C.int64_t(step), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// LogArtifact is accel_log_artifact. Hands a file, or all files of a folder, to the trackers that keep such.
+//
+//   - state: A state.
+//   - path: A file or a folder. It must stay until accel_flush_trackers().
+//   - name: Under which it is kept; NULL: as the file is named.
+//
+// Returns: ACCEL_OK; NOT_FOUND; as accel_log().
+func (state *State) LogArtifact(path string, name string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_log_artifact(state.c(), given.text(path), given.nullable(name), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// FlushTrackers is accel_flush_trackers. Waits until everything that was logged is on the disk, or at its service.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK; IO that names the tracker.
+func (state *State) FlushTrackers() error {
+	var failure C.go_failure
+	code := C.go_accel_flush_trackers(state.c(), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// FinishTrackers is accel_finish_trackers. Ends all trackers; accel_end_training() does the same first. Without
+// either the release of the state ends them.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK, also without trackers; IO; a failed callback with ACCEL_TRACKER_FAILURE_STOP.
+func (state *State) FinishTrackers() error {
+	var failure C.go_failure
+	code := C.go_accel_finish_trackers(state.c(), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// GetTracker is accel_get_tracker. A running tracker.
+//
+//   - state: A state.
+//   - name: Its name.
+//
+// Returns: ACCEL_OK; NOT_FOUND if others run and this one does not, which lists them.
+func (state *State) GetTracker(name string) (out *Tracker, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_tracker_t
+	var failure C.go_failure
+	code := C.go_accel_get_tracker(state.c(), given.text(name), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTracker(cOut)
+	return
+}
+
+// Trackers is accel_trackers. The names of the trackers that run here.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK.
+func (state *State) Trackers() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_trackers(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// AvailableTrackers is accel_available_trackers. The names that `log_with` may have: built-in trackers that can be
+// used here.
+//
+// Returns: ACCEL_OK.
+func AvailableTrackers() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_available_trackers(&cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// NewTracker is accel_tracker_create. Makes a tracker of the program.
+//
+//   - name: Its name.
+//   - options: NULL: defaults.
+//   - tracker: Called on the thread of accel_log() and its like.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty name.
+func NewTracker(name string, options *TrackerOptions, tracker TrackerFunc) (out *Tracker, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_tracker_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tracker_create(given.text(name), cOptions, flag(tracker != nil), kept(tracker), &cOut, &failure)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTracker(cOut)
+	return
+}
+
+// AddTracker is accel_add_tracker. Adds a tracker of the program to those that accel_init_trackers() starts, or
+// replaces one of the same name.
+//
+//   - state: A state.
+//   - tracker: Made by accel_tracker_create().
+//
+// Returns: ACCEL_OK; INVALID_STATE while trackers run.
+func (state *State) AddTracker(tracker *Tracker) error {
+	var failure C.go_failure
+	code := C.go_accel_add_tracker(state.c(), tracker.c(), &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(tracker)
+	return status(code, failure)
+}
+
+// Name is accel_tracker_name. The name of a tracker.
+//
+//   - tracker: A tracker.
+//
+// Returns: Its name; valid as long as the tracker.
+func (tracker *Tracker) Name() string {
+	result := C.accel_tracker_name(tracker.c())
+	runtime.KeepAlive(tracker)
+	return C.GoString(result)
+}
+
+// Location is accel_tracker_location. What a tracker writes to: a file, a folder, or the address of a run.
+//
+//   - tracker: A tracker.
+//
+// Returns: ACCEL_OK.
+func (tracker *Tracker) Location() (out string, err error) {
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_tracker_location(tracker.c(), &cOut, &failure)
+	runtime.KeepAlive(tracker)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// Log is accel_tracker_log. accel_log() for one tracker.
+//
+//   - tracker: A tracker.
+//   - values: As there.
+//   - step: As there.
+//
+// Returns: As there; INVALID_STATE after the tracker has ended.
+func (tracker *Tracker) Log(values any, step int64) error {
+	var given arguments
+	defer given.end()
+	cValues := given.value(values)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_tracker_log(tracker.c(), cValues, C.int64_t(step), &failure)
+	runtime.KeepAlive(tracker)
+	return status(code, failure)
+}
+
 // StepReport is accel_step_report. Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean":
 // {...}}, both of seconds: "data" (waiting for prepared loaders), "forward" (prepared models), "backward",
 // "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones),
 // "other" (all else), and their sum "total". A step goes from update to update: it ends where the loop fetches data
-// or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
+// or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside
+// these: "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the
+// state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to
+// 1: both NONE without accel_count_tokens().
 //
 //   - state: A state.
 //   - reset: 1: the next mean begins here.
@@ -15318,6 +16410,108 @@ func (state *State) StepReport(reset bool) (out any, err error) {
 		return
 	}
 	out = made(&cOut)
+	return
+}
+
+// StepReportOfRanks is accel_step_report_of_ranks. The step reports of all ranks, and what is slow: {"ranks":
+// [{"rank", "host", and what accel_step_report() has}], "slowest_rank": the one that computes longest in a step, for
+// which the others wait, or NONE with one rank; "slowdown": its time without communication divided by the median of
+// the ranks'; "tokens_per_second": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows
+// it.
+//
+//   - state: A state.
+//   - reset: As in accel_step_report().
+//
+// Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
+func (state *State) StepReportOfRanks(reset int32) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_step_report_of_ranks(state.c(), C.int32_t(reset), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// StepReportTable is accel_step_report_table. A step report as a table for people: a line a rank, milliseconds and
+// percent.
+//
+//   - report: Of accel_step_report() or accel_step_report_of_ranks().
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for another value.
+func StepReportTable(report any) (out string, err error) {
+	var given arguments
+	defer given.end()
+	cReport := given.value(report)
+	var cOut C.accel_buffer_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_step_report_table(cReport, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// CountTokens is accel_count_tokens. Counts what this rank has trained with, once in each micro-batch, for the
+// throughput in step reports.
+//
+//   - state: A state.
+//   - nTokens: Tokens, or rows, or whatever is counted. Not negative.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT.
+func (state *State) CountTokens(nTokens int64) error {
+	var failure C.go_failure
+	code := C.go_accel_count_tokens(state.c(), C.int64_t(nTokens), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// SetModelFlops is accel_set_model_flops. What a token costs, for the model flops utilization in step reports.
+//
+//   - state: A state.
+//   - flopsPerToken: Floating point operations of forward and backward, as the model needs them: 6 for each parameter
+//     of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al.,
+//     PaLM, 2022, appendix B).
+//   - peakFlopsPerSecond: Of this rank's device.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
+func (state *State) SetModelFlops(flopsPerToken float64, peakFlopsPerSecond float64) error {
+	var failure C.go_failure
+	code := C.go_accel_set_model_flops(state.c(), C.double(flopsPerToken), C.double(peakFlopsPerSecond), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// ServeMetrics is accel_serve_metrics. Serves the latest step report and the latest scalars of accel_log() of this
+// rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second
+// call moves it.
+//
+//   - state: A state.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; IO for a port that is in use; UNSUPPORTED without the server's plugin.
+func (state *State) ServeMetrics(options *ServeMetricsOptions) (port int32, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cPort C.int32_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_serve_metrics(state.c(), cOptions, &cPort, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	port = int32(cPort)
 	return
 }
 
@@ -15338,6 +16532,433 @@ func MemoryReport(resetPeak bool) (out any, err error) {
 	}
 	out = made(&cOut)
 	return
+}
+
+// LogSinkAdd is accel_log_sink_add. Adds a sink for the messages of all loggers of this process.
+//
+//   - state: A state: its rank stands in messages and paths.
+//   - options: NULL: stderr.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a file without path; IO.
+func (state *State) LogSinkAdd(options *LogSinkOptions) (sink int64, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cSink C.int64_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_log_sink_add(state.c(), cOptions, &cSink, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	sink = int64(cSink)
+	return
+}
+
+// LogSinkRemove is accel_log_sink_remove. Removes a sink, after what it has is written.
+//
+//   - sink: Its number.
+//
+// Returns: ACCEL_OK; NOT_FOUND.
+func LogSinkRemove(sink int64) error {
+	var failure C.go_failure
+	code := C.go_accel_log_sink_remove(C.int64_t(sink), &failure)
+	return status(code, failure)
+}
+
+// NewLogger is accel_logger_create. Makes a logger. Without a callback its messages go to the sinks of
+// accel_log_sink_add().
+//
+//   - state: A state.
+//   - name: The logger's name.
+//   - level: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+//   - callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+func NewLogger(state *State, name string, level int32, callback LoggerFunc) (out *Logger, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_logger_t
+	var failure C.go_failure
+	code := C.go_accel_logger_create(state.c(), given.text(name), C.int32_t(level), flag(callback != nil), kept(callback), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newLogger(cOut)
+	return
+}
+
+// Enabled is accel_logger_enabled. Whether messages of a level are logged: before one that is costly to make.
+//
+//   - logger: A logger.
+//   - level: ACCEL_LOG_*.
+//
+// Returns: 1 or 0.
+func (logger *Logger) Enabled(level int32) bool {
+	result := C.accel_logger_enabled(logger.c(), C.int32_t(level))
+	runtime.KeepAlive(logger)
+	return result == 1
+}
+
+// Log is accel_logger_log. Logs a message.
+//
+//   - logger: A logger.
+//   - level: ACCEL_LOG_*.
+//   - message: The text; further lines are indented.
+//   - ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+//
+// Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST,
+// CANCELLED.
+func (logger *Logger) Log(level int32, message string, ranks LogRanks) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_logger_log(logger.c(), C.int32_t(level), given.text(message), C.accel_log_ranks_t(ranks), &failure)
+	runtime.KeepAlive(logger)
+	return status(code, failure)
+}
+
+// WarningOnce is accel_logger_warning_once. Logs a warning, the first time that this logger gets its text.
+//
+//   - logger: A logger.
+//   - message: The text.
+//   - ranks: MAIN_PROCESS or ALL_PROCESSES.
+//
+// Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+func (logger *Logger) WarningOnce(message string, ranks LogRanks) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_logger_warning_once(logger.c(), given.text(message), C.accel_log_ranks_t(ranks), &failure)
+	runtime.KeepAlive(logger)
+	return status(code, failure)
+}
+
+// ProgressBegin is accel_progress_begin. Opens a progress bar on stderr, below those that are open.
+//
+//   - state: A state.
+//   - label: What stands before it; may be empty.
+//   - total: How many there are; ACCEL_UNSET_INT64: unknown.
+//   - options: NULL: defaults.
+//   - show: Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT.
+func (state *State) ProgressBegin(label string, total int64, options *ProgressOptions, show ProgressFunc) (out *ProgressBar, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_progress_bar_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_progress_begin(state.c(), given.text(label), C.int64_t(total), cOptions, flag(show != nil), kept(show), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newProgressBar(cOut)
+	return
+}
+
+// ProgressOfDataloader is accel_progress_of_dataloader. Opens a bar that follows a prepared loader by itself: a step
+// a batch, one epoch after the other.
+//
+//   - state: A state.
+//   - label: As there.
+//   - loader: A prepared loader.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_progress_begin().
+func (state *State) ProgressOfDataloader(label string, loader *Dataloader, options *ProgressOptions) (out *ProgressBar, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_progress_bar_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_progress_of_dataloader(state.c(), given.text(label), loader.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(loader)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newProgressBar(cOut)
+	return
+}
+
+// ProgressUpdate is accel_progress_update. Moves a bar on. Costs less than a microsecond where no line is due.
+//
+//   - bar: A bar.
+//   - count_: How far. Not negative.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.
+func ProgressUpdate(bar *ProgressBar, count_ int64) error {
+	var failure C.go_failure
+	code := C.go_accel_progress_update(bar.c(), C.int64_t(count_), &failure)
+	runtime.KeepAlive(bar)
+	return status(code, failure)
+}
+
+// ProgressSetValues is accel_progress_set_values. Sets what stands behind the rate: the loss, the memory.
+//
+//   - bar: A bar.
+//   - values: A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH that names the value.
+func ProgressSetValues(bar *ProgressBar, values any) error {
+	var given arguments
+	defer given.end()
+	cValues := given.value(values)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_progress_set_values(bar.c(), cValues, &failure)
+	runtime.KeepAlive(bar)
+	return status(code, failure)
+}
+
+// ProgressReport is accel_progress_report. Where a bar is.
+//
+//   - bar: A bar.
+//
+// Returns: ACCEL_OK.
+func ProgressReport(bar *ProgressBar) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_progress_report(bar.c(), &cOut, &failure)
+	runtime.KeepAlive(bar)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ProgressEnd is accel_progress_end. Ends a bar: shows its last line.
+//
+//   - bar: A bar.
+//
+// Returns: ACCEL_OK, also when it has ended before.
+func ProgressEnd(bar *ProgressBar) error {
+	var failure C.go_failure
+	code := C.go_accel_progress_end(bar.c(), &failure)
+	runtime.KeepAlive(bar)
+	return status(code, failure)
+}
+
+// ProfileBegin is accel_profile_begin. Begins to profile this thread, and what computes for it. One profiler at a
+// time in a process.
+//
+//   - state: A state.
+//   - options: NULL: defaults.
+//   - onTraceReady: NULL: only the files of output_trace_dir are written.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device
+// that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+func ProfileBegin(state *State, options *ProfileOptions, onTraceReady TraceReadyFunc) (out *Profile, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_profile_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_profile_begin(state.c(), cOptions, flag(onTraceReady != nil), kept(onTraceReady), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newProfile(cOut)
+	return
+}
+
+// Step is accel_profile_step. Ends a step.
+//
+//   - profile: A profiler.
+//
+// Returns: ACCEL_OK; IO when the file of a cycle cannot be written; what on_trace_ready returns; INVALID_STATE after
+// the end or on another thread.
+func (profile *Profile) Step() error {
+	var failure C.go_failure
+	code := C.go_accel_profile_step(profile.c(), &failure)
+	runtime.KeepAlive(profile)
+	return status(code, failure)
+}
+
+// StepNumber is accel_profile_step_number. The number of steps that have ended.
+//
+//   - profile: A profiler.
+//
+// Returns: The number.
+func (profile *Profile) StepNumber() int64 {
+	result := C.accel_profile_step_number(profile.c())
+	runtime.KeepAlive(profile)
+	return int64(result)
+}
+
+// ProfileSchedule is accel_profile_schedule. What a schedule does in a step, as torch.profiler.schedule() has it.
+//
+//   - options: The schedule.
+//   - step: From 0.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative step, or options without active.
+func ProfileSchedule(options *ProfileOptions, step int64) (out ProfileAction, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_profile_action_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_profile_schedule(cOptions, C.int64_t(step), &cOut, &failure)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = ProfileAction(cOut)
+	return
+}
+
+// ExportTrace is accel_profile_export_trace. Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of
+// the name compresses it.
+//
+//   - profile: A profiler that has recorded one.
+//   - path: The file.
+//
+// Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.
+func (profile *Profile) ExportTrace(path string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_profile_export_trace(profile.c(), given.text(path), &failure)
+	runtime.KeepAlive(profile)
+	return status(code, failure)
+}
+
+// KeyAverages is accel_profile_key_averages. Operators and spans of the latest recorded cycle by name: a list of
+// {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory",
+// "flops", "bytes", "shapes"}, the largest self_cpu_us first.
+//
+//   - profile: A profiler that has recorded one.
+//   - groupByShapes: 1: operators with different shapes of inputs are different; needs record_shapes.
+//
+// Returns: ACCEL_OK; INVALID_STATE before one is complete.
+func (profile *Profile) KeyAverages(groupByShapes bool) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_profile_key_averages(profile.c(), flag(groupByShapes), &cOut, &failure)
+	runtime.KeepAlive(profile)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ProfileTable is accel_profile_table. Key averages as a table for people.
+//
+//   - averages: Of accel_profile_key_averages().
+//   - sortBy: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us",
+//     "bytes".
+//   - rowLimit: Lines; 0: all.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.
+func ProfileTable(averages any, sortBy string, rowLimit int64) (out string, err error) {
+	var given arguments
+	defer given.end()
+	cAverages := given.value(averages)
+	var cOut C.accel_buffer_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_profile_table(cAverages, given.text(sortBy), C.int64_t(rowLimit), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
+// MemoryTimeline is accel_profile_memory_timeline. The memory of tensors over time in the latest recorded cycle: a
+// list of {"time_us": since its begin, "device", "bytes": change, "total": bytes that tensors have then}.
+//
+//   - profile: A profiler with profile_memory that has recorded one.
+//
+// Returns: ACCEL_OK; INVALID_STATE without profile_memory, or before one is complete.
+func (profile *Profile) MemoryTimeline() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_profile_memory_timeline(profile.c(), &cOut, &failure)
+	runtime.KeepAlive(profile)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// End is accel_profile_end. Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir
+// the ranks wait for each other, so that all files are there.
+//
+//   - profile: A profiler.
+//
+// Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready returns; TIMEOUT, PEER_LOST, CANCELLED.
+func (profile *Profile) End() error {
+	var failure C.go_failure
+	code := C.go_accel_profile_end(profile.c(), &failure)
+	runtime.KeepAlive(profile)
+	return status(code, failure)
+}
+
+// Span is accel_span_begin. Begins a span of the program's own, which traces show. Costs a few nanoseconds while
+// nothing is recorded.
+//
+//   - name: Its name.
+//
+// Returns: ACCEL_OK.
+func Span(name string, body func(*Scope) error) error {
+	var given arguments
+	defer given.end()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_span_begin(given.text(name), &cOut, &failure)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
+}
+
+// MergeTraces is accel_merge_traces. Joins the traces of several ranks to one: a process a rank, with clocks that
+// agree: each trace has the offset of its host's clock to rank 0's, which the ranks measure when they begin to
+// profile.
+//
+//   - paths: Files of traces, or one folder with profile_<rank>.json files.
+//   - path: The file that is written; ".gz" compresses it.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT that names the file; IO.
+func MergeTraces(paths []string, path string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_merge_traces(given.texts(paths), C.size_t(len(paths)), given.text(path), &failure)
+	return status(code, failure)
 }
 
 // OptionsName is accel_options_name. The names of the options structs, for programs that show or fill them without

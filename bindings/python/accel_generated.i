@@ -275,6 +275,36 @@ static accel_status_t checkpoint_hook_trampoline(const accel_value_t *models, co
   return end_callback(lock, answer);
 }
 
+static accel_status_t tracker_trampoline(accel_tracker_event_t event, const accel_value_t *content, int64_t step, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 3, PyLong_FromLong(event), value_to_python(content), PyLong_FromLongLong(step));
+  return end_callback(lock, answer);
+}
+
+static void logger_trampoline(int32_t level, const char *logger, const char *message, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
+  PyObject *const answer = call_python(user_data, 0, 3, PyLong_FromLong(level), PyUnicode_FromString(logger), PyUnicode_FromString(message));
+  end_report(lock, answer, user_data);
+}
+
+static void progress_trampoline(const char *line, int32_t is_last, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return;
+  PyObject *const answer = call_python(user_data, 0, 2, PyUnicode_FromString(line), PyLong_FromLong(is_last));
+  end_report(lock, answer, user_data);
+}
+
+static accel_status_t trace_ready_trampoline(accel_profile_t *profile, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 1, handle_to_python(accel_profile_retain(profile), SWIGTYPE_p_accel_profile));
+  return end_callback(lock, answer);
+}
+
 static accel_status_t launch_trampoline(int32_t local_process_index, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -301,6 +331,10 @@ static accel_status_t launch_trampoline(int32_t local_process_index, void *user_
 %accel_handle(accel_mesh, accel_mesh_release)
 %accel_handle(accel_offload_hook, accel_offload_hook_release)
 %accel_handle(accel_weight_stream, accel_weight_stream_release)
+%accel_handle(accel_tracker, accel_tracker_release)
+%accel_handle(accel_logger, accel_logger_release)
+%accel_handle(accel_progress_bar, accel_progress_bar_release)
+%accel_handle(accel_profile, accel_profile_release)
 
 typedef int32_t accel_flag_t;
 typedef int32_t accel_dtype_t;
@@ -328,6 +362,11 @@ typedef int32_t accel_auto_wrap_policy_t;
 typedef int32_t accel_state_dict_type_t;
 typedef int32_t accel_offload_device_t;
 typedef int32_t accel_when_busy_t;
+typedef int32_t accel_tracker_failure_t;
+typedef int32_t accel_tracker_event_t;
+typedef int32_t accel_log_ranks_t;
+typedef int32_t accel_log_sink_kind_t;
+typedef int32_t accel_profile_action_t;
 typedef int32_t accel_start_method_t;
 
 typedef struct accel_device {
@@ -848,6 +887,62 @@ typedef struct accel_merge_weights_options {
   accel_flag_t safe_serialization;
   accel_flag_t remove_checkpoint_dir;
 } accel_merge_weights_options_t;
+typedef struct accel_tracking_options {
+  size_t struct_size;
+  const char *log_with;
+  const char *logging_dir;
+  const char *run_name;
+  accel_flag_t resume;
+  accel_tracker_failure_t on_failure;
+  int64_t flush_interval_ms;
+  int64_t queue_bytes;
+  int64_t step_report_interval;
+} accel_tracking_options_t;
+typedef struct accel_tracker_options {
+  size_t struct_size;
+  accel_flag_t main_process_only;
+  accel_flag_t requires_logging_directory;
+} accel_tracker_options_t;
+typedef struct accel_serve_metrics_options {
+  size_t struct_size;
+  const char *host;
+  int32_t port;
+  int32_t reserved;
+} accel_serve_metrics_options_t;
+typedef struct accel_log_sink_options {
+  size_t struct_size;
+  const char *path;
+  accel_log_sink_kind_t kind;
+  int32_t level;
+  accel_flag_t engine;
+  int32_t reserved;
+} accel_log_sink_options_t;
+typedef struct accel_progress_options {
+  size_t struct_size;
+  const char *unit;
+  accel_flag_t local_main_process_only;
+  accel_flag_t disable;
+  accel_flag_t leave;
+  int32_t width;
+  int64_t initial;
+  int64_t interval_ms;
+} accel_progress_options_t;
+typedef struct accel_profile_options {
+  size_t struct_size;
+  const char *activities;
+  const char *output_trace_dir;
+  int64_t wait;
+  int64_t warmup;
+  int64_t active;
+  int64_t repeat;
+  int64_t skip_first;
+  accel_flag_t record_shapes;
+  accel_flag_t profile_memory;
+  accel_flag_t with_stack;
+  accel_flag_t with_flops;
+  accel_flag_t with_modules;
+  accel_flag_t merge;
+} accel_profile_options_t;
 typedef struct accel_launch_options {
   size_t struct_size;
   int32_t num_processes;
@@ -1232,6 +1327,54 @@ typedef struct accel_launch_options {
   }
   ~accel_merge_weights_options() {  free($self); }
 }
+%extend accel_tracking_options {
+  accel_tracking_options() {
+    accel_tracking_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_tracking_options_t)ACCEL_TRACKING_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_tracking_options() { free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name); free($self); }
+}
+%extend accel_tracker_options {
+  accel_tracker_options() {
+    accel_tracker_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_tracker_options_t)ACCEL_TRACKER_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_tracker_options() {  free($self); }
+}
+%extend accel_serve_metrics_options {
+  accel_serve_metrics_options() {
+    accel_serve_metrics_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_serve_metrics_options_t)ACCEL_SERVE_METRICS_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_serve_metrics_options() { free((char *)$self->host); free($self); }
+}
+%extend accel_log_sink_options {
+  accel_log_sink_options() {
+    accel_log_sink_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_log_sink_options_t)ACCEL_LOG_SINK_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_log_sink_options() { free((char *)$self->path); free($self); }
+}
+%extend accel_progress_options {
+  accel_progress_options() {
+    accel_progress_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_progress_options_t)ACCEL_PROGRESS_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_progress_options() { free((char *)$self->unit); free($self); }
+}
+%extend accel_profile_options {
+  accel_profile_options() {
+    accel_profile_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_profile_options_t)ACCEL_PROFILE_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_profile_options() { free((char *)$self->activities); free((char *)$self->output_trace_dir); free($self); }
+}
 %extend accel_launch_options {
   accel_launch_options() {
     accel_launch_options_t *const options = calloc(1, sizeof(*options));
@@ -1302,6 +1445,10 @@ typedef struct accel_launch_options {
   $4 = release_python;
 }
 %accel_callback(accel_checkpoint_hook_fn, checkpoint_hook_trampoline)
+%accel_callback(accel_tracker_fn, tracker_trampoline)
+%accel_callback(accel_logger_fn, logger_trampoline)
+%accel_callback(accel_progress_fn, progress_trampoline)
+%accel_callback(accel_trace_ready_fn, trace_ready_trampoline)
 %accel_callback(accel_launch_fn, launch_trampoline)
 
 %accel_waits(accel_scope_end)
@@ -1484,6 +1631,31 @@ typedef struct accel_launch_options {
 %accel_waits(accel_checkpoint_show)
 %accel_waits(accel_checkpoint_diff)
 %accel_waits(accel_merge_weights)
+%accel_waits(accel_init_trackers)
+%accel_waits(accel_log_images)
+%accel_waits(accel_flush_trackers)
+%accel_waits(accel_finish_trackers)
+%newobject accel_tracker_retain;
+%delobject accel_tracker_release;
+%accel_waits(accel_step_report_of_ranks)
+%accel_waits(accel_log_sink_add)
+%accel_waits(accel_log_sink_remove)
+%newobject accel_logger_retain;
+%delobject accel_logger_release;
+%accel_waits(accel_logger_log)
+%accel_waits(accel_logger_warning_once)
+%newobject accel_progress_bar_retain;
+%delobject accel_progress_bar_release;
+%accel_waits(accel_profile_begin)
+%newobject accel_profile_retain;
+%accel_waits(accel_profile_release)
+%delobject accel_profile_release;
+%accel_waits(accel_profile_step)
+%accel_waits(accel_profile_export_trace)
+%accel_waits(accel_profile_key_averages)
+%accel_waits(accel_profile_memory_timeline)
+%accel_waits(accel_profile_end)
+%accel_waits(accel_merge_traces)
 %accel_waits(accel_config_load)
 %accel_waits(accel_config_save)
 %accel_waits(accel_config_explain)
@@ -1679,6 +1851,27 @@ typedef struct accel_launch_options {
 %constant char *ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json";
 %constant int ACCEL_WHEN_BUSY_WAIT = 0;
 %constant int ACCEL_WHEN_BUSY_REFUSE = 1;
+%constant int ACCEL_TRACKER_FAILURE_WARN = 0;
+%constant int ACCEL_TRACKER_FAILURE_STOP = 1;
+%constant int ACCEL_TRACKER_START = 0;
+%constant int ACCEL_TRACKER_CONFIGURATION = 1;
+%constant int ACCEL_TRACKER_VALUES = 2;
+%constant int ACCEL_TRACKER_IMAGES = 3;
+%constant int ACCEL_TRACKER_TABLE = 4;
+%constant int ACCEL_TRACKER_FIGURE = 5;
+%constant int ACCEL_TRACKER_ARTIFACT = 6;
+%constant int ACCEL_TRACKER_FLUSH = 7;
+%constant int ACCEL_TRACKER_FINISH = 8;
+%constant int ACCEL_LOG_MAIN_PROCESS = 0;
+%constant int ACCEL_LOG_ALL_PROCESSES = 1;
+%constant int ACCEL_LOG_IN_ORDER = 2;
+%constant int ACCEL_LOG_SINK_STDERR = 0;
+%constant int ACCEL_LOG_SINK_FILE = 1;
+%constant int ACCEL_LOG_SINK_JSON_LINES = 2;
+%constant int ACCEL_PROFILE_NONE = 0;
+%constant int ACCEL_PROFILE_WARMUP = 1;
+%constant int ACCEL_PROFILE_RECORD = 2;
+%constant int ACCEL_PROFILE_RECORD_AND_SAVE = 3;
 %constant int ACCEL_START_FORK = 0;
 %constant int ACCEL_START_PROGRAM = 1;
 
@@ -5287,7 +5480,156 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
 accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
-%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
+%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. A tracker whose library or service is missing is left out, with a warning in the log.
+
+state: A state.
+project_name: The project. Characters that no file name may have become \"_\" in the folder's.
+config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+init_kwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.";
+accel_status_t accel_init_trackers(accel_state_t *state, const char *project_name, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_tracking_options_t *options);
+
+%feature("docstring") accel_log "Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+
+state: A state.
+values: A map from names to values. Numbers that are not finite are kept as such.
+step: ACCEL_NO_STEP: none.
+log_kwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
+Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with ACCEL_TRACKER_FAILURE_STOP.";
+accel_status_t accel_log(accel_state_t *state, const accel_value_t *values, int64_t step, const accel_value_t *NULLABLE);
+
+%feature("docstring") accel_log_scalars "accel_log() of numbers, without a map.
+
+state: A state.
+names: Their names.
+values: The numbers.
+n_values: How many there are.
+step: ACCEL_NO_STEP: none.
+Returns: As accel_log().";
+accel_status_t accel_log_scalars(accel_state_t *state, const char *const *ITEMS, const double *ITEMS, size_t COUNT, int64_t step);
+
+%feature("docstring") accel_log_images "Hands images to the trackers that show them.
+
+state: A state.
+images: A map from names to tensors [height, width, channels], [height, width] or, of several, with one dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+channels_first: 1: channels stand before height and width.
+step: ACCEL_NO_STEP: none.
+Returns: ACCEL_OK; SHAPE_MISMATCH or TYPE_MISMATCH that names the image; as accel_log().";
+accel_status_t accel_log_images(accel_state_t *state, const accel_value_t *images, int32_t channels_first, int64_t step);
+
+%feature("docstring") accel_log_table "Hands a table to the trackers that show it.
+
+state: A state.
+name: Its name.
+columns: A list of texts.
+rows: A list of lists, each as long as the columns, of numbers, texts and booleans.
+step: ACCEL_NO_STEP: none.
+Returns: ACCEL_OK; SHAPE_MISMATCH that names the row; as accel_log().";
+accel_status_t accel_log_table(accel_state_t *state, const char *name, const accel_value_t *columns, const accel_value_t *rows, int64_t step);
+
+%feature("docstring") accel_log_figure "Hands a picture that is already encoded to the trackers that show it, for example a plot.
+
+state: A state.
+name: Its name.
+bytes: A PNG, JPEG, SVG or HTML file.
+n_bytes: Its size.
+step: ACCEL_NO_STEP: none.
+Returns: ACCEL_OK; INVALID_ARGUMENT for bytes of another kind; as accel_log().";
+accel_status_t accel_log_figure(accel_state_t *state, const char *name, const void *ITEMS, size_t COUNT, int64_t step);
+
+%feature("docstring") accel_log_artifact "Hands a file, or all files of a folder, to the trackers that keep such.
+
+state: A state.
+path: A file or a folder. It must stay until accel_flush_trackers().
+name: Under which it is kept; NULL: as the file is named.
+Returns: ACCEL_OK; NOT_FOUND; as accel_log().";
+accel_status_t accel_log_artifact(accel_state_t *state, const char *path, const char *name);
+
+%feature("docstring") accel_flush_trackers "Waits until everything that was logged is on the disk, or at its service.
+
+state: A state.
+Returns: ACCEL_OK; IO that names the tracker.";
+accel_status_t accel_flush_trackers(accel_state_t *state);
+
+%feature("docstring") accel_finish_trackers "Ends all trackers; accel_end_training() does the same first. Without either the release of the state ends them.
+
+state: A state.
+Returns: ACCEL_OK, also without trackers; IO; a failed callback with ACCEL_TRACKER_FAILURE_STOP.";
+accel_status_t accel_finish_trackers(accel_state_t *state);
+
+%feature("docstring") accel_get_tracker "A running tracker.
+
+state: A state.
+name: Its name.
+out: Another handle of it; on ranks where it does not run, one that does nothing.
+Returns: ACCEL_OK; NOT_FOUND if others run and this one does not, which lists them.";
+accel_status_t accel_get_tracker(accel_state_t *state, const char *name, accel_tracker_t **OUTPUT);
+
+%feature("docstring") accel_trackers "The names of the trackers that run here.
+
+state: A state.
+out: A list of texts.
+Returns: ACCEL_OK.";
+accel_status_t accel_trackers(accel_state_t *state, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_available_trackers "The names that `log_with` may have: built-in trackers that can be used here.
+
+out: A list of texts.
+Returns: ACCEL_OK.";
+accel_status_t accel_available_trackers(accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tracker_create "Makes a tracker of the program.
+
+name: Its name.
+options: NULL: defaults.
+tracker: Called on the thread of accel_log() and its like.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The tracker.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty name.";
+accel_status_t accel_tracker_create(const char *name, const accel_tracker_options_t *options, accel_tracker_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tracker_t **OUTPUT);
+
+%feature("docstring") accel_tracker_retain "Adds an owner.
+
+tracker: A tracker.
+Returns: The same tracker, with one owner more.";
+accel_tracker_t *accel_tracker_retain(accel_tracker_t *tracker);
+
+%feature("docstring") accel_tracker_release "Removes an owner.
+
+tracker: A tracker, or NULL.";
+void accel_tracker_release(accel_tracker_t *tracker);
+
+%feature("docstring") accel_add_tracker "Adds a tracker of the program to those that accel_init_trackers() starts, or replaces one of the same name.
+
+state: A state.
+tracker: Made by accel_tracker_create().
+Returns: ACCEL_OK; INVALID_STATE while trackers run.";
+accel_status_t accel_add_tracker(accel_state_t *state, accel_tracker_t *tracker);
+
+%feature("docstring") accel_tracker_name "The name of a tracker.
+
+tracker: A tracker.
+Returns: Its name; valid as long as the tracker.";
+const char *accel_tracker_name(const accel_tracker_t *tracker);
+
+%feature("docstring") accel_tracker_location "What a tracker writes to: a file, a folder, or the address of a run.
+
+tracker: A tracker.
+out: The text; empty for one of the program, or where it does not run.
+Returns: ACCEL_OK.";
+accel_status_t accel_tracker_location(const accel_tracker_t *tracker, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_tracker_log "accel_log() for one tracker.
+
+tracker: A tracker.
+values: As there.
+step: As there.
+Returns: As there; INVALID_STATE after the tracker has ended.";
+accel_status_t accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *values, int64_t step);
+
+%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
 
 state: A state.
 reset: 1: the next mean begins here.
@@ -5295,12 +5637,266 @@ out: The mean is that of the steps since the last reset; all 0 before the first 
 Returns: ACCEL_OK.";
 accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
 
+%feature("docstring") accel_step_report_of_ranks "The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\": its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
+
+state: A state.
+reset: As in accel_step_report().
+out: The same on all ranks.
+Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.";
+accel_status_t accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_step_report_table "A step report as a table for people: a line a rank, milliseconds and percent.
+
+report: Of accel_step_report() or accel_step_report_of_ranks().
+out: The text.
+Returns: ACCEL_OK; TYPE_MISMATCH for another value.";
+accel_status_t accel_step_report_table(const accel_value_t *report, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_count_tokens "Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+
+state: A state.
+n_tokens: Tokens, or rows, or whatever is counted. Not negative.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_count_tokens(accel_state_t *state, int64_t n_tokens);
+
+%feature("docstring") accel_set_model_flops "What a token costs, for the model flops utilization in step reports.
+
+state: A state.
+flops_per_token: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
+peak_flops_per_second: Of this rank's device.
+Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.";
+accel_status_t accel_set_model_flops(accel_state_t *state, double flops_per_token, double peak_flops_per_second);
+
+%feature("docstring") accel_serve_metrics "Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+
+state: A state.
+options: NULL: defaults.
+out_port: The port.
+Returns: ACCEL_OK; IO for a port that is in use; UNSUPPORTED without the server's plugin.";
+accel_status_t accel_serve_metrics(accel_state_t *state, const accel_serve_metrics_options_t *options, int32_t *OUTPUT);
+
 %feature("docstring") accel_memory_report "The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor, \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
 
 reset_peak: 1: most_in_use begins again at in_use, after it has been told.
 out: The report.
 Returns: ACCEL_OK.";
 accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_log_sink_add "Adds a sink for the messages of all loggers of this process.
+
+state: A state: its rank stands in messages and paths.
+options: NULL: stderr.
+out_sink: A number for accel_log_sink_remove().
+Returns: ACCEL_OK; INVALID_ARGUMENT for a file without path; IO.";
+accel_status_t accel_log_sink_add(accel_state_t *state, const accel_log_sink_options_t *options, int64_t *OUTPUT);
+
+%feature("docstring") accel_log_sink_remove "Removes a sink, after what it has is written.
+
+sink: Its number.
+Returns: ACCEL_OK; NOT_FOUND.";
+accel_status_t accel_log_sink_remove(int64_t sink);
+
+%feature("docstring") accel_logger_create "Makes a logger. Without a callback its messages go to the sinks of accel_log_sink_add().
+
+state: A state.
+name: The logger's name.
+level: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The logger.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.";
+accel_status_t accel_logger_create(accel_state_t *state, const char *name, int32_t level, accel_logger_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_logger_t **OUTPUT);
+
+%feature("docstring") accel_logger_retain "Adds an owner.
+
+logger: A logger.
+Returns: The same logger, with one owner more.";
+accel_logger_t *accel_logger_retain(accel_logger_t *logger);
+
+%feature("docstring") accel_logger_release "Removes an owner.
+
+logger: A logger, or NULL.";
+void accel_logger_release(accel_logger_t *logger);
+
+%feature("docstring") accel_logger_enabled "Whether messages of a level are logged: before one that is costly to make.
+
+logger: A logger.
+level: ACCEL_LOG_*.
+Returns: 1 or 0.";
+int32_t accel_logger_enabled(const accel_logger_t *logger, int32_t level);
+
+%feature("docstring") accel_logger_log "Logs a message.
+
+logger: A logger.
+level: ACCEL_LOG_*.
+message: The text; further lines are indented.
+ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_logger_log(accel_logger_t *logger, int32_t level, const char *message, int32_t ranks);
+
+%feature("docstring") accel_logger_warning_once "Logs a warning, the first time that this logger gets its text.
+
+logger: A logger.
+message: The text.
+ranks: MAIN_PROCESS or ALL_PROCESSES.
+Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.";
+accel_status_t accel_logger_warning_once(accel_logger_t *logger, const char *message, int32_t ranks);
+
+%feature("docstring") accel_progress_begin "Opens a progress bar on stderr, below those that are open.
+
+state: A state.
+label: What stands before it; may be empty.
+total: How many there are; ACCEL_UNSET_INT64: unknown.
+options: NULL: defaults.
+show: Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The bar.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_progress_begin(accel_state_t *state, const char *label, int64_t total, const accel_progress_options_t *options, accel_progress_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_progress_bar_t **OUTPUT);
+
+%feature("docstring") accel_progress_of_dataloader "Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+
+state: A state.
+label: As there.
+loader: A prepared loader.
+options: NULL: defaults.
+out: The bar. It ends with accel_progress_end().
+Returns: As accel_progress_begin().";
+accel_status_t accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_dataloader_t *loader, const accel_progress_options_t *options, accel_progress_bar_t **OUTPUT);
+
+%feature("docstring") accel_progress_bar_retain "Adds an owner.
+
+bar: A bar.
+Returns: The same bar, with one owner more.";
+accel_progress_bar_t *accel_progress_bar_retain(accel_progress_bar_t *bar);
+
+%feature("docstring") accel_progress_bar_release "Removes an owner; the last one ends the bar.
+
+bar: A bar, or NULL.";
+void accel_progress_bar_release(accel_progress_bar_t *bar);
+
+%feature("docstring") accel_progress_update "Moves a bar on. Costs less than a microsecond where no line is due.
+
+bar: A bar.
+count: How far. Not negative.
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.";
+accel_status_t accel_progress_update(accel_progress_bar_t *bar, int64_t count);
+
+%feature("docstring") accel_progress_set_values "Sets what stands behind the rate: the loss, the memory.
+
+bar: A bar.
+values: A map from names to numbers and texts; \"memory\": NONE stands for the memory of the process.
+Returns: ACCEL_OK; TYPE_MISMATCH that names the value.";
+accel_status_t accel_progress_set_values(accel_progress_bar_t *bar, const accel_value_t *values);
+
+%feature("docstring") accel_progress_report "Where a bar is.
+
+bar: A bar.
+out: {\"count\", \"total\": NONE if unknown, \"seconds\", \"rate\": a second, \"remaining_seconds\": NONE if unknown}.
+Returns: ACCEL_OK.";
+accel_status_t accel_progress_report(const accel_progress_bar_t *bar, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_progress_end "Ends a bar: shows its last line.
+
+bar: A bar.
+Returns: ACCEL_OK, also when it has ended before.";
+accel_status_t accel_progress_end(accel_progress_bar_t *bar);
+
+%feature("docstring") accel_profile_begin "Begins to profile this thread, and what computes for it. One profiler at a time in a process.
+
+state: A state.
+options: NULL: defaults.
+on_trace_ready: NULL: only the files of output_trace_dir are written.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: The profiler. accel_profile_end() on the same thread ends it.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.";
+accel_status_t accel_profile_begin(accel_state_t *state, const accel_profile_options_t *options, accel_trace_ready_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_profile_t **OUTPUT);
+
+%feature("docstring") accel_profile_retain "Adds an owner.
+
+profile: A profiler.
+Returns: The same profiler, with one owner more.";
+accel_profile_t *accel_profile_retain(accel_profile_t *profile);
+
+%feature("docstring") accel_profile_release "Removes an owner; the last one ends the profiler without writing what it was recording.
+
+profile: A profiler, or NULL.";
+void accel_profile_release(accel_profile_t *profile);
+
+%feature("docstring") accel_profile_step "Ends a step.
+
+profile: A profiler.
+Returns: ACCEL_OK; IO when the file of a cycle cannot be written; what on_trace_ready returns; INVALID_STATE after the end or on another thread.";
+accel_status_t accel_profile_step(accel_profile_t *profile);
+
+%feature("docstring") accel_profile_step_number "The number of steps that have ended.
+
+profile: A profiler.
+Returns: The number.";
+int64_t accel_profile_step_number(const accel_profile_t *profile);
+
+%feature("docstring") accel_profile_schedule "What a schedule does in a step, as torch.profiler.schedule() has it.
+
+options: The schedule.
+step: From 0.
+out: ACCEL_PROFILE_*.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative step, or options without active.";
+accel_status_t accel_profile_schedule(const accel_profile_options_t *options, int64_t step, int32_t *OUTPUT);
+
+%feature("docstring") accel_profile_export_trace "Writes the latest recorded cycle as a Chrome trace; \".gz\" at the end of the name compresses it.
+
+profile: A profiler that has recorded one.
+path: The file.
+Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.";
+accel_status_t accel_profile_export_trace(accel_profile_t *profile, const char *path);
+
+%feature("docstring") accel_profile_key_averages "Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first.
+
+profile: A profiler that has recorded one.
+group_by_shapes: 1: operators with different shapes of inputs are different; needs record_shapes.
+out: The list.
+Returns: ACCEL_OK; INVALID_STATE before one is complete.";
+accel_status_t accel_profile_key_averages(accel_profile_t *profile, int32_t group_by_shapes, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_profile_table "Key averages as a table for people.
+
+averages: Of accel_profile_key_averages().
+sort_by: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
+row_limit: Lines; 0: all.
+out: The text.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.";
+accel_status_t accel_profile_table(const accel_value_t *averages, const char *sort_by, int64_t row_limit, accel_buffer_t *OUTPUT);
+
+%feature("docstring") accel_profile_memory_timeline "The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": bytes that tensors have then}.
+
+profile: A profiler with profile_memory that has recorded one.
+out: The list.
+Returns: ACCEL_OK; INVALID_STATE without profile_memory, or before one is complete.";
+accel_status_t accel_profile_memory_timeline(accel_profile_t *profile, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_profile_end "Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so that all files are there.
+
+profile: A profiler.
+Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready returns; TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_profile_end(accel_profile_t *profile);
+
+%feature("docstring") accel_span_begin "Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+
+name: Its name.
+out: The scope.
+Returns: ACCEL_OK.";
+accel_status_t accel_span_begin(const char *name, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_merge_traces "Joins the traces of several ranks to one: a process a rank, with clocks that agree: each trace has the offset of its host's clock to rank 0's, which the ranks measure when they begin to profile.
+
+paths: Files of traces, or one folder with profile_<rank>.json files.
+n_paths: Their number.
+path: The file that is written; \".gz\" compresses it.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT that names the file; IO.";
+accel_status_t accel_merge_traces(const char *const *ITEMS, size_t COUNT, const char *path);
 
 %feature("docstring") accel_options_name "The names of the options structs, for programs that show or fill them without knowing their layout.
 

@@ -503,6 +503,70 @@ ACCEL_INLINE(0, 1) void accel_merge_weights_options_init(accel_merge_weights_opt
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_TRACKING_OPTIONS_INIT \
+  {sizeof(accel_tracking_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_tracking_options_init(accel_tracking_options_t *options) {
+  const accel_tracking_options_t unset = ACCEL_TRACKING_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_TRACKER_OPTIONS_INIT \
+  {sizeof(accel_tracker_options_t), ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_tracker_options_init(accel_tracker_options_t *options) {
+  const accel_tracker_options_t unset = ACCEL_TRACKER_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_SERVE_METRICS_OPTIONS_INIT \
+  {sizeof(accel_serve_metrics_options_t), NULL, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_serve_metrics_options_init(accel_serve_metrics_options_t *options) {
+  const accel_serve_metrics_options_t unset = ACCEL_SERVE_METRICS_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_LOG_SINK_OPTIONS_INIT \
+  {sizeof(accel_log_sink_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_log_sink_options_init(accel_log_sink_options_t *options) {
+  const accel_log_sink_options_t unset = ACCEL_LOG_SINK_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_PROGRESS_OPTIONS_INIT \
+  {sizeof(accel_progress_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET_INT64}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_progress_options_init(accel_progress_options_t *options) {
+  const accel_progress_options_t unset = ACCEL_PROGRESS_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_PROFILE_OPTIONS_INIT \
+  {sizeof(accel_profile_options_t), NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_profile_options_init(accel_profile_options_t *options) {
+  const accel_profile_options_t unset = ACCEL_PROFILE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_LAUNCH_OPTIONS_INIT \
   {sizeof(accel_launch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}

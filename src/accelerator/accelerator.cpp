@@ -15,6 +15,8 @@
 #include "nn/weight_store.hpp"
 #include "state/random.hpp"
 #include "tensor/device_work.hpp"
+#include "track/throughput.hpp"
+#include "track/trackers.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -29,17 +31,26 @@ void require_not_sharded(const nn::Module& module, const ShardedModels& sharded)
 
 }  // namespace
 
-Accelerator::Accelerator(const StateSettings& given) : state_(given) {
+Accelerator::Accelerator(const StateSettings& given)
+    : state_(given),
+      trackers_(std::make_shared<track::Trackers>()),
+      throughput_(std::make_shared<track::Throughput>()) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
   make_grad_scaler({});
 }
 
 Accelerator::Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group)
-    : state_(parent.state_, std::move(group)), autocast_(parent.autocast_) {
+    : state_(parent.state_, std::move(group)),
+      autocast_(parent.autocast_),
+      trackers_(std::make_shared<track::Trackers>()),
+      throughput_(std::make_shared<track::Throughput>()) {
   make_grad_scaler(parent.grad_scaler_settings_);
 }
 
-Accelerator::Accelerator(const Accelerator& parent, const StateSettings& given) : state_(parent.state_, given) {
+Accelerator::Accelerator(const Accelerator& parent, const StateSettings& given)
+    : state_(parent.state_, given),
+      trackers_(std::make_shared<track::Trackers>()),
+      throughput_(std::make_shared<track::Throughput>()) {
   state::check_rng_types(state_.settings().rng_types, state_.device(), /*has_generator=*/false);
   make_grad_scaler({});
 }

@@ -35,6 +35,11 @@
 #include "tensor/backward.hpp"
 #include "tensor/stateful.hpp"
 
+namespace accel::track {
+class Throughput;
+class Trackers;
+}  // namespace accel::track
+
 namespace accel::accelerator {
 
 // An object of the application that is saved in checkpoints.
@@ -160,6 +165,10 @@ class Accelerator {
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
+  // Of the run; each state and group has its own.
+  track::Trackers& trackers() { return *trackers_; }
+  track::Throughput& throughput() { return *throughput_; }
+
   // Releases all prepared objects; registered ones stay.
   void free_memory();
   // Returns cached memory to the system.
@@ -242,6 +251,8 @@ class Accelerator {
   checkpoint::Project project_;
   std::string last_checkpoint_;
   std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
+  const std::shared_ptr<track::Trackers> trackers_;
+  const std::shared_ptr<track::Throughput> throughput_;
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

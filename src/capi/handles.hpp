@@ -29,6 +29,14 @@ class Accelerator;
 class PreparedParameters;
 }  // namespace accelerator
 class StepTimes;
+namespace profile {
+class Profiler;
+}
+namespace track {
+class Logger;
+class ProgressBar;
+class Tracker;
+}  // namespace track
 namespace bigmodel {
 class OffloadHook;
 class WeightStream;
@@ -134,6 +142,26 @@ struct accel_offload_hook final : accel::capi::Handle<accel::capi::ObjectKind::k
 struct accel_weight_stream final : accel::capi::Handle<accel::capi::ObjectKind::kWeightStream> {
   explicit accel_weight_stream(std::shared_ptr<accel::bigmodel::WeightStream> stream) : stream(std::move(stream)) {}
   std::shared_ptr<accel::bigmodel::WeightStream> stream;
+};
+
+struct accel_tracker final : accel::capi::Handle<accel::capi::ObjectKind::kTracker> {
+  explicit accel_tracker(std::shared_ptr<accel::track::Tracker> tracker) : tracker(std::move(tracker)) {}
+  std::shared_ptr<accel::track::Tracker> tracker;
+};
+
+struct accel_logger final : accel::capi::Handle<accel::capi::ObjectKind::kLogger> {
+  explicit accel_logger(std::shared_ptr<accel::track::Logger> logger) : logger(std::move(logger)) {}
+  std::shared_ptr<accel::track::Logger> logger;
+};
+
+struct accel_progress_bar final : accel::capi::Handle<accel::capi::ObjectKind::kProgressBar> {
+  explicit accel_progress_bar(std::shared_ptr<accel::track::ProgressBar> bar) : bar(std::move(bar)) {}
+  std::shared_ptr<accel::track::ProgressBar> bar;
+};
+
+struct accel_profile final : accel::capi::Handle<accel::capi::ObjectKind::kProfile> {
+  explicit accel_profile(std::shared_ptr<accel::profile::Profiler> profiler) : profiler(std::move(profiler)) {}
+  std::shared_ptr<accel::profile::Profiler> profiler;
 };
 
 namespace accel::capi {

@@ -67,6 +67,14 @@ const char* object_kind_name(ObjectKind kind) {
       return "offload hook";
     case ObjectKind::kWeightStream:
       return "weight stream";
+    case ObjectKind::kTracker:
+      return "tracker";
+    case ObjectKind::kLogger:
+      return "logger";
+    case ObjectKind::kProgressBar:
+      return "progress bar";
+    case ObjectKind::kProfile:
+      return "profile";
   }
   return "pointer that is no handle";
 }

@@ -32,6 +32,10 @@ enum class ObjectKind : uint32_t {
   kLoop = 0xacce1010,
   kOffloadHook = 0xacce1011,
   kWeightStream = 0xacce1012,
+  kTracker = 0xacce1013,
+  kLogger = 0xacce1014,
+  kProgressBar = 0xacce1015,
+  kProfile = 0xacce1016,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

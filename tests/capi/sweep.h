@@ -26,6 +26,10 @@ struct handles {
   accel_loop_t *loop;
   accel_offload_hook_t *offload_hook;
   accel_weight_stream_t *weight_stream;
+  accel_tracker_t *tracker;
+  accel_logger_t *logger;
+  accel_progress_bar_t *progress_bar;
+  accel_profile_t *profile;
 };
 
 struct samples {
@@ -79,6 +83,12 @@ struct samples {
   accel_load_state_options_t load_state_options;
   accel_merge_weights_options_t merge_weights_options;
   accel_launch_options_t launch_options;
+  accel_tracking_options_t tracking_options;
+  accel_tracker_options_t tracker_options;
+  accel_serve_metrics_options_t serve_metrics_options;
+  accel_log_sink_options_t log_sink_options;
+  accel_progress_options_t progress_options;
+  accel_profile_options_t profile_options;
   accel_prepare_item_t prepare_item;
   const char *names[1];
   int64_t numbers[8];
@@ -127,6 +137,10 @@ static inline void release_handles(const struct handles *handles) {
   accel_loop_release(handles->loop);
   accel_offload_hook_release(handles->offload_hook);
   accel_weight_stream_release(handles->weight_stream);
+  accel_profile_release(handles->profile);
+  accel_progress_bar_release(handles->progress_bar);
+  accel_logger_release(handles->logger);
+  accel_tracker_release(handles->tracker);
   accel_work_release(handles->work);
   accel_dataloader_release(handles->dataloader);
   accel_sampler_release(handles->sampler);
@@ -146,6 +160,7 @@ static inline int make_samples(void **state) {
   make_handles(&samples->valid);
   void *const tensor = samples->valid.tensor;
   samples->foreign = (struct handles){tensor, tensor, tensor, (accel_tensor_t *)samples->valid.state,
+                                      tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
                                       tensor, tensor, tensor, tensor,
@@ -198,6 +213,12 @@ static inline int make_samples(void **state) {
   accel_load_state_options_init(&samples->load_state_options);
   accel_merge_weights_options_init(&samples->merge_weights_options);
   accel_launch_options_init(&samples->launch_options);
+  accel_tracking_options_init(&samples->tracking_options);
+  accel_tracker_options_init(&samples->tracker_options);
+  accel_serve_metrics_options_init(&samples->serve_metrics_options);
+  accel_log_sink_options_init(&samples->log_sink_options);
+  accel_progress_options_init(&samples->progress_options);
+  accel_profile_options_init(&samples->profile_options);
   samples->launch_options.num_processes = 1;
   samples->prepare_item = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
   samples->names[0] = "sample";

@@ -143,7 +143,7 @@ def place_of(callback, functions):
     return places.pop() if places else 0
 
 
-def trampoline(callback, handles, functions):
+def trampoline(callback, handles, aliases, functions):
     """The C function behind a Python callable: it takes the interpreter's lock, calls, and translates the result."""
     name = callback["name"]
     given = callback["parameters"][:-1]
@@ -160,7 +160,7 @@ def trampoline(callback, handles, functions):
         elif kind["base"] in handles and kind["pointers"] == 1:
             arguments.append(BORROWED_HANDLE.format(name=parameter["name"], struct=kind["base"].removesuffix("_t")))
         elif parameter["name"] not in counts:
-            arguments.append(TO_PYTHON[kind["c"]].format(name=parameter["name"]))
+            arguments.append(TO_PYTHON[aliases.get(kind["c"], kind["c"])].format(name=parameter["name"]))
     listed = ", ".join(ctype.typed(parameter["type"], parameter["name"]) for parameter in callback["parameters"])
     answer = (f"  PyObject *const answer = call_python(user_data, {place_of(name, functions)}, {len(arguments)}"
               + "".join(f", {argument}" for argument in arguments) + ");")
@@ -218,7 +218,8 @@ def callback_typemaps(api):
 def emit(api, root):
     handles, known = {handle["name"] for handle in api["handles"]}, Api(api)
     functions = [function for function in api["functions"] if not skipped(function) and function["name"] not in HAND_WRITTEN]
-    trampolines = "\n".join(trampoline(callback, handles, api["functions"]) for callback in api["callbacks"] if callback["name"] != "accel_destroy_fn")
+    trampolines = "\n".join(trampoline(callback, handles, known.aliases, api["functions"]) for callback in api["callbacks"]
+                            if callback["name"] != "accel_destroy_fn")
     aliases = "".join(f"typedef {kind} {name};\n" for name, kind in known.aliases.items() if name != "accel_status_t")
     parts = [NOTE, f"%{{\n{trampolines}%}}\n", "".join(handle_classes(api)), aliases]
     parts += ["".join(part(api)) for part in (structs, options_classes, callback_typemaps, features, constants)]

@@ -155,6 +155,11 @@ const accel_auto_wrap_policy_t = Int32
 const accel_state_dict_type_t = Int32
 const accel_offload_device_t = Int32
 const accel_when_busy_t = Int32
+const accel_tracker_failure_t = Int32
+const accel_tracker_event_t = Int32
+const accel_log_ranks_t = Int32
+const accel_log_sink_kind_t = Int32
+const accel_profile_action_t = Int32
 const accel_start_method_t = Int32
 
 const ACCEL_VERSION_MAJOR = Int32(0)
@@ -346,6 +351,27 @@ const ACCEL_CUSTOM_STATES_NAME = "custom_checkpoint"
 const ACCEL_CHECKPOINT_MANIFEST_NAME = "accel_manifest.json"
 const ACCEL_WHEN_BUSY_WAIT = Int32(0)
 const ACCEL_WHEN_BUSY_REFUSE = Int32(1)
+const ACCEL_TRACKER_FAILURE_WARN = Int32(0)
+const ACCEL_TRACKER_FAILURE_STOP = Int32(1)
+const ACCEL_TRACKER_START = Int32(0)
+const ACCEL_TRACKER_CONFIGURATION = Int32(1)
+const ACCEL_TRACKER_VALUES = Int32(2)
+const ACCEL_TRACKER_IMAGES = Int32(3)
+const ACCEL_TRACKER_TABLE = Int32(4)
+const ACCEL_TRACKER_FIGURE = Int32(5)
+const ACCEL_TRACKER_ARTIFACT = Int32(6)
+const ACCEL_TRACKER_FLUSH = Int32(7)
+const ACCEL_TRACKER_FINISH = Int32(8)
+const ACCEL_LOG_MAIN_PROCESS = Int32(0)
+const ACCEL_LOG_ALL_PROCESSES = Int32(1)
+const ACCEL_LOG_IN_ORDER = Int32(2)
+const ACCEL_LOG_SINK_STDERR = Int32(0)
+const ACCEL_LOG_SINK_FILE = Int32(1)
+const ACCEL_LOG_SINK_JSON_LINES = Int32(2)
+const ACCEL_PROFILE_NONE = Int32(0)
+const ACCEL_PROFILE_WARMUP = Int32(1)
+const ACCEL_PROFILE_RECORD = Int32(2)
+const ACCEL_PROFILE_RECORD_AND_SAVE = Int32(3)
 const ACCEL_START_FORK = Int32(0)
 const ACCEL_START_PROGRAM = Int32(1)
 
@@ -359,6 +385,7 @@ mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
 mutable struct accel_error_t end
 mutable struct accel_generator_t end
+mutable struct accel_logger_t end
 mutable struct accel_loop_t end
 mutable struct accel_mesh_t end
 mutable struct accel_module_t end
@@ -366,11 +393,14 @@ mutable struct accel_offload_hook_t end
 mutable struct accel_op_t end
 mutable struct accel_optimizer_t end
 mutable struct accel_parameters_t end
+mutable struct accel_profile_t end
+mutable struct accel_progress_bar_t end
 mutable struct accel_sampler_t end
 mutable struct accel_scheduler_t end
 mutable struct accel_scope_t end
 mutable struct accel_state_t end
 mutable struct accel_tensor_t end
+mutable struct accel_tracker_t end
 mutable struct accel_value_node end
 mutable struct accel_weight_stream_t end
 mutable struct accel_work_t end
@@ -1627,6 +1657,148 @@ function accel_merge_weights_options_t(;
     remove_checkpoint_dir = ACCEL_UNSET,
 )
     return accel_merge_weights_options_t(sizeof(accel_merge_weights_options_t), safe_serialization, remove_checkpoint_dir)
+end
+
+"""How a run is tracked."""
+struct accel_tracking_options_t
+    struct_size::Csize_t
+    log_with::Ptr{Cchar}
+    logging_dir::Ptr{Cchar}
+    run_name::Ptr{Cchar}
+    resume::accel_flag_t
+    on_failure::accel_tracker_failure_t
+    flush_interval_ms::Int64
+    queue_bytes::Int64
+    step_report_interval::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_tracking_options_t(;
+    log_with = C_NULL,
+    logging_dir = C_NULL,
+    run_name = C_NULL,
+    resume = ACCEL_UNSET,
+    on_failure = ACCEL_UNSET,
+    flush_interval_ms = ACCEL_UNSET_INT64,
+    queue_bytes = ACCEL_UNSET_INT64,
+    step_report_interval = ACCEL_UNSET_INT64,
+)
+    return accel_tracking_options_t(sizeof(accel_tracking_options_t), log_with, logging_dir, run_name, resume, on_failure, flush_interval_ms, queue_bytes, step_report_interval)
+end
+
+"""What a tracker of the program needs."""
+struct accel_tracker_options_t
+    struct_size::Csize_t
+    main_process_only::accel_flag_t
+    requires_logging_directory::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_tracker_options_t(;
+    main_process_only = ACCEL_UNSET,
+    requires_logging_directory = ACCEL_UNSET,
+)
+    return accel_tracker_options_t(sizeof(accel_tracker_options_t), main_process_only, requires_logging_directory)
+end
+
+"""Where accel_serve_metrics() listens."""
+struct accel_serve_metrics_options_t
+    struct_size::Csize_t
+    host::Ptr{Cchar}
+    port::Int32
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_serve_metrics_options_t(;
+    host = C_NULL,
+    port = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_serve_metrics_options_t(sizeof(accel_serve_metrics_options_t), host, port, reserved)
+end
+
+"""A sink of messages."""
+struct accel_log_sink_options_t
+    struct_size::Csize_t
+    path::Ptr{Cchar}
+    kind::accel_log_sink_kind_t
+    level::Int32
+    engine::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_log_sink_options_t(;
+    path = C_NULL,
+    kind = ACCEL_UNSET,
+    level = ACCEL_UNSET,
+    engine = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_log_sink_options_t(sizeof(accel_log_sink_options_t), path, kind, level, engine, reserved)
+end
+
+"""How progress is shown."""
+struct accel_progress_options_t
+    struct_size::Csize_t
+    unit::Ptr{Cchar}
+    local_main_process_only::accel_flag_t
+    disable::accel_flag_t
+    leave::accel_flag_t
+    width::Int32
+    initial::Int64
+    interval_ms::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_progress_options_t(;
+    unit = C_NULL,
+    local_main_process_only = ACCEL_UNSET,
+    disable = ACCEL_UNSET,
+    leave = ACCEL_UNSET,
+    width = ACCEL_UNSET,
+    initial = ACCEL_UNSET_INT64,
+    interval_ms = ACCEL_UNSET_INT64,
+)
+    return accel_progress_options_t(sizeof(accel_progress_options_t), unit, local_main_process_only, disable, leave, width, initial, interval_ms)
+end
+
+"""What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded."""
+struct accel_profile_options_t
+    struct_size::Csize_t
+    activities::Ptr{Cchar}
+    output_trace_dir::Ptr{Cchar}
+    wait::Int64
+    warmup::Int64
+    active::Int64
+    repeat::Int64
+    skip_first::Int64
+    record_shapes::accel_flag_t
+    profile_memory::accel_flag_t
+    with_stack::accel_flag_t
+    with_flops::accel_flag_t
+    with_modules::accel_flag_t
+    merge::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_profile_options_t(;
+    activities = C_NULL,
+    output_trace_dir = C_NULL,
+    wait = ACCEL_UNSET_INT64,
+    warmup = ACCEL_UNSET_INT64,
+    active = ACCEL_UNSET_INT64,
+    repeat = ACCEL_UNSET_INT64,
+    skip_first = ACCEL_UNSET_INT64,
+    record_shapes = ACCEL_UNSET,
+    profile_memory = ACCEL_UNSET,
+    with_stack = ACCEL_UNSET,
+    with_flops = ACCEL_UNSET,
+    with_modules = ACCEL_UNSET,
+    merge = ACCEL_UNSET,
+)
+    return accel_profile_options_t(sizeof(accel_profile_options_t), activities, output_trace_dir, wait, warmup, active, repeat, skip_first, record_shapes, profile_memory, with_stack, with_flops, with_modules, merge)
 end
 
 """What accel_launch() starts."""
@@ -9565,9 +9737,309 @@ accel_merge_weights(folder, destination, options) =
     check(@waiting(ccall((:accel_merge_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_merge_weights_options_t}), folder, destination, options)), "accel_merge_weights")
 
 """
+    accel_init_trackers(state, project_name, config, init_kwargs, options)
+
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. A tracker whose library or service is missing is left out, with a warning in the log.
+
+- `state`: A state.
+- `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
+- `config`: `nothing`/`C_NULL` is allowed. What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+- `init_kwargs`: `nothing`/`C_NULL` is allowed. A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+
+Threads: object, waits.
+"""
+accel_init_trackers(state, project_name, config, init_kwargs, options) =
+    check(@waiting(ccall((:accel_init_trackers, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_tracking_options_t}), state, project_name, config, init_kwargs, options)), "accel_init_trackers")
+
+"""
+    accel_log(state, values, step, log_kwargs)
+
+Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+
+- `state`: A state.
+- `values`: A map from names to values. Numbers that are not finite are kept as such.
+- `step`: ACCEL_NO_STEP: none.
+- `log_kwargs`: `nothing`/`C_NULL` is allowed. A map from a tracker's name to a map that its callback gets; NULL: none.
+
+Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with ACCEL_TRACKER_FAILURE_STOP.
+
+Threads: object.
+"""
+accel_log(state, values, step, log_kwargs) =
+    check(ccall((:accel_log, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Ptr{accel_value_t}), state, values, step, log_kwargs), "accel_log")
+
+"""
+    accel_log_scalars(state, names, values, n_values, step)
+
+accel_log() of numbers, without a map.
+
+- `state`: A state.
+- `names`: Their names.
+- `values`: The numbers.
+- `n_values`: How many there are.
+- `step`: ACCEL_NO_STEP: none.
+
+Returns: As accel_log().
+
+Threads: object.
+"""
+accel_log_scalars(state, names, values, n_values, step) =
+    check(ccall((:accel_log_scalars, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{Cchar}}, Ptr{Float64}, Csize_t, Int64), state, names, values, n_values, step), "accel_log_scalars")
+
+"""
+    accel_log_images(state, images, channels_first, step)
+
+Hands images to the trackers that show them.
+
+- `state`: A state.
+- `images`: A map from names to tensors [height, width, channels], [height, width] or, of several, with one dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+- `channels_first`: 1: channels stand before height and width.
+- `step`: ACCEL_NO_STEP: none.
+
+Returns: ACCEL_OK; SHAPE_MISMATCH or TYPE_MISMATCH that names the image; as accel_log().
+
+Threads: object, waits.
+"""
+accel_log_images(state, images, channels_first, step) =
+    check(@waiting(ccall((:accel_log_images, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Int64), state, images, channels_first, step)), "accel_log_images")
+
+"""
+    accel_log_table(state, name, columns, rows, step)
+
+Hands a table to the trackers that show it.
+
+- `state`: A state.
+- `name`: Its name.
+- `columns`: A list of texts.
+- `rows`: A list of lists, each as long as the columns, of numbers, texts and booleans.
+- `step`: ACCEL_NO_STEP: none.
+
+Returns: ACCEL_OK; SHAPE_MISMATCH that names the row; as accel_log().
+
+Threads: object.
+"""
+accel_log_table(state, name, columns, rows, step) =
+    check(ccall((:accel_log_table, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Int64), state, name, columns, rows, step), "accel_log_table")
+
+"""
+    accel_log_figure(state, name, bytes, n_bytes, step)
+
+Hands a picture that is already encoded to the trackers that show it, for example a plot.
+
+- `state`: A state.
+- `name`: Its name.
+- `bytes`: A PNG, JPEG, SVG or HTML file.
+- `n_bytes`: Its size.
+- `step`: ACCEL_NO_STEP: none.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for bytes of another kind; as accel_log().
+
+Threads: object.
+"""
+accel_log_figure(state, name, bytes, n_bytes, step) =
+    check(ccall((:accel_log_figure, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t, Int64), state, name, bytes, n_bytes, step), "accel_log_figure")
+
+"""
+    accel_log_artifact(state, path, name)
+
+Hands a file, or all files of a folder, to the trackers that keep such.
+
+- `state`: A state.
+- `path`: A file or a folder. It must stay until accel_flush_trackers().
+- `name`: `nothing`/`C_NULL` is allowed. Under which it is kept; NULL: as the file is named.
+
+Returns: ACCEL_OK; NOT_FOUND; as accel_log().
+
+Threads: object.
+"""
+accel_log_artifact(state, path, name) =
+    check(ccall((:accel_log_artifact, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cchar}), state, path, name), "accel_log_artifact")
+
+"""
+    accel_flush_trackers(state)
+
+Waits until everything that was logged is on the disk, or at its service.
+
+- `state`: A state.
+
+Returns: ACCEL_OK; IO that names the tracker.
+
+Threads: object, waits.
+"""
+accel_flush_trackers(state) =
+    check(@waiting(ccall((:accel_flush_trackers, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_flush_trackers")
+
+"""
+    accel_finish_trackers(state)
+
+Ends all trackers; accel_end_training() does the same first. Without either the release of the state ends them.
+
+- `state`: A state.
+
+Returns: ACCEL_OK, also without trackers; IO; a failed callback with ACCEL_TRACKER_FAILURE_STOP.
+
+Threads: object, waits.
+"""
+accel_finish_trackers(state) =
+    check(@waiting(ccall((:accel_finish_trackers, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_finish_trackers")
+
+"""
+    accel_get_tracker(state, name, out)
+
+A running tracker.
+
+- `state`: A state.
+- `name`: Its name.
+- `out`: Another handle of it; on ranks where it does not run, one that does nothing.
+
+Returns: ACCEL_OK; NOT_FOUND if others run and this one does not, which lists them.
+
+Threads: object.
+"""
+accel_get_tracker(state, name, out) =
+    check(ccall((:accel_get_tracker, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Ptr{accel_tracker_t}}), state, name, out), "accel_get_tracker")
+
+"""
+    accel_trackers(state, out)
+
+The names of the trackers that run here.
+
+- `state`: A state.
+- `out`: A list of texts.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_trackers(state, out) =
+    check(ccall((:accel_trackers, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_trackers")
+
+"""
+    accel_available_trackers(out)
+
+The names that `log_with` may have: built-in trackers that can be used here.
+
+- `out`: A list of texts.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_available_trackers(out) =
+    check(ccall((:accel_available_trackers, libaccel), accel_status_t, (Ptr{accel_value_t},), out), "accel_available_trackers")
+
+"""
+    accel_tracker_create(name, options, tracker, user_data, destroy, out)
+
+Makes a tracker of the program.
+
+- `name`: Its name.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `tracker`: Called on the thread of accel_log() and its like.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The tracker.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty name.
+
+Threads: any.
+"""
+accel_tracker_create(name, options, tracker, user_data, destroy, out) =
+    check(ccall((:accel_tracker_create, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_tracker_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tracker_t}}), name, options, tracker, user_data, destroy, out), "accel_tracker_create")
+
+"""
+    accel_tracker_retain(tracker)
+
+Adds an owner.
+
+- `tracker`: A tracker.
+
+Returns: The same tracker, with one owner more.
+
+Threads: any.
+"""
+accel_tracker_retain(tracker) =
+    ccall((:accel_tracker_retain, libaccel), Ptr{accel_tracker_t}, (Ptr{accel_tracker_t},), tracker)
+
+"""
+    accel_tracker_release(tracker)
+
+Removes an owner.
+
+- `tracker`: `nothing`/`C_NULL` is allowed. A tracker, or NULL.
+
+Threads: any.
+"""
+accel_tracker_release(tracker) =
+    ccall((:accel_tracker_release, libaccel), Cvoid, (Ptr{accel_tracker_t},), tracker)
+
+"""
+    accel_add_tracker(state, tracker)
+
+Adds a tracker of the program to those that accel_init_trackers() starts, or replaces one of the same name.
+
+- `state`: A state.
+- `tracker`: Made by accel_tracker_create().
+
+Returns: ACCEL_OK; INVALID_STATE while trackers run.
+
+Threads: object.
+"""
+accel_add_tracker(state, tracker) =
+    check(ccall((:accel_add_tracker, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tracker_t}), state, tracker), "accel_add_tracker")
+
+"""
+    accel_tracker_name(tracker)
+
+The name of a tracker.
+
+- `tracker`: A tracker.
+
+Returns: Its name; valid as long as the tracker.
+
+Threads: any.
+"""
+accel_tracker_name(tracker) =
+    ccall((:accel_tracker_name, libaccel), Ptr{Cchar}, (Ptr{accel_tracker_t},), tracker)
+
+"""
+    accel_tracker_location(tracker, out)
+
+What a tracker writes to: a file, a folder, or the address of a run.
+
+- `tracker`: A tracker.
+- `out`: The text; empty for one of the program, or where it does not run.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_tracker_location(tracker, out) =
+    check(ccall((:accel_tracker_location, libaccel), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_buffer_t}), tracker, out), "accel_tracker_location")
+
+"""
+    accel_tracker_log(tracker, values, step)
+
+accel_log() for one tracker.
+
+- `tracker`: A tracker.
+- `values`: As there.
+- `step`: As there.
+
+Returns: As there; INVALID_STATE after the tracker has ended.
+
+Threads: object.
+"""
+accel_tracker_log(tracker, values, step) =
+    check(ccall((:accel_tracker_log, libaccel), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_value_t}, Int64), tracker, values, step), "accel_tracker_log")
+
+"""
     accel_step_report(state, reset, out)
 
-Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
+Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
 
 - `state`: A state.
 - `reset`: 1: the next mean begins here.
@@ -9579,6 +10051,84 @@ Threads: object.
 """
 accel_step_report(state, reset, out) =
     check(ccall((:accel_step_report, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out), "accel_step_report")
+
+"""
+    accel_step_report_of_ranks(state, reset, out)
+
+The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\": its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
+
+- `state`: A state.
+- `reset`: As in accel_step_report().
+- `out`: The same on all ranks.
+
+Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
+
+Threads: collective, waits.
+"""
+accel_step_report_of_ranks(state, reset, out) =
+    check(@waiting(ccall((:accel_step_report_of_ranks, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out)), "accel_step_report_of_ranks")
+
+"""
+    accel_step_report_table(report, out)
+
+A step report as a table for people: a line a rank, milliseconds and percent.
+
+- `report`: Of accel_step_report() or accel_step_report_of_ranks().
+- `out`: The text.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for another value.
+
+Threads: any.
+"""
+accel_step_report_table(report, out) =
+    check(ccall((:accel_step_report_table, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_buffer_t}), report, out), "accel_step_report_table")
+
+"""
+    accel_count_tokens(state, n_tokens)
+
+Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+
+- `state`: A state.
+- `n_tokens`: Tokens, or rows, or whatever is counted. Not negative.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_count_tokens(state, n_tokens) =
+    check(ccall((:accel_count_tokens, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, n_tokens), "accel_count_tokens")
+
+"""
+    accel_set_model_flops(state, flops_per_token, peak_flops_per_second)
+
+What a token costs, for the model flops utilization in step reports.
+
+- `state`: A state.
+- `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
+- `peak_flops_per_second`: Of this rank's device.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
+
+Threads: object.
+"""
+accel_set_model_flops(state, flops_per_token, peak_flops_per_second) =
+    check(ccall((:accel_set_model_flops, libaccel), accel_status_t, (Ptr{accel_state_t}, Float64, Float64), state, flops_per_token, peak_flops_per_second), "accel_set_model_flops")
+
+"""
+    accel_serve_metrics(state, options, out_port)
+
+Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out_port`: The port.
+
+Returns: ACCEL_OK; IO for a port that is in use; UNSUPPORTED without the server's plugin.
+
+Threads: object.
+"""
+accel_serve_metrics(state, options, out_port) =
+    check(ccall((:accel_serve_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_serve_metrics_options_t}, Ptr{Int32}), state, options, out_port), "accel_serve_metrics")
 
 """
     accel_memory_report(reset_peak, out)
@@ -9594,6 +10144,451 @@ Threads: any.
 """
 accel_memory_report(reset_peak, out) =
     check(ccall((:accel_memory_report, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), reset_peak, out), "accel_memory_report")
+
+"""
+    accel_log_sink_add(state, options, out_sink)
+
+Adds a sink for the messages of all loggers of this process.
+
+- `state`: A state: its rank stands in messages and paths.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: stderr.
+- `out_sink`: A number for accel_log_sink_remove().
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a file without path; IO.
+
+Threads: any, waits.
+"""
+accel_log_sink_add(state, options, out_sink) =
+    check(@waiting(ccall((:accel_log_sink_add, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_log_sink_options_t}, Ptr{Int64}), state, options, out_sink)), "accel_log_sink_add")
+
+"""
+    accel_log_sink_remove(sink)
+
+Removes a sink, after what it has is written.
+
+- `sink`: Its number.
+
+Returns: ACCEL_OK; NOT_FOUND.
+
+Threads: any, waits.
+"""
+accel_log_sink_remove(sink) =
+    check(@waiting(ccall((:accel_log_sink_remove, libaccel), accel_status_t, (Int64,), sink)), "accel_log_sink_remove")
+
+"""
+    accel_logger_create(state, name, level, callback, user_data, destroy, out)
+
+Makes a logger. Without a callback its messages go to the sinks of accel_log_sink_add().
+
+- `state`: A state.
+- `name`: The logger's name.
+- `level`: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+- `callback`: `nothing`/`C_NULL` is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The logger.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+
+Threads: any.
+"""
+accel_logger_create(state, name, level, callback, user_data, destroy, out) =
+    check(ccall((:accel_logger_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_logger_t}}), state, name, level, callback, user_data, destroy, out), "accel_logger_create")
+
+"""
+    accel_logger_retain(logger)
+
+Adds an owner.
+
+- `logger`: A logger.
+
+Returns: The same logger, with one owner more.
+
+Threads: any.
+"""
+accel_logger_retain(logger) =
+    ccall((:accel_logger_retain, libaccel), Ptr{accel_logger_t}, (Ptr{accel_logger_t},), logger)
+
+"""
+    accel_logger_release(logger)
+
+Removes an owner.
+
+- `logger`: `nothing`/`C_NULL` is allowed. A logger, or NULL.
+
+Threads: any.
+"""
+accel_logger_release(logger) =
+    ccall((:accel_logger_release, libaccel), Cvoid, (Ptr{accel_logger_t},), logger)
+
+"""
+    accel_logger_enabled(logger, level)
+
+Whether messages of a level are logged: before one that is costly to make.
+
+- `logger`: A logger.
+- `level`: ACCEL_LOG_*.
+
+Returns: 1 or 0.
+
+Threads: any.
+"""
+accel_logger_enabled(logger, level) =
+    ccall((:accel_logger_enabled, libaccel), Int32, (Ptr{accel_logger_t}, Int32), logger, level)
+
+"""
+    accel_logger_log(logger, level, message, ranks)
+
+Logs a message.
+
+- `logger`: A logger.
+- `level`: ACCEL_LOG_*.
+- `message`: The text; further lines are indented.
+- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+
+Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: any, waits.
+"""
+accel_logger_log(logger, level, message, ranks) =
+    check(@waiting(ccall((:accel_logger_log, libaccel), accel_status_t, (Ptr{accel_logger_t}, Int32, Ptr{Cchar}, accel_log_ranks_t), logger, level, message, ranks)), "accel_logger_log")
+
+"""
+    accel_logger_warning_once(logger, message, ranks)
+
+Logs a warning, the first time that this logger gets its text.
+
+- `logger`: A logger.
+- `message`: The text.
+- `ranks`: MAIN_PROCESS or ALL_PROCESSES.
+
+Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+
+Threads: any, waits.
+"""
+accel_logger_warning_once(logger, message, ranks) =
+    check(@waiting(ccall((:accel_logger_warning_once, libaccel), accel_status_t, (Ptr{accel_logger_t}, Ptr{Cchar}, accel_log_ranks_t), logger, message, ranks)), "accel_logger_warning_once")
+
+"""
+    accel_progress_begin(state, label, total, options, show, user_data, destroy, out)
+
+Opens a progress bar on stderr, below those that are open.
+
+- `state`: A state.
+- `label`: What stands before it; may be empty.
+- `total`: How many there are; ACCEL_UNSET_INT64: unknown.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `show`: `nothing`/`C_NULL` is allowed. Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The bar.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_progress_begin(state, label, total, options, show, user_data, destroy, out) =
+    check(ccall((:accel_progress_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Int64, Ptr{accel_progress_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_progress_bar_t}}), state, label, total, options, show, user_data, destroy, out), "accel_progress_begin")
+
+"""
+    accel_progress_of_dataloader(state, label, loader, options, out)
+
+Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+
+- `state`: A state.
+- `label`: As there.
+- `loader`: A prepared loader.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The bar. It ends with accel_progress_end().
+
+Returns: As accel_progress_begin().
+
+Threads: any.
+"""
+accel_progress_of_dataloader(state, label, loader, options, out) =
+    check(ccall((:accel_progress_of_dataloader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_dataloader_t}, Ptr{accel_progress_options_t}, Ptr{Ptr{accel_progress_bar_t}}), state, label, loader, options, out), "accel_progress_of_dataloader")
+
+"""
+    accel_progress_bar_retain(bar)
+
+Adds an owner.
+
+- `bar`: A bar.
+
+Returns: The same bar, with one owner more.
+
+Threads: any.
+"""
+accel_progress_bar_retain(bar) =
+    ccall((:accel_progress_bar_retain, libaccel), Ptr{accel_progress_bar_t}, (Ptr{accel_progress_bar_t},), bar)
+
+"""
+    accel_progress_bar_release(bar)
+
+Removes an owner; the last one ends the bar.
+
+- `bar`: `nothing`/`C_NULL` is allowed. A bar, or NULL.
+
+Threads: any.
+"""
+accel_progress_bar_release(bar) =
+    ccall((:accel_progress_bar_release, libaccel), Cvoid, (Ptr{accel_progress_bar_t},), bar)
+
+"""
+    accel_progress_update(bar, count)
+
+Moves a bar on. Costs less than a microsecond where no line is due.
+
+- `bar`: A bar.
+- `count`: How far. Not negative.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.
+
+Threads: any.
+"""
+accel_progress_update(bar, count) =
+    check(ccall((:accel_progress_update, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, count), "accel_progress_update")
+
+"""
+    accel_progress_set_values(bar, values)
+
+Sets what stands behind the rate: the loss, the memory.
+
+- `bar`: A bar.
+- `values`: A map from names to numbers and texts; \"memory\": NONE stands for the memory of the process.
+
+Returns: ACCEL_OK; TYPE_MISMATCH that names the value.
+
+Threads: any.
+"""
+accel_progress_set_values(bar, values) =
+    check(ccall((:accel_progress_set_values, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, values), "accel_progress_set_values")
+
+"""
+    accel_progress_report(bar, out)
+
+Where a bar is.
+
+- `bar`: A bar.
+- `out`: {\"count\", \"total\": NONE if unknown, \"seconds\", \"rate\": a second, \"remaining_seconds\": NONE if unknown}.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_progress_report(bar, out) =
+    check(ccall((:accel_progress_report, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, out), "accel_progress_report")
+
+"""
+    accel_progress_end(bar)
+
+Ends a bar: shows its last line.
+
+- `bar`: A bar.
+
+Returns: ACCEL_OK, also when it has ended before.
+
+Threads: any.
+"""
+accel_progress_end(bar) =
+    check(ccall((:accel_progress_end, libaccel), accel_status_t, (Ptr{accel_progress_bar_t},), bar), "accel_progress_end")
+
+"""
+    accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out)
+
+Begins to profile this thread, and what computes for it. One profiler at a time in a process.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `on_trace_ready`: `nothing`/`C_NULL` is allowed. NULL: only the files of output_trace_dir are written.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: The profiler. accel_profile_end() on the same thread ends it.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+
+Threads: thread, waits.
+"""
+accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out) =
+    check(@waiting(ccall((:accel_profile_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_profile_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_profile_t}}), state, options, on_trace_ready, user_data, destroy, out)), "accel_profile_begin")
+
+"""
+    accel_profile_retain(profile)
+
+Adds an owner.
+
+- `profile`: A profiler.
+
+Returns: The same profiler, with one owner more.
+
+Threads: any.
+"""
+accel_profile_retain(profile) =
+    ccall((:accel_profile_retain, libaccel), Ptr{accel_profile_t}, (Ptr{accel_profile_t},), profile)
+
+"""
+    accel_profile_release(profile)
+
+Removes an owner; the last one ends the profiler without writing what it was recording.
+
+- `profile`: `nothing`/`C_NULL` is allowed. A profiler, or NULL.
+
+Threads: any, waits.
+"""
+accel_profile_release(profile) =
+    @waiting(ccall((:accel_profile_release, libaccel), Cvoid, (Ptr{accel_profile_t},), profile))
+
+"""
+    accel_profile_step(profile)
+
+Ends a step.
+
+- `profile`: A profiler.
+
+Returns: ACCEL_OK; IO when the file of a cycle cannot be written; what on_trace_ready returns; INVALID_STATE after the end or on another thread.
+
+Threads: thread, waits.
+"""
+accel_profile_step(profile) =
+    check(@waiting(ccall((:accel_profile_step, libaccel), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_step")
+
+"""
+    accel_profile_step_number(profile)
+
+The number of steps that have ended.
+
+- `profile`: A profiler.
+
+Returns: The number.
+
+Threads: any.
+"""
+accel_profile_step_number(profile) =
+    ccall((:accel_profile_step_number, libaccel), Int64, (Ptr{accel_profile_t},), profile)
+
+"""
+    accel_profile_schedule(options, step, out)
+
+What a schedule does in a step, as torch.profiler.schedule() has it.
+
+- `options`: The schedule.
+- `step`: From 0.
+- `out`: ACCEL_PROFILE_*.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative step, or options without active.
+
+Threads: any.
+"""
+accel_profile_schedule(options, step, out) =
+    check(ccall((:accel_profile_schedule, libaccel), accel_status_t, (Ptr{accel_profile_options_t}, Int64, Ptr{accel_profile_action_t}), options, step, out), "accel_profile_schedule")
+
+"""
+    accel_profile_export_trace(profile, path)
+
+Writes the latest recorded cycle as a Chrome trace; \".gz\" at the end of the name compresses it.
+
+- `profile`: A profiler that has recorded one.
+- `path`: The file.
+
+Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.
+
+Threads: thread, waits.
+"""
+accel_profile_export_trace(profile, path) =
+    check(@waiting(ccall((:accel_profile_export_trace, libaccel), accel_status_t, (Ptr{accel_profile_t}, Ptr{Cchar}), profile, path)), "accel_profile_export_trace")
+
+"""
+    accel_profile_key_averages(profile, group_by_shapes, out)
+
+Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first.
+
+- `profile`: A profiler that has recorded one.
+- `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
+- `out`: The list.
+
+Returns: ACCEL_OK; INVALID_STATE before one is complete.
+
+Threads: thread, waits.
+"""
+accel_profile_key_averages(profile, group_by_shapes, out) =
+    check(@waiting(ccall((:accel_profile_key_averages, libaccel), accel_status_t, (Ptr{accel_profile_t}, Int32, Ptr{accel_value_t}), profile, group_by_shapes, out)), "accel_profile_key_averages")
+
+"""
+    accel_profile_table(averages, sort_by, row_limit, out)
+
+Key averages as a table for people.
+
+- `averages`: Of accel_profile_key_averages().
+- `sort_by`: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
+- `row_limit`: Lines; 0: all.
+- `out`: The text.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.
+
+Threads: any.
+"""
+accel_profile_table(averages, sort_by, row_limit, out) =
+    check(ccall((:accel_profile_table, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Int64, Ptr{accel_buffer_t}), averages, sort_by, row_limit, out), "accel_profile_table")
+
+"""
+    accel_profile_memory_timeline(profile, out)
+
+The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": bytes that tensors have then}.
+
+- `profile`: A profiler with profile_memory that has recorded one.
+- `out`: The list.
+
+Returns: ACCEL_OK; INVALID_STATE without profile_memory, or before one is complete.
+
+Threads: thread, waits.
+"""
+accel_profile_memory_timeline(profile, out) =
+    check(@waiting(ccall((:accel_profile_memory_timeline, libaccel), accel_status_t, (Ptr{accel_profile_t}, Ptr{accel_value_t}), profile, out)), "accel_profile_memory_timeline")
+
+"""
+    accel_profile_end(profile)
+
+Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so that all files are there.
+
+- `profile`: A profiler.
+
+Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready returns; TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_profile_end(profile) =
+    check(@waiting(ccall((:accel_profile_end, libaccel), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_end")
+
+"""
+    accel_span_begin(name, out)
+
+Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+
+- `name`: Its name.
+- `out`: The scope.
+
+Returns: ACCEL_OK.
+
+Threads: thread.
+"""
+accel_span_begin(name, out) =
+    check(ccall((:accel_span_begin, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_scope_t}}), name, out), "accel_span_begin")
+
+"""
+    accel_merge_traces(paths, n_paths, path)
+
+Joins the traces of several ranks to one: a process a rank, with clocks that agree: each trace has the offset of its host's clock to rank 0's, which the ranks measure when they begin to profile.
+
+- `paths`: Files of traces, or one folder with profile_<rank>.json files.
+- `n_paths`: Their number.
+- `path`: The file that is written; \".gz\" compresses it.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT that names the file; IO.
+
+Threads: any, waits.
+"""
+accel_merge_traces(paths, n_paths, path) =
+    check(@waiting(ccall((:accel_merge_traces, libaccel), accel_status_t, (Ptr{Ptr{Cchar}}, Csize_t, Ptr{Cchar}), paths, n_paths, path)), "accel_merge_traces")
 
 """
     accel_options_name(index)
@@ -10806,8 +11801,61 @@ const FUNCTIONS = (
     :accel_checkpoint_show,
     :accel_checkpoint_diff,
     :accel_merge_weights,
+    :accel_init_trackers,
+    :accel_log,
+    :accel_log_scalars,
+    :accel_log_images,
+    :accel_log_table,
+    :accel_log_figure,
+    :accel_log_artifact,
+    :accel_flush_trackers,
+    :accel_finish_trackers,
+    :accel_get_tracker,
+    :accel_trackers,
+    :accel_available_trackers,
+    :accel_tracker_create,
+    :accel_tracker_retain,
+    :accel_tracker_release,
+    :accel_add_tracker,
+    :accel_tracker_name,
+    :accel_tracker_location,
+    :accel_tracker_log,
     :accel_step_report,
+    :accel_step_report_of_ranks,
+    :accel_step_report_table,
+    :accel_count_tokens,
+    :accel_set_model_flops,
+    :accel_serve_metrics,
     :accel_memory_report,
+    :accel_log_sink_add,
+    :accel_log_sink_remove,
+    :accel_logger_create,
+    :accel_logger_retain,
+    :accel_logger_release,
+    :accel_logger_enabled,
+    :accel_logger_log,
+    :accel_logger_warning_once,
+    :accel_progress_begin,
+    :accel_progress_of_dataloader,
+    :accel_progress_bar_retain,
+    :accel_progress_bar_release,
+    :accel_progress_update,
+    :accel_progress_set_values,
+    :accel_progress_report,
+    :accel_progress_end,
+    :accel_profile_begin,
+    :accel_profile_retain,
+    :accel_profile_release,
+    :accel_profile_step,
+    :accel_profile_step_number,
+    :accel_profile_schedule,
+    :accel_profile_export_trace,
+    :accel_profile_key_averages,
+    :accel_profile_table,
+    :accel_profile_memory_timeline,
+    :accel_profile_end,
+    :accel_span_begin,
+    :accel_merge_traces,
     :accel_options_name,
     :accel_option_count,
     :accel_option_get,

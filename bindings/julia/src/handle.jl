@@ -89,6 +89,10 @@ Base.close(tensor::Tensor) =
 @handle Mesh accel_mesh_t accel_mesh_release
 @handle OffloadHook accel_offload_hook_t accel_offload_hook_release
 @handle WeightStream accel_weight_stream_t accel_weight_stream_release
+@handle Tracker accel_tracker_t accel_tracker_release
+@handle Logger accel_logger_t accel_logger_release
+@handle ProgressBar accel_progress_bar_t accel_progress_bar_release
+@handle Profile accel_profile_t accel_profile_release
 
 """Keeps a function that is handed to C together with these objects, unless one of them is closed."""
 keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))

@@ -99,6 +99,18 @@ inline const OptionTable& table_of(const accel_load_state_options_t*) { return o
 inline accel_load_state_options_t unset_options(const accel_load_state_options_t*) { return ACCEL_LOAD_STATE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_merge_weights_options_t*) { return option_tables::merge_weights_options; }
 inline accel_merge_weights_options_t unset_options(const accel_merge_weights_options_t*) { return ACCEL_MERGE_WEIGHTS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_tracking_options_t*) { return option_tables::tracking_options; }
+inline accel_tracking_options_t unset_options(const accel_tracking_options_t*) { return ACCEL_TRACKING_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_tracker_options_t*) { return option_tables::tracker_options; }
+inline accel_tracker_options_t unset_options(const accel_tracker_options_t*) { return ACCEL_TRACKER_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_serve_metrics_options_t*) { return option_tables::serve_metrics_options; }
+inline accel_serve_metrics_options_t unset_options(const accel_serve_metrics_options_t*) { return ACCEL_SERVE_METRICS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_log_sink_options_t*) { return option_tables::log_sink_options; }
+inline accel_log_sink_options_t unset_options(const accel_log_sink_options_t*) { return ACCEL_LOG_SINK_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_progress_options_t*) { return option_tables::progress_options; }
+inline accel_progress_options_t unset_options(const accel_progress_options_t*) { return ACCEL_PROGRESS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_profile_options_t*) { return option_tables::profile_options; }
+inline accel_profile_options_t unset_options(const accel_profile_options_t*) { return ACCEL_PROFILE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_launch_options_t*) { return option_tables::launch_options; }
 inline accel_launch_options_t unset_options(const accel_launch_options_t*) { return ACCEL_LAUNCH_OPTIONS_INIT; }
 
@@ -134,6 +146,12 @@ ProjectSettings settings_type(const accel_project_options_t*);
 SaveStateSettings settings_type(const accel_save_state_options_t*);
 LoadStateSettings settings_type(const accel_load_state_options_t*);
 MergeWeightsSettings settings_type(const accel_merge_weights_options_t*);
+TrackingSettings settings_type(const accel_tracking_options_t*);
+TrackerSettings settings_type(const accel_tracker_options_t*);
+ServeMetricsSettings settings_type(const accel_serve_metrics_options_t*);
+LogSinkSettings settings_type(const accel_log_sink_options_t*);
+ProgressSettings settings_type(const accel_progress_options_t*);
+ProfileSettings settings_type(const accel_profile_options_t*);
 LaunchSettings settings_type(const accel_launch_options_t*);
 
 }  // namespace accel::capi

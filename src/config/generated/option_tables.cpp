@@ -149,6 +149,17 @@ constexpr OptionChoice kWhenBusyChoices[] = {
     {"refuse", 1},
 };
 
+constexpr OptionChoice kTrackerFailureChoices[] = {
+    {"warn", 0},
+    {"stop", 1},
+};
+
+constexpr OptionChoice kLogSinkKindChoices[] = {
+    {"stderr", 0},
+    {"file", 1},
+    {"json_lines", 2},
+};
+
 constexpr OptionChoice kStartMethodChoices[] = {
     {"fork", 0},
     {"program", 1},
@@ -653,6 +664,62 @@ constexpr OptionField kMergeWeightsOptions[] = {
     {"remove_checkpoint_dir", "1: the parts are removed when the whole is written. Default 0", OptionKind::kFlag, 4, 12, 51, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kTrackingOptions[] = {
+    {"log_with", "Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()", OptionKind::kText, 8, 8, 69, kNone, "ACCELERATE_LOG_WITH", nullptr, "none, but those of accel_add_tracker()", nullptr, 0, false},
+    {"logging_dir", "The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project", OptionKind::kText, 8, 16, 48, kNone, "ACCELERATE_LOGGING_DIR", nullptr, "logging_dir of the project", nullptr, 0, false},
+    {"run_name", "The name of the run, and of its folder. Default: as the project", OptionKind::kText, 8, 24, 39, kNone, nullptr, nullptr, "as the project", nullptr, 0, false},
+    {"resume", "1: a run that is in the folder goes on; 0: one that is there is an error. Default 1", OptionKind::kFlag, 4, 32, 73, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"on_failure", "When a tracker of the program fails. Default WARN", OptionKind::kChoice, 4, 36, 36, kNone, nullptr, "warn", nullptr, kTrackerFailureChoices, std::size(kTrackerFailureChoices), false},
+    {"flush_interval_ms", "The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500", OptionKind::kInteger, 8, 40, 63, {1, 3600000, false, false}, nullptr, "500", nullptr, nullptr, 0, false},
+    {"queue_bytes", "The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864", OptionKind::kInteger, 8, 48, 78, {65536, kInfinity, false, true}, nullptr, "67108864", nullptr, nullptr, 0, false},
+    {"step_report_interval", "Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0", OptionKind::kInteger, 8, 56, 94, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kTrackerOptions[] = {
+    {"main_process_only", "0: it runs on all ranks. Default 1", OptionKind::kFlag, 4, 8, 24, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"requires_logging_directory", "1: without logging_dir it is an error. Default 0", OptionKind::kFlag, 4, 12, 38, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kServeMetricsOptions[] = {
+    {"host", "An address of this host. Variable ACCEL_METRICS_HOST. Default \"127.0.0.1\"", OptionKind::kText, 8, 8, 24, kNone, "ACCEL_METRICS_HOST", "127.0.0.1", nullptr, nullptr, 0, false},
+    {"port", "0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0", OptionKind::kInteger, 4, 16, 14, {0, 65535, false, false}, "ACCEL_METRICS_PORT", "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kLogSinkOptions[] = {
+    {"path", "The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none", OptionKind::kText, 8, 8, 81, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"kind", "What it is. Default STDERR", OptionKind::kChoice, 4, 16, 11, kNone, nullptr, "stderr", nullptr, kLogSinkKindChoices, std::size(kLogSinkKindChoices), false},
+    {"level", "ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10", OptionKind::kInteger, 4, 20, 43, {10, 100, false, false}, "ACCEL_LOG_SINK_LEVEL", "10", nullptr, nullptr, 0, false},
+    {"engine", "1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1", OptionKind::kFlag, 4, 24, 79, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kProgressOptions[] = {
+    {"unit", "What is counted. Default \"steps\"", OptionKind::kText, 8, 8, 16, kNone, nullptr, "steps", nullptr, nullptr, 0, false},
+    {"local_main_process_only", "0: each rank shows its own. Default 1", OptionKind::kFlag, 4, 16, 27, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"disable", "1: nothing is shown. Default: on what is not a terminal, unless there is a callback", OptionKind::kFlag, 4, 20, 20, kNone, nullptr, nullptr, "on what is not a terminal, unless there is a callback", nullptr, 0, false},
+    {"leave", "1: the last line stays. Default 1", OptionKind::kFlag, 4, 24, 23, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"width", "Columns. In [20, 1000]. Default: the terminal's, else 80", OptionKind::kInteger, 4, 28, 8, {20, 1000, false, false}, nullptr, nullptr, "the terminal's, else 80", nullptr, 0, false},
+    {"initial", "Where it begins, after a resumed run. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"interval_ms", "The shortest time between two lines. In [0, 3600000]. Default 100", OptionKind::kInteger, 8, 40, 36, {0, 3600000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kProfileOptions[] = {
+    {"activities", "\"cpu\" and types of devices (\"xpu\"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device", OptionKind::kText, 8, 8, 53, kNone, "ACCEL_PROFILE_ACTIVITIES", nullptr, "the CPU and the state's device", nullptr, 0, false},
+    {"output_trace_dir", "A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none", OptionKind::kText, 8, 16, 69, kNone, "ACCEL_PROFILE_DIR", nullptr, "none", nullptr, 0, false},
+    {"wait", "Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0", OptionKind::kInteger, 8, 24, 39, {0, kInfinity, false, true}, "ACCEL_PROFILE_WAIT", "0", nullptr, nullptr, 0, false},
+    {"warmup", "Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0", OptionKind::kInteger, 8, 32, 30, {0, kInfinity, false, true}, "ACCEL_PROFILE_WARMUP", "0", nullptr, nullptr, 0, false},
+    {"active", "Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule", OptionKind::kInteger, 8, 40, 24, {1, kInfinity, false, true}, "ACCEL_PROFILE_ACTIVE", nullptr, "no schedule", nullptr, 0, false},
+    {"repeat", "Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0", OptionKind::kInteger, 8, 48, 25, {0, kInfinity, false, true}, "ACCEL_PROFILE_REPEAT", "0", nullptr, nullptr, 0, false},
+    {"skip_first", "Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0", OptionKind::kInteger, 8, 56, 29, {0, kInfinity, false, true}, "ACCEL_PROFILE_SKIP_FIRST", "0", nullptr, nullptr, 0, false},
+    {"record_shapes", "1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0", OptionKind::kFlag, 4, 64, 41, kNone, "ACCEL_PROFILE_RECORD_SHAPES", "0", nullptr, nullptr, 0, false},
+    {"profile_memory", "1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0", OptionKind::kFlag, 4, 68, 15, kNone, "ACCEL_PROFILE_MEMORY", "0", nullptr, nullptr, 0, false},
+    {"with_stack", "1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0", OptionKind::kFlag, 4, 72, 101, kNone, "ACCEL_PROFILE_WITH_STACK", "0", nullptr, nullptr, 0, false},
+    {"with_flops", "1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0", OptionKind::kFlag, 4, 76, 76, kNone, "ACCEL_PROFILE_WITH_FLOPS", "0", nullptr, nullptr, 0, false},
+    {"with_modules", "1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0", OptionKind::kFlag, 4, 80, 38, kNone, "ACCEL_PROFILE_WITH_MODULES", "0", nullptr, nullptr, 0, false},
+    {"merge", "1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1", OptionKind::kFlag, 4, 84, 100, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kLaunchOptions[] = {
     {"num_processes", "Ranks on all machines together. In [1, 65536]. Required", OptionKind::kInteger, 4, 8, 31, {1, 65536, false, false}, nullptr, nullptr, nullptr, nullptr, 0, true},
     {"num_machines", "Machines on which the same call is made. In [1, 65536]. Default 1", OptionKind::kInteger, 4, 12, 40, {1, 65536, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
@@ -718,6 +785,12 @@ const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions
 const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
 const OptionTable load_state_options{"accel_load_state_options_t", 16, kLoadStateOptions, std::size(kLoadStateOptions)};
 const OptionTable merge_weights_options{"accel_merge_weights_options_t", 16, kMergeWeightsOptions, std::size(kMergeWeightsOptions)};
+const OptionTable tracking_options{"accel_tracking_options_t", 64, kTrackingOptions, std::size(kTrackingOptions)};
+const OptionTable tracker_options{"accel_tracker_options_t", 16, kTrackerOptions, std::size(kTrackerOptions)};
+const OptionTable serve_metrics_options{"accel_serve_metrics_options_t", 24, kServeMetricsOptions, std::size(kServeMetricsOptions)};
+const OptionTable log_sink_options{"accel_log_sink_options_t", 32, kLogSinkOptions, std::size(kLogSinkOptions)};
+const OptionTable progress_options{"accel_progress_options_t", 48, kProgressOptions, std::size(kProgressOptions)};
+const OptionTable profile_options{"accel_profile_options_t", 88, kProfileOptions, std::size(kProfileOptions)};
 const OptionTable launch_options{"accel_launch_options_t", 72, kLaunchOptions, std::size(kLaunchOptions)};
 
 }  // namespace option_tables
@@ -770,6 +843,12 @@ OptionTables all_option_tables() {
       &option_tables::save_state_options,
       &option_tables::load_state_options,
       &option_tables::merge_weights_options,
+      &option_tables::tracking_options,
+      &option_tables::tracker_options,
+      &option_tables::serve_metrics_options,
+      &option_tables::log_sink_options,
+      &option_tables::progress_options,
+      &option_tables::profile_options,
       &option_tables::launch_options,
   };
   return {kAll, std::size(kAll)};

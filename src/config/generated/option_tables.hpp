@@ -51,6 +51,12 @@ extern const OptionTable project_options;
 extern const OptionTable save_state_options;
 extern const OptionTable load_state_options;
 extern const OptionTable merge_weights_options;
+extern const OptionTable tracking_options;
+extern const OptionTable tracker_options;
+extern const OptionTable serve_metrics_options;
+extern const OptionTable log_sink_options;
+extern const OptionTable progress_options;
+extern const OptionTable profile_options;
 extern const OptionTable launch_options;
 
 }  // namespace accel::option_tables

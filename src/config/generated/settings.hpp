@@ -30,6 +30,8 @@ enum class StateDictType : int32_t { kFullStateDict = 1, kLocalStateDict = 2, kS
 enum class OffloadDevice : int32_t { kNone = 0, kCpu = 1, kNvme = 2 };
 enum class Dtype : int32_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 = 4, kInt64 = 5, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kComplex32 = 9, kComplex64 = 10, kComplex128 = 11, kBool = 12, kBfloat16 = 13, kFloat8E5m2 = 14, kFloat8E4m3fn = 15, kFloat8E5m2fnuz = 16, kFloat8E4m3fnuz = 17, kFloat8E8m0fnu = 18, kUint16 = 19, kUint32 = 20, kUint64 = 21 };
 enum class WhenBusy : int32_t { kWait = 0, kRefuse = 1 };
+enum class TrackerFailure : int32_t { kWarn = 0, kStop = 1 };
+enum class LogSinkKind : int32_t { kStderr = 0, kFile = 1, kJsonLines = 2 };
 enum class StartMethod : int32_t { kFork = 0, kProgram = 1 };
 
 // accel_state_options_t
@@ -790,6 +792,138 @@ struct MergeWeightsSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.safe_serialization...);
     visit(table().fields[1], settings.remove_checkpoint_dir...);
+  }
+};
+
+// accel_tracking_options_t
+struct TrackingSettings {
+  Setting<std::string> log_with{};
+  Setting<std::string> logging_dir{};
+  Setting<std::string> run_name{};
+  Setting<bool> resume{true};
+  Setting<TrackerFailure> on_failure{TrackerFailure::kWarn};
+  Setting<int64_t> flush_interval_ms{500};
+  Setting<int64_t> queue_bytes{67108864};
+  Setting<int64_t> step_report_interval{0};
+
+  static const OptionTable& table() { return option_tables::tracking_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.log_with...);
+    visit(table().fields[1], settings.logging_dir...);
+    visit(table().fields[2], settings.run_name...);
+    visit(table().fields[3], settings.resume...);
+    visit(table().fields[4], settings.on_failure...);
+    visit(table().fields[5], settings.flush_interval_ms...);
+    visit(table().fields[6], settings.queue_bytes...);
+    visit(table().fields[7], settings.step_report_interval...);
+  }
+};
+
+// accel_tracker_options_t
+struct TrackerSettings {
+  Setting<bool> main_process_only{true};
+  Setting<bool> requires_logging_directory{false};
+
+  static const OptionTable& table() { return option_tables::tracker_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.main_process_only...);
+    visit(table().fields[1], settings.requires_logging_directory...);
+  }
+};
+
+// accel_serve_metrics_options_t
+struct ServeMetricsSettings {
+  Setting<std::string> host{"127.0.0.1"};
+  Setting<int64_t> port{0};
+
+  static const OptionTable& table() { return option_tables::serve_metrics_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.host...);
+    visit(table().fields[1], settings.port...);
+  }
+};
+
+// accel_log_sink_options_t
+struct LogSinkSettings {
+  Setting<std::string> path{};
+  Setting<LogSinkKind> kind{LogSinkKind::kStderr};
+  Setting<int64_t> level{10};
+  Setting<bool> engine{true};
+
+  static const OptionTable& table() { return option_tables::log_sink_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.path...);
+    visit(table().fields[1], settings.kind...);
+    visit(table().fields[2], settings.level...);
+    visit(table().fields[3], settings.engine...);
+  }
+};
+
+// accel_progress_options_t
+struct ProgressSettings {
+  Setting<std::string> unit{"steps"};
+  Setting<bool> local_main_process_only{true};
+  Setting<std::optional<bool>> disable{};
+  Setting<bool> leave{true};
+  Setting<std::optional<int64_t>> width{};
+  Setting<int64_t> initial{0};
+  Setting<int64_t> interval_ms{100};
+
+  static const OptionTable& table() { return option_tables::progress_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.unit...);
+    visit(table().fields[1], settings.local_main_process_only...);
+    visit(table().fields[2], settings.disable...);
+    visit(table().fields[3], settings.leave...);
+    visit(table().fields[4], settings.width...);
+    visit(table().fields[5], settings.initial...);
+    visit(table().fields[6], settings.interval_ms...);
+  }
+};
+
+// accel_profile_options_t
+struct ProfileSettings {
+  Setting<std::string> activities{};
+  Setting<std::string> output_trace_dir{};
+  Setting<int64_t> wait{0};
+  Setting<int64_t> warmup{0};
+  Setting<std::optional<int64_t>> active{};
+  Setting<int64_t> repeat{0};
+  Setting<int64_t> skip_first{0};
+  Setting<bool> record_shapes{false};
+  Setting<bool> profile_memory{false};
+  Setting<bool> with_stack{false};
+  Setting<bool> with_flops{false};
+  Setting<bool> with_modules{false};
+  Setting<bool> merge{true};
+
+  static const OptionTable& table() { return option_tables::profile_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.activities...);
+    visit(table().fields[1], settings.output_trace_dir...);
+    visit(table().fields[2], settings.wait...);
+    visit(table().fields[3], settings.warmup...);
+    visit(table().fields[4], settings.active...);
+    visit(table().fields[5], settings.repeat...);
+    visit(table().fields[6], settings.skip_first...);
+    visit(table().fields[7], settings.record_shapes...);
+    visit(table().fields[8], settings.profile_memory...);
+    visit(table().fields[9], settings.with_stack...);
+    visit(table().fields[10], settings.with_flops...);
+    visit(table().fields[11], settings.with_modules...);
+    visit(table().fields[12], settings.merge...);
   }
 };
 

@@ -471,6 +471,56 @@ SAME(size_of_accel_merge_weights_options_t, sizeof(accel_merge_weights_options_t
 SAME(place_of_accel_merge_weights_options_t_struct_size, offsetof(accel_merge_weights_options_t, struct_size) == 0 && sizeof(((accel_merge_weights_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_merge_weights_options_t_safe_serialization, offsetof(accel_merge_weights_options_t, safe_serialization) == 8 && sizeof(((accel_merge_weights_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_merge_weights_options_t_remove_checkpoint_dir, offsetof(accel_merge_weights_options_t, remove_checkpoint_dir) == 12 && sizeof(((accel_merge_weights_options_t *)0)->remove_checkpoint_dir) == 4);
+SAME(size_of_accel_tracking_options_t, sizeof(accel_tracking_options_t) == 64);
+SAME(place_of_accel_tracking_options_t_struct_size, offsetof(accel_tracking_options_t, struct_size) == 0 && sizeof(((accel_tracking_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_tracking_options_t_log_with, offsetof(accel_tracking_options_t, log_with) == 8 && sizeof(((accel_tracking_options_t *)0)->log_with) == 8);
+SAME(place_of_accel_tracking_options_t_logging_dir, offsetof(accel_tracking_options_t, logging_dir) == 16 && sizeof(((accel_tracking_options_t *)0)->logging_dir) == 8);
+SAME(place_of_accel_tracking_options_t_run_name, offsetof(accel_tracking_options_t, run_name) == 24 && sizeof(((accel_tracking_options_t *)0)->run_name) == 8);
+SAME(place_of_accel_tracking_options_t_resume, offsetof(accel_tracking_options_t, resume) == 32 && sizeof(((accel_tracking_options_t *)0)->resume) == 4);
+SAME(place_of_accel_tracking_options_t_on_failure, offsetof(accel_tracking_options_t, on_failure) == 36 && sizeof(((accel_tracking_options_t *)0)->on_failure) == 4);
+SAME(place_of_accel_tracking_options_t_flush_interval_ms, offsetof(accel_tracking_options_t, flush_interval_ms) == 40 && sizeof(((accel_tracking_options_t *)0)->flush_interval_ms) == 8);
+SAME(place_of_accel_tracking_options_t_queue_bytes, offsetof(accel_tracking_options_t, queue_bytes) == 48 && sizeof(((accel_tracking_options_t *)0)->queue_bytes) == 8);
+SAME(place_of_accel_tracking_options_t_step_report_interval, offsetof(accel_tracking_options_t, step_report_interval) == 56 && sizeof(((accel_tracking_options_t *)0)->step_report_interval) == 8);
+SAME(size_of_accel_tracker_options_t, sizeof(accel_tracker_options_t) == 16);
+SAME(place_of_accel_tracker_options_t_struct_size, offsetof(accel_tracker_options_t, struct_size) == 0 && sizeof(((accel_tracker_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_tracker_options_t_main_process_only, offsetof(accel_tracker_options_t, main_process_only) == 8 && sizeof(((accel_tracker_options_t *)0)->main_process_only) == 4);
+SAME(place_of_accel_tracker_options_t_requires_logging_directory, offsetof(accel_tracker_options_t, requires_logging_directory) == 12 && sizeof(((accel_tracker_options_t *)0)->requires_logging_directory) == 4);
+SAME(size_of_accel_serve_metrics_options_t, sizeof(accel_serve_metrics_options_t) == 24);
+SAME(place_of_accel_serve_metrics_options_t_struct_size, offsetof(accel_serve_metrics_options_t, struct_size) == 0 && sizeof(((accel_serve_metrics_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_serve_metrics_options_t_host, offsetof(accel_serve_metrics_options_t, host) == 8 && sizeof(((accel_serve_metrics_options_t *)0)->host) == 8);
+SAME(place_of_accel_serve_metrics_options_t_port, offsetof(accel_serve_metrics_options_t, port) == 16 && sizeof(((accel_serve_metrics_options_t *)0)->port) == 4);
+SAME(place_of_accel_serve_metrics_options_t_reserved, offsetof(accel_serve_metrics_options_t, reserved) == 20 && sizeof(((accel_serve_metrics_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_log_sink_options_t, sizeof(accel_log_sink_options_t) == 32);
+SAME(place_of_accel_log_sink_options_t_struct_size, offsetof(accel_log_sink_options_t, struct_size) == 0 && sizeof(((accel_log_sink_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_log_sink_options_t_path, offsetof(accel_log_sink_options_t, path) == 8 && sizeof(((accel_log_sink_options_t *)0)->path) == 8);
+SAME(place_of_accel_log_sink_options_t_kind, offsetof(accel_log_sink_options_t, kind) == 16 && sizeof(((accel_log_sink_options_t *)0)->kind) == 4);
+SAME(place_of_accel_log_sink_options_t_level, offsetof(accel_log_sink_options_t, level) == 20 && sizeof(((accel_log_sink_options_t *)0)->level) == 4);
+SAME(place_of_accel_log_sink_options_t_engine, offsetof(accel_log_sink_options_t, engine) == 24 && sizeof(((accel_log_sink_options_t *)0)->engine) == 4);
+SAME(place_of_accel_log_sink_options_t_reserved, offsetof(accel_log_sink_options_t, reserved) == 28 && sizeof(((accel_log_sink_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_progress_options_t, sizeof(accel_progress_options_t) == 48);
+SAME(place_of_accel_progress_options_t_struct_size, offsetof(accel_progress_options_t, struct_size) == 0 && sizeof(((accel_progress_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_progress_options_t_unit, offsetof(accel_progress_options_t, unit) == 8 && sizeof(((accel_progress_options_t *)0)->unit) == 8);
+SAME(place_of_accel_progress_options_t_local_main_process_only, offsetof(accel_progress_options_t, local_main_process_only) == 16 && sizeof(((accel_progress_options_t *)0)->local_main_process_only) == 4);
+SAME(place_of_accel_progress_options_t_disable, offsetof(accel_progress_options_t, disable) == 20 && sizeof(((accel_progress_options_t *)0)->disable) == 4);
+SAME(place_of_accel_progress_options_t_leave, offsetof(accel_progress_options_t, leave) == 24 && sizeof(((accel_progress_options_t *)0)->leave) == 4);
+SAME(place_of_accel_progress_options_t_width, offsetof(accel_progress_options_t, width) == 28 && sizeof(((accel_progress_options_t *)0)->width) == 4);
+SAME(place_of_accel_progress_options_t_initial, offsetof(accel_progress_options_t, initial) == 32 && sizeof(((accel_progress_options_t *)0)->initial) == 8);
+SAME(place_of_accel_progress_options_t_interval_ms, offsetof(accel_progress_options_t, interval_ms) == 40 && sizeof(((accel_progress_options_t *)0)->interval_ms) == 8);
+SAME(size_of_accel_profile_options_t, sizeof(accel_profile_options_t) == 88);
+SAME(place_of_accel_profile_options_t_struct_size, offsetof(accel_profile_options_t, struct_size) == 0 && sizeof(((accel_profile_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_profile_options_t_activities, offsetof(accel_profile_options_t, activities) == 8 && sizeof(((accel_profile_options_t *)0)->activities) == 8);
+SAME(place_of_accel_profile_options_t_output_trace_dir, offsetof(accel_profile_options_t, output_trace_dir) == 16 && sizeof(((accel_profile_options_t *)0)->output_trace_dir) == 8);
+SAME(place_of_accel_profile_options_t_wait, offsetof(accel_profile_options_t, wait) == 24 && sizeof(((accel_profile_options_t *)0)->wait) == 8);
+SAME(place_of_accel_profile_options_t_warmup, offsetof(accel_profile_options_t, warmup) == 32 && sizeof(((accel_profile_options_t *)0)->warmup) == 8);
+SAME(place_of_accel_profile_options_t_active, offsetof(accel_profile_options_t, active) == 40 && sizeof(((accel_profile_options_t *)0)->active) == 8);
+SAME(place_of_accel_profile_options_t_repeat, offsetof(accel_profile_options_t, repeat) == 48 && sizeof(((accel_profile_options_t *)0)->repeat) == 8);
+SAME(place_of_accel_profile_options_t_skip_first, offsetof(accel_profile_options_t, skip_first) == 56 && sizeof(((accel_profile_options_t *)0)->skip_first) == 8);
+SAME(place_of_accel_profile_options_t_record_shapes, offsetof(accel_profile_options_t, record_shapes) == 64 && sizeof(((accel_profile_options_t *)0)->record_shapes) == 4);
+SAME(place_of_accel_profile_options_t_profile_memory, offsetof(accel_profile_options_t, profile_memory) == 68 && sizeof(((accel_profile_options_t *)0)->profile_memory) == 4);
+SAME(place_of_accel_profile_options_t_with_stack, offsetof(accel_profile_options_t, with_stack) == 72 && sizeof(((accel_profile_options_t *)0)->with_stack) == 4);
+SAME(place_of_accel_profile_options_t_with_flops, offsetof(accel_profile_options_t, with_flops) == 76 && sizeof(((accel_profile_options_t *)0)->with_flops) == 4);
+SAME(place_of_accel_profile_options_t_with_modules, offsetof(accel_profile_options_t, with_modules) == 80 && sizeof(((accel_profile_options_t *)0)->with_modules) == 4);
+SAME(place_of_accel_profile_options_t_merge, offsetof(accel_profile_options_t, merge) == 84 && sizeof(((accel_profile_options_t *)0)->merge) == 4);
 SAME(size_of_accel_launch_options_t, sizeof(accel_launch_options_t) == 72);
 SAME(place_of_accel_launch_options_t_struct_size, offsetof(accel_launch_options_t, struct_size) == 0 && sizeof(((accel_launch_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_launch_options_t_num_processes, offsetof(accel_launch_options_t, num_processes) == 8 && sizeof(((accel_launch_options_t *)0)->num_processes) == 4);
@@ -654,6 +704,27 @@ SAME(value_of_ACCEL_OFFLOAD_DEVICE_CPU, ACCEL_OFFLOAD_DEVICE_CPU == 1);
 SAME(value_of_ACCEL_OFFLOAD_DEVICE_NVME, ACCEL_OFFLOAD_DEVICE_NVME == 2);
 SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
 SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
+SAME(value_of_ACCEL_TRACKER_FAILURE_WARN, ACCEL_TRACKER_FAILURE_WARN == 0);
+SAME(value_of_ACCEL_TRACKER_FAILURE_STOP, ACCEL_TRACKER_FAILURE_STOP == 1);
+SAME(value_of_ACCEL_TRACKER_START, ACCEL_TRACKER_START == 0);
+SAME(value_of_ACCEL_TRACKER_CONFIGURATION, ACCEL_TRACKER_CONFIGURATION == 1);
+SAME(value_of_ACCEL_TRACKER_VALUES, ACCEL_TRACKER_VALUES == 2);
+SAME(value_of_ACCEL_TRACKER_IMAGES, ACCEL_TRACKER_IMAGES == 3);
+SAME(value_of_ACCEL_TRACKER_TABLE, ACCEL_TRACKER_TABLE == 4);
+SAME(value_of_ACCEL_TRACKER_FIGURE, ACCEL_TRACKER_FIGURE == 5);
+SAME(value_of_ACCEL_TRACKER_ARTIFACT, ACCEL_TRACKER_ARTIFACT == 6);
+SAME(value_of_ACCEL_TRACKER_FLUSH, ACCEL_TRACKER_FLUSH == 7);
+SAME(value_of_ACCEL_TRACKER_FINISH, ACCEL_TRACKER_FINISH == 8);
+SAME(value_of_ACCEL_LOG_MAIN_PROCESS, ACCEL_LOG_MAIN_PROCESS == 0);
+SAME(value_of_ACCEL_LOG_ALL_PROCESSES, ACCEL_LOG_ALL_PROCESSES == 1);
+SAME(value_of_ACCEL_LOG_IN_ORDER, ACCEL_LOG_IN_ORDER == 2);
+SAME(value_of_ACCEL_LOG_SINK_STDERR, ACCEL_LOG_SINK_STDERR == 0);
+SAME(value_of_ACCEL_LOG_SINK_FILE, ACCEL_LOG_SINK_FILE == 1);
+SAME(value_of_ACCEL_LOG_SINK_JSON_LINES, ACCEL_LOG_SINK_JSON_LINES == 2);
+SAME(value_of_ACCEL_PROFILE_NONE, ACCEL_PROFILE_NONE == 0);
+SAME(value_of_ACCEL_PROFILE_WARMUP, ACCEL_PROFILE_WARMUP == 1);
+SAME(value_of_ACCEL_PROFILE_RECORD, ACCEL_PROFILE_RECORD == 2);
+SAME(value_of_ACCEL_PROFILE_RECORD_AND_SAVE, ACCEL_PROFILE_RECORD_AND_SAVE == 3);
 SAME(value_of_ACCEL_START_FORK, ACCEL_START_FORK == 0);
 SAME(value_of_ACCEL_START_PROGRAM, ACCEL_START_PROGRAM == 1);
 
@@ -1071,6 +1142,60 @@ static void test_accel_merge_weights_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_tracking_options_t(void **state) {
+  static const accel_tracking_options_t expected = ACCEL_TRACKING_OPTIONS_INIT;
+  accel_tracking_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_tracking_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_tracker_options_t(void **state) {
+  static const accel_tracker_options_t expected = ACCEL_TRACKER_OPTIONS_INIT;
+  accel_tracker_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_tracker_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_serve_metrics_options_t(void **state) {
+  static const accel_serve_metrics_options_t expected = ACCEL_SERVE_METRICS_OPTIONS_INIT;
+  accel_serve_metrics_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_serve_metrics_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_log_sink_options_t(void **state) {
+  static const accel_log_sink_options_t expected = ACCEL_LOG_SINK_OPTIONS_INIT;
+  accel_log_sink_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_log_sink_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_progress_options_t(void **state) {
+  static const accel_progress_options_t expected = ACCEL_PROGRESS_OPTIONS_INIT;
+  accel_progress_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_progress_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_profile_options_t(void **state) {
+  static const accel_profile_options_t expected = ACCEL_PROFILE_OPTIONS_INIT;
+  accel_profile_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_profile_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_launch_options_t(void **state) {
   static const accel_launch_options_t expected = ACCEL_LAUNCH_OPTIONS_INIT;
   accel_launch_options_t given;
@@ -1128,6 +1253,12 @@ int main(void) {
       cmocka_unit_test(test_accel_save_state_options_t),
       cmocka_unit_test(test_accel_load_state_options_t),
       cmocka_unit_test(test_accel_merge_weights_options_t),
+      cmocka_unit_test(test_accel_tracking_options_t),
+      cmocka_unit_test(test_accel_tracker_options_t),
+      cmocka_unit_test(test_accel_serve_metrics_options_t),
+      cmocka_unit_test(test_accel_log_sink_options_t),
+      cmocka_unit_test(test_accel_progress_options_t),
+      cmocka_unit_test(test_accel_profile_options_t),
       cmocka_unit_test(test_accel_launch_options_t),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

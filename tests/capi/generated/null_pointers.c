@@ -3040,16 +3040,346 @@ static void accel_merge_weights_null_pointers(void **state) {
   refused_with_status("accel_merge_weights", "destination", accel_merge_weights("sample", NULL, &samples->merge_weights_options), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_init_trackers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_init_trackers", "state", accel_init_trackers(NULL, "sample", &samples->value, &samples->value, &samples->tracking_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_init_trackers", "project_name", accel_init_trackers(samples->valid.state, NULL, &samples->value, &samples->value, &samples->tracking_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log", "state", accel_log(NULL, &samples->value, 1, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log", "values", accel_log(samples->valid.state, NULL, 1, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_scalars_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_scalars", "state", accel_log_scalars(NULL, samples->names, (const double *)samples->numbers, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_scalars", "names", accel_log_scalars(samples->valid.state, NULL, (const double *)samples->numbers, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_scalars", "values", accel_log_scalars(samples->valid.state, samples->names, NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_images_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_images", "state", accel_log_images(NULL, &samples->value, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_images", "images", accel_log_images(samples->valid.state, NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_table_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_table", "state", accel_log_table(NULL, "sample", &samples->value, &samples->value, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_table", "name", accel_log_table(samples->valid.state, NULL, &samples->value, &samples->value, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_table", "columns", accel_log_table(samples->valid.state, "sample", NULL, &samples->value, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_table", "rows", accel_log_table(samples->valid.state, "sample", &samples->value, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_figure_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_figure", "state", accel_log_figure(NULL, "sample", (const void *)samples->room, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_figure", "name", accel_log_figure(samples->valid.state, NULL, (const void *)samples->room, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_figure", "bytes", accel_log_figure(samples->valid.state, "sample", NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_artifact_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_artifact", "state", accel_log_artifact(NULL, "sample", "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_artifact", "path", accel_log_artifact(samples->valid.state, NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_flush_trackers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_flush_trackers", "state", accel_flush_trackers(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_finish_trackers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_finish_trackers", "state", accel_finish_trackers(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_tracker_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_tracker", "state", accel_get_tracker(NULL, "sample", (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_tracker", "name", accel_get_tracker(samples->valid.state, NULL, (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_tracker", "out", accel_get_tracker(samples->valid.state, "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_trackers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_trackers", "state", accel_trackers(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_trackers", "out", accel_trackers(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_available_trackers_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_available_trackers", "out", accel_available_trackers(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tracker_create", "name", accel_tracker_create(NULL, &samples->tracker_options, (accel_tracker_fn)sample_callback, NULL, NULL, (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tracker_create", "tracker", accel_tracker_create("sample", &samples->tracker_options, NULL, NULL, NULL, (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tracker_create", "out", accel_tracker_create("sample", &samples->tracker_options, (accel_tracker_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_retain", "tracker", (int64_t)(intptr_t)accel_tracker_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_tracker_release(NULL);
+}
+
+static void accel_add_tracker_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_add_tracker", "state", accel_add_tracker(NULL, samples->valid.tracker), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_add_tracker", "tracker", accel_add_tracker(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_name_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_name", "tracker", (int64_t)(intptr_t)accel_tracker_name(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_location_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tracker_location", "tracker", accel_tracker_location(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tracker_location", "out", accel_tracker_location(samples->valid.tracker, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_tracker_log_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tracker_log", "tracker", accel_tracker_log(NULL, &samples->value, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tracker_log", "values", accel_tracker_log(samples->valid.tracker, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_step_report_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_step_report", "state", accel_step_report(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_step_report", "out", accel_step_report(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_step_report_of_ranks_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_step_report_of_ranks", "state", accel_step_report_of_ranks(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_step_report_of_ranks", "out", accel_step_report_of_ranks(samples->valid.state, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_step_report_table_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_step_report_table", "report", accel_step_report_table(NULL, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_step_report_table", "out", accel_step_report_table(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_count_tokens_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_count_tokens", "state", accel_count_tokens(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_set_model_flops_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_set_model_flops", "state", accel_set_model_flops(NULL, 1, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_serve_metrics_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_serve_metrics", "state", accel_serve_metrics(NULL, &samples->serve_metrics_options, (int32_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_serve_metrics", "out_port", accel_serve_metrics(samples->valid.state, &samples->serve_metrics_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_memory_report_null_pointers(void **state) {
   struct samples *samples = *state;
   (void)samples;
   refused_with_status("accel_memory_report", "out", accel_memory_report(1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_log_sink_add_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_sink_add", "state", accel_log_sink_add(NULL, &samples->log_sink_options, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_log_sink_add", "out_sink", accel_log_sink_add(samples->valid.state, &samples->log_sink_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_logger_create_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_create", "state", accel_logger_create(NULL, "sample", 1, (accel_logger_fn)sample_callback, NULL, NULL, (accel_logger_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_logger_create", "name", accel_logger_create(samples->valid.state, NULL, 1, (accel_logger_fn)sample_callback, NULL, NULL, (accel_logger_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_logger_create", "out", accel_logger_create(samples->valid.state, "sample", 1, (accel_logger_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_logger_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_retain", "logger", (int64_t)(intptr_t)accel_logger_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_logger_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_logger_release(NULL);
+}
+
+static void accel_logger_enabled_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_enabled", "logger", (int64_t)accel_logger_enabled(NULL, 1), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_logger_log_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_log", "logger", accel_logger_log(NULL, 1, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_logger_log", "message", accel_logger_log(samples->valid.logger, 1, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_logger_warning_once_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_warning_once", "logger", accel_logger_warning_once(NULL, "sample", 1), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_logger_warning_once", "message", accel_logger_warning_once(samples->valid.logger, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_begin", "state", accel_progress_begin(NULL, "sample", 1, &samples->progress_options, (accel_progress_fn)sample_callback, NULL, NULL, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_begin", "label", accel_progress_begin(samples->valid.state, NULL, 1, &samples->progress_options, (accel_progress_fn)sample_callback, NULL, NULL, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_begin", "out", accel_progress_begin(samples->valid.state, "sample", 1, &samples->progress_options, (accel_progress_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_of_dataloader_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_of_dataloader", "state", accel_progress_of_dataloader(NULL, "sample", samples->valid.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_of_dataloader", "label", accel_progress_of_dataloader(samples->valid.state, NULL, samples->valid.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_of_dataloader", "loader", accel_progress_of_dataloader(samples->valid.state, "sample", NULL, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_of_dataloader", "out", accel_progress_of_dataloader(samples->valid.state, "sample", samples->valid.dataloader, &samples->progress_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_bar_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_progress_bar_retain", "bar", (int64_t)(intptr_t)accel_progress_bar_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_bar_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_progress_bar_release(NULL);
+}
+
+static void accel_progress_update_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_progress_update", "bar", accel_progress_update(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_set_values_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_set_values", "bar", accel_progress_set_values(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_set_values", "values", accel_progress_set_values(samples->valid.progress_bar, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_report_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_report", "bar", accel_progress_report(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_report", "out", accel_progress_report(samples->valid.progress_bar, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_end_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_progress_end", "bar", accel_progress_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_begin", "state", accel_profile_begin(NULL, &samples->profile_options, (accel_trace_ready_fn)sample_callback, NULL, NULL, (accel_profile_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_begin", "out", accel_profile_begin(samples->valid.state, &samples->profile_options, (accel_trace_ready_fn)sample_callback, NULL, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_retain_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_retain", "profile", (int64_t)(intptr_t)accel_profile_retain(NULL), 0, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_release_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_profile_release(NULL);
+}
+
+static void accel_profile_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_profile_step", "profile", accel_profile_step(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_step_number_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_step_number", "profile", (int64_t)accel_profile_step_number(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_schedule_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_schedule", "options", accel_profile_schedule(NULL, 1, (accel_profile_action_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_schedule", "out", accel_profile_schedule(&samples->profile_options, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_export_trace_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_export_trace", "profile", accel_profile_export_trace(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_export_trace", "path", accel_profile_export_trace(samples->valid.profile, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_key_averages_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_key_averages", "profile", accel_profile_key_averages(NULL, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_key_averages", "out", accel_profile_key_averages(samples->valid.profile, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_table_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_table", "averages", accel_profile_table(NULL, "sample", 1, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_table", "sort_by", accel_profile_table(&samples->value, NULL, 1, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_table", "out", accel_profile_table(&samples->value, "sample", 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_memory_timeline_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_memory_timeline", "profile", accel_profile_memory_timeline(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_profile_memory_timeline", "out", accel_profile_memory_timeline(samples->valid.profile, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_profile_end_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_profile_end", "profile", accel_profile_end(NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_span_begin_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_span_begin", "name", accel_span_begin(NULL, (accel_scope_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_span_begin", "out", accel_span_begin("sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_merge_traces_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_merge_traces", "paths", accel_merge_traces(NULL, 1, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_merge_traces", "path", accel_merge_traces(samples->names, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_option_count_null_pointers(void **state) {
@@ -3797,8 +4127,60 @@ int main(void) {
       sweep_test(accel_checkpoint_show_null_pointers),
       sweep_test(accel_checkpoint_diff_null_pointers),
       sweep_test(accel_merge_weights_null_pointers),
+      sweep_test(accel_init_trackers_null_pointers),
+      sweep_test(accel_log_null_pointers),
+      sweep_test(accel_log_scalars_null_pointers),
+      sweep_test(accel_log_images_null_pointers),
+      sweep_test(accel_log_table_null_pointers),
+      sweep_test(accel_log_figure_null_pointers),
+      sweep_test(accel_log_artifact_null_pointers),
+      sweep_test(accel_flush_trackers_null_pointers),
+      sweep_test(accel_finish_trackers_null_pointers),
+      sweep_test(accel_get_tracker_null_pointers),
+      sweep_test(accel_trackers_null_pointers),
+      sweep_test(accel_available_trackers_null_pointers),
+      sweep_test(accel_tracker_create_null_pointers),
+      sweep_test(accel_tracker_retain_null_pointers),
+      sweep_test(accel_tracker_release_null_pointers),
+      sweep_test(accel_add_tracker_null_pointers),
+      sweep_test(accel_tracker_name_null_pointers),
+      sweep_test(accel_tracker_location_null_pointers),
+      sweep_test(accel_tracker_log_null_pointers),
       sweep_test(accel_step_report_null_pointers),
+      sweep_test(accel_step_report_of_ranks_null_pointers),
+      sweep_test(accel_step_report_table_null_pointers),
+      sweep_test(accel_count_tokens_null_pointers),
+      sweep_test(accel_set_model_flops_null_pointers),
+      sweep_test(accel_serve_metrics_null_pointers),
       sweep_test(accel_memory_report_null_pointers),
+      sweep_test(accel_log_sink_add_null_pointers),
+      sweep_test(accel_logger_create_null_pointers),
+      sweep_test(accel_logger_retain_null_pointers),
+      sweep_test(accel_logger_release_null_pointers),
+      sweep_test(accel_logger_enabled_null_pointers),
+      sweep_test(accel_logger_log_null_pointers),
+      sweep_test(accel_logger_warning_once_null_pointers),
+      sweep_test(accel_progress_begin_null_pointers),
+      sweep_test(accel_progress_of_dataloader_null_pointers),
+      sweep_test(accel_progress_bar_retain_null_pointers),
+      sweep_test(accel_progress_bar_release_null_pointers),
+      sweep_test(accel_progress_update_null_pointers),
+      sweep_test(accel_progress_set_values_null_pointers),
+      sweep_test(accel_progress_report_null_pointers),
+      sweep_test(accel_progress_end_null_pointers),
+      sweep_test(accel_profile_begin_null_pointers),
+      sweep_test(accel_profile_retain_null_pointers),
+      sweep_test(accel_profile_release_null_pointers),
+      sweep_test(accel_profile_step_null_pointers),
+      sweep_test(accel_profile_step_number_null_pointers),
+      sweep_test(accel_profile_schedule_null_pointers),
+      sweep_test(accel_profile_export_trace_null_pointers),
+      sweep_test(accel_profile_key_averages_null_pointers),
+      sweep_test(accel_profile_table_null_pointers),
+      sweep_test(accel_profile_memory_timeline_null_pointers),
+      sweep_test(accel_profile_end_null_pointers),
+      sweep_test(accel_span_begin_null_pointers),
+      sweep_test(accel_merge_traces_null_pointers),
       sweep_test(accel_option_count_null_pointers),
       sweep_test(accel_option_get_null_pointers),
       sweep_test(accel_options_check_null_pointers),

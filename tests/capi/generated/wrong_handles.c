@@ -2687,10 +2687,328 @@ static void accel_remove_checkpoint_hook_wrong_handles(void **state) {
   refused_with_status("accel_remove_checkpoint_hook", "state", accel_remove_checkpoint_hook(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_init_trackers_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_init_trackers", "state", accel_init_trackers(samples->foreign.state, "sample", &samples->value, &samples->value, &samples->tracking_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_init_trackers", "state", accel_init_trackers(samples->released.state, "sample", &samples->value, &samples->value, &samples->tracking_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_init_trackers", "config", accel_init_trackers(samples->valid.state, "sample", &samples->foreign_value, &samples->value, &samples->tracking_options));
+  refused_value("accel_init_trackers", "config", accel_init_trackers(samples->valid.state, "sample", &samples->released_value, &samples->value, &samples->tracking_options));
+  refused_value("accel_init_trackers", "init_kwargs", accel_init_trackers(samples->valid.state, "sample", &samples->value, &samples->foreign_value, &samples->tracking_options));
+  refused_value("accel_init_trackers", "init_kwargs", accel_init_trackers(samples->valid.state, "sample", &samples->value, &samples->released_value, &samples->tracking_options));
+}
+
+static void accel_log_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log", "state", accel_log(samples->foreign.state, &samples->value, 1, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log", "state", accel_log(samples->released.state, &samples->value, 1, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_log", "values", accel_log(samples->valid.state, &samples->foreign_value, 1, &samples->value));
+  refused_value("accel_log", "values", accel_log(samples->valid.state, &samples->released_value, 1, &samples->value));
+  refused_value("accel_log", "log_kwargs", accel_log(samples->valid.state, &samples->value, 1, &samples->foreign_value));
+  refused_value("accel_log", "log_kwargs", accel_log(samples->valid.state, &samples->value, 1, &samples->released_value));
+}
+
+static void accel_log_scalars_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_scalars", "state", accel_log_scalars(samples->foreign.state, samples->names, (const double *)samples->numbers, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_scalars", "state", accel_log_scalars(samples->released.state, samples->names, (const double *)samples->numbers, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_log_images_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_images", "state", accel_log_images(samples->foreign.state, &samples->value, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_images", "state", accel_log_images(samples->released.state, &samples->value, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_log_images", "images", accel_log_images(samples->valid.state, &samples->foreign_value, 1, 1));
+  refused_value("accel_log_images", "images", accel_log_images(samples->valid.state, &samples->released_value, 1, 1));
+}
+
+static void accel_log_table_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_table", "state", accel_log_table(samples->foreign.state, "sample", &samples->value, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_table", "state", accel_log_table(samples->released.state, "sample", &samples->value, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_log_table", "columns", accel_log_table(samples->valid.state, "sample", &samples->foreign_value, &samples->value, 1));
+  refused_value("accel_log_table", "columns", accel_log_table(samples->valid.state, "sample", &samples->released_value, &samples->value, 1));
+  refused_value("accel_log_table", "rows", accel_log_table(samples->valid.state, "sample", &samples->value, &samples->foreign_value, 1));
+  refused_value("accel_log_table", "rows", accel_log_table(samples->valid.state, "sample", &samples->value, &samples->released_value, 1));
+}
+
+static void accel_log_figure_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_figure", "state", accel_log_figure(samples->foreign.state, "sample", (const void *)samples->room, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_figure", "state", accel_log_figure(samples->released.state, "sample", (const void *)samples->room, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_log_artifact_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_artifact", "state", accel_log_artifact(samples->foreign.state, "sample", "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_artifact", "state", accel_log_artifact(samples->released.state, "sample", "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_flush_trackers_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_flush_trackers", "state", accel_flush_trackers(samples->foreign.state), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_flush_trackers", "state", accel_flush_trackers(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_finish_trackers_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_finish_trackers", "state", accel_finish_trackers(samples->foreign.state), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_finish_trackers", "state", accel_finish_trackers(samples->released.state), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_get_tracker_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_tracker", "state", accel_get_tracker(samples->foreign.state, "sample", (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_get_tracker", "state", accel_get_tracker(samples->released.state, "sample", (accel_tracker_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_trackers_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_trackers", "state", accel_trackers(samples->foreign.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_trackers", "state", accel_trackers(samples->released.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tracker_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_retain", "tracker", (int64_t)(intptr_t)accel_tracker_retain(samples->foreign.tracker), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_retain", "tracker", (int64_t)(intptr_t)accel_tracker_retain(samples->released.tracker), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tracker_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_tracker_release(samples->foreign.tracker);
+  accel_tracker_release(samples->released.tracker);
+}
+
+static void accel_add_tracker_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_add_tracker", "state", accel_add_tracker(samples->foreign.state, samples->valid.tracker), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_add_tracker", "state", accel_add_tracker(samples->released.state, samples->valid.tracker), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_add_tracker", "tracker", accel_add_tracker(samples->valid.state, samples->foreign.tracker), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_add_tracker", "tracker", accel_add_tracker(samples->valid.state, samples->released.tracker), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tracker_name_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_name", "tracker", (int64_t)(intptr_t)accel_tracker_name(samples->foreign.tracker), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_tracker_name", "tracker", (int64_t)(intptr_t)accel_tracker_name(samples->released.tracker), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tracker_location_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tracker_location", "tracker", accel_tracker_location(samples->foreign.tracker, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tracker_location", "tracker", accel_tracker_location(samples->released.tracker, (accel_buffer_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_tracker_log_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tracker_log", "tracker", accel_tracker_log(samples->foreign.tracker, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tracker_log", "tracker", accel_tracker_log(samples->released.tracker, &samples->value, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_tracker_log", "values", accel_tracker_log(samples->valid.tracker, &samples->foreign_value, 1));
+  refused_value("accel_tracker_log", "values", accel_tracker_log(samples->valid.tracker, &samples->released_value, 1));
+}
+
 static void accel_step_report_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_step_report", "state", accel_step_report(samples->foreign.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_step_report", "state", accel_step_report(samples->released.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_step_report_of_ranks_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_step_report_of_ranks", "state", accel_step_report_of_ranks(samples->foreign.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_step_report_of_ranks", "state", accel_step_report_of_ranks(samples->released.state, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_step_report_table_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_step_report_table", "report", accel_step_report_table(&samples->foreign_value, (accel_buffer_t *)samples->room));
+  refused_value("accel_step_report_table", "report", accel_step_report_table(&samples->released_value, (accel_buffer_t *)samples->room));
+}
+
+static void accel_count_tokens_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_count_tokens", "state", accel_count_tokens(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_count_tokens", "state", accel_count_tokens(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_model_flops_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_model_flops", "state", accel_set_model_flops(samples->foreign.state, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_model_flops", "state", accel_set_model_flops(samples->released.state, 1, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_serve_metrics_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_serve_metrics", "state", accel_serve_metrics(samples->foreign.state, &samples->serve_metrics_options, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_serve_metrics", "state", accel_serve_metrics(samples->released.state, &samples->serve_metrics_options, (int32_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_log_sink_add_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_log_sink_add", "state", accel_log_sink_add(samples->foreign.state, &samples->log_sink_options, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_log_sink_add", "state", accel_log_sink_add(samples->released.state, &samples->log_sink_options, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_logger_create_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_create", "state", accel_logger_create(samples->foreign.state, "sample", 1, (accel_logger_fn)sample_callback, NULL, NULL, (accel_logger_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_logger_create", "state", accel_logger_create(samples->released.state, "sample", 1, (accel_logger_fn)sample_callback, NULL, NULL, (accel_logger_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_logger_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_retain", "logger", (int64_t)(intptr_t)accel_logger_retain(samples->foreign.logger), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_retain", "logger", (int64_t)(intptr_t)accel_logger_retain(samples->released.logger), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_logger_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_logger_release(samples->foreign.logger);
+  accel_logger_release(samples->released.logger);
+}
+
+static void accel_logger_enabled_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_enabled", "logger", (int64_t)accel_logger_enabled(samples->foreign.logger, 1), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_logger_enabled", "logger", (int64_t)accel_logger_enabled(samples->released.logger, 1), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_logger_log_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_log", "logger", accel_logger_log(samples->foreign.logger, 1, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_logger_log", "logger", accel_logger_log(samples->released.logger, 1, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_logger_warning_once_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_logger_warning_once", "logger", accel_logger_warning_once(samples->foreign.logger, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_logger_warning_once", "logger", accel_logger_warning_once(samples->released.logger, "sample", 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_begin", "state", accel_progress_begin(samples->foreign.state, "sample", 1, &samples->progress_options, (accel_progress_fn)sample_callback, NULL, NULL, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_begin", "state", accel_progress_begin(samples->released.state, "sample", 1, &samples->progress_options, (accel_progress_fn)sample_callback, NULL, NULL, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_of_dataloader_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_of_dataloader", "state", accel_progress_of_dataloader(samples->foreign.state, "sample", samples->valid.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_of_dataloader", "state", accel_progress_of_dataloader(samples->released.state, "sample", samples->valid.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_of_dataloader", "loader", accel_progress_of_dataloader(samples->valid.state, "sample", samples->foreign.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_of_dataloader", "loader", accel_progress_of_dataloader(samples->valid.state, "sample", samples->released.dataloader, &samples->progress_options, (accel_progress_bar_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_bar_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_progress_bar_retain", "bar", (int64_t)(intptr_t)accel_progress_bar_retain(samples->foreign.progress_bar), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_progress_bar_retain", "bar", (int64_t)(intptr_t)accel_progress_bar_retain(samples->released.progress_bar), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_bar_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_progress_bar_release(samples->foreign.progress_bar);
+  accel_progress_bar_release(samples->released.progress_bar);
+}
+
+static void accel_progress_update_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_update", "bar", accel_progress_update(samples->foreign.progress_bar, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_update", "bar", accel_progress_update(samples->released.progress_bar, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_set_values_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_set_values", "bar", accel_progress_set_values(samples->foreign.progress_bar, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_set_values", "bar", accel_progress_set_values(samples->released.progress_bar, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_progress_set_values", "values", accel_progress_set_values(samples->valid.progress_bar, &samples->foreign_value));
+  refused_value("accel_progress_set_values", "values", accel_progress_set_values(samples->valid.progress_bar, &samples->released_value));
+}
+
+static void accel_progress_report_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_report", "bar", accel_progress_report(samples->foreign.progress_bar, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_report", "bar", accel_progress_report(samples->released.progress_bar, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_end_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_end", "bar", accel_progress_end(samples->foreign.progress_bar), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_end", "bar", accel_progress_end(samples->released.progress_bar), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_begin_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_begin", "state", accel_profile_begin(samples->foreign.state, &samples->profile_options, (accel_trace_ready_fn)sample_callback, NULL, NULL, (accel_profile_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_begin", "state", accel_profile_begin(samples->released.state, &samples->profile_options, (accel_trace_ready_fn)sample_callback, NULL, NULL, (accel_profile_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_retain_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_retain", "profile", (int64_t)(intptr_t)accel_profile_retain(samples->foreign.profile), 0, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_retain", "profile", (int64_t)(intptr_t)accel_profile_retain(samples->released.profile), 0, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_release_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_profile_release(samples->foreign.profile);
+  accel_profile_release(samples->released.profile);
+}
+
+static void accel_profile_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_step", "profile", accel_profile_step(samples->foreign.profile), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_step", "profile", accel_profile_step(samples->released.profile), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_step_number_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_step_number", "profile", (int64_t)accel_profile_step_number(samples->foreign.profile), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_profile_step_number", "profile", (int64_t)accel_profile_step_number(samples->released.profile), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_export_trace_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_export_trace", "profile", accel_profile_export_trace(samples->foreign.profile, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_export_trace", "profile", accel_profile_export_trace(samples->released.profile, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_key_averages_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_key_averages", "profile", accel_profile_key_averages(samples->foreign.profile, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_key_averages", "profile", accel_profile_key_averages(samples->released.profile, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_table_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_profile_table", "averages", accel_profile_table(&samples->foreign_value, "sample", 1, (accel_buffer_t *)samples->room));
+  refused_value("accel_profile_table", "averages", accel_profile_table(&samples->released_value, "sample", 1, (accel_buffer_t *)samples->room));
+}
+
+static void accel_profile_memory_timeline_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_memory_timeline", "profile", accel_profile_memory_timeline(samples->foreign.profile, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_memory_timeline", "profile", accel_profile_memory_timeline(samples->released.profile, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_profile_end_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_profile_end", "profile", accel_profile_end(samples->foreign.profile), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_profile_end", "profile", accel_profile_end(samples->released.profile), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_config_save_wrong_handles(void **state) {
@@ -3168,7 +3486,54 @@ int main(void) {
       sweep_test(accel_register_save_state_pre_hook_wrong_handles),
       sweep_test(accel_register_load_state_pre_hook_wrong_handles),
       sweep_test(accel_remove_checkpoint_hook_wrong_handles),
+      sweep_test(accel_init_trackers_wrong_handles),
+      sweep_test(accel_log_wrong_handles),
+      sweep_test(accel_log_scalars_wrong_handles),
+      sweep_test(accel_log_images_wrong_handles),
+      sweep_test(accel_log_table_wrong_handles),
+      sweep_test(accel_log_figure_wrong_handles),
+      sweep_test(accel_log_artifact_wrong_handles),
+      sweep_test(accel_flush_trackers_wrong_handles),
+      sweep_test(accel_finish_trackers_wrong_handles),
+      sweep_test(accel_get_tracker_wrong_handles),
+      sweep_test(accel_trackers_wrong_handles),
+      sweep_test(accel_tracker_retain_wrong_handles),
+      sweep_test(accel_tracker_release_wrong_handles),
+      sweep_test(accel_add_tracker_wrong_handles),
+      sweep_test(accel_tracker_name_wrong_handles),
+      sweep_test(accel_tracker_location_wrong_handles),
+      sweep_test(accel_tracker_log_wrong_handles),
       sweep_test(accel_step_report_wrong_handles),
+      sweep_test(accel_step_report_of_ranks_wrong_handles),
+      sweep_test(accel_step_report_table_wrong_handles),
+      sweep_test(accel_count_tokens_wrong_handles),
+      sweep_test(accel_set_model_flops_wrong_handles),
+      sweep_test(accel_serve_metrics_wrong_handles),
+      sweep_test(accel_log_sink_add_wrong_handles),
+      sweep_test(accel_logger_create_wrong_handles),
+      sweep_test(accel_logger_retain_wrong_handles),
+      sweep_test(accel_logger_release_wrong_handles),
+      sweep_test(accel_logger_enabled_wrong_handles),
+      sweep_test(accel_logger_log_wrong_handles),
+      sweep_test(accel_logger_warning_once_wrong_handles),
+      sweep_test(accel_progress_begin_wrong_handles),
+      sweep_test(accel_progress_of_dataloader_wrong_handles),
+      sweep_test(accel_progress_bar_retain_wrong_handles),
+      sweep_test(accel_progress_bar_release_wrong_handles),
+      sweep_test(accel_progress_update_wrong_handles),
+      sweep_test(accel_progress_set_values_wrong_handles),
+      sweep_test(accel_progress_report_wrong_handles),
+      sweep_test(accel_progress_end_wrong_handles),
+      sweep_test(accel_profile_begin_wrong_handles),
+      sweep_test(accel_profile_retain_wrong_handles),
+      sweep_test(accel_profile_release_wrong_handles),
+      sweep_test(accel_profile_step_wrong_handles),
+      sweep_test(accel_profile_step_number_wrong_handles),
+      sweep_test(accel_profile_export_trace_wrong_handles),
+      sweep_test(accel_profile_key_averages_wrong_handles),
+      sweep_test(accel_profile_table_wrong_handles),
+      sweep_test(accel_profile_memory_timeline_wrong_handles),
+      sweep_test(accel_profile_end_wrong_handles),
       sweep_test(accel_config_save_wrong_handles),
       sweep_test(accel_send_to_device_by_pointer_wrong_handles),
       sweep_test(accel_arg_tensor_by_pointer_wrong_handles),

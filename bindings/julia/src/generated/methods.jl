@@ -25,6 +25,11 @@ const CHOICES = (
     state_dict_type = (full_state_dict = 1, local_state_dict = 2, sharded_state_dict = 3,),
     offload_device = (none = 0, cpu = 1, nvme = 2,),
     when_busy = (wait = 0, refuse = 1,),
+    tracker_failure = (warn = 0, stop = 1,),
+    tracker_event = (start = 0, configuration = 1, values = 2, images = 3, table = 4, figure = 5, artifact = 6, flush = 7, finish = 8,),
+    log_ranks = (main_process = 0, all_processes = 1, in_order = 2,),
+    log_sink_kind = (stderr = 0, file = 1, json_lines = 2,),
+    profile_action = (none = 0, warmup = 1, record = 2, record_and_save = 3,),
     start_method = (fork = 0, program = 1,),
 )
 choices(::Type) = NamedTuple()
@@ -41,6 +46,8 @@ choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sh
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
 choices(::Type{LibAccel.accel_estimate_memory_options_t}) = (mixed_precision = CHOICES.precision,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
+choices(::Type{LibAccel.accel_tracking_options_t}) = (on_failure = CHOICES.tracker_failure,)
+choices(::Type{LibAccel.accel_log_sink_options_t}) = (kind = CHOICES.log_sink_kind,)
 choices(::Type{LibAccel.accel_launch_options_t}) = (mixed_precision = CHOICES.precision, start_method = CHOICES.start_method,)
 
 export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
@@ -48,38 +55,41 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     LengthGroupedSampler, Linear, LinesDataset, Lion, Loop, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
     RandomDraws, RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
-    add_child!, add_group!, add_parameter!, add_seed_callback!, align_module_device, all_gather!, all_gather_async!,
-    all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting, autocast, backend,
-    begin_use, broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained, check_device_map,
-    check_tied_parameters_on_same_device, check_trigger, checkpoint_activations, checkpoint_wait, child,
-    children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config, contiguous,
-    convert_file_size_to_int, convert_to_fp32, coordinate, cpu_offload, cpu_offload_with_hook, current_device!,
-    current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties, disk_offload,
-    dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_pass,
-    end_training, end_use, estimate_memory, even_batches!, find_batch_size, find_tied_parameters, flight_record,
-    float32_matmul_precision!, fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics,
-    gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async,
-    gathered_parameters, generator_state, generator_state!, get_balanced_memory, get_max_layer_size, get_max_memory,
-    get_module_leaves, get_non_persistent_buffers, get_state_dict, gradient, gradient!, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
-    in_dataloader, inference_mode, init_empty_weights, init_on_device, input_names!, is_available, is_debug,
+    add_child!, add_group!, add_parameter!, add_seed_callback!, add_tracker, align_module_device, all_gather!,
+    all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting,
+    autocast, backend, begin_use, broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained,
+    check_device_map, check_tied_parameters_on_same_device, check_trigger, checkpoint_activations, checkpoint_wait,
+    child, children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config,
+    contiguous, convert_file_size_to_int, convert_to_fp32, coordinate, count_tokens, cpu_offload, cpu_offload_with_hook,
+    current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties,
+    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, enabled, end,
+    end_of_dataloader, end_pass, end_training, end_use, estimate_memory, even_batches!, export_trace, find_batch_size,
+    find_tied_parameters, finish_trackers, flight_record, float32_matmul_precision!, flush_trackers, fork_launched,
+    free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object,
+    gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state, generator_state!,
+    get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves, get_non_persistent_buffers,
+    get_state_dict, get_tracker, gradient, gradient!, gradient_accumulation, gradient_accumulation!,
+    gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params, in_dataloader,
+    inference_mode, init_empty_weights, init_on_device, init_trackers, input_names!, is_available, is_debug,
     is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
-    join_uneven_inputs, kind, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
+    join_uneven_inputs, key_averages, kind, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
     load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
-    local_num_processes, local_process_index, lomo_backward, loss_scale, main_process_first, memory_report, mesh,
-    mixed_precision, module_tensor_to_device!, modules, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
+    local_num_processes, local_process_index, location, log, log_artifact, log_images, log_sink_add, log_table,
+    lomo_backward, loss_scale, main_process_first, memory_report, memory_timeline, mesh, mixed_precision, model_flops!,
+    module_tensor_to_device!, modules, name, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
     num_parameters, num_processes, offload, one_after_the_other, pad_across_processes, pad_across_processes_async,
-    pad_input_tensors, parameters, prepare, process_index, progress, project, project!, read_ahead, recv_tensor!,
+    pad_input_tensors, parameters, prepare, process_index, progress, progress_end, progress_of_dataloader,
+    progress_report, progress_set_values, progress_update, project, project!, read_ahead, recv_tensor!,
     recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook,
     remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!,
     reshard, resolve_device_map, retie_parameters!, save_model, save_state, scatter!, scatter_async!, seed!,
-    send_tensor, send_tensor_async, send_to_device, set_autocast!, set_batch!, set_epoch!, set_forward!,
+    send_tensor, send_tensor_async, send_to_device, serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!,
     set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group,
-    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step!,
-    step_report, step_was_skipped, sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!,
-    synchronize_rng_states!, tie!, train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model,
-    update_precision!, use_device!, valid_rows, verify_device_map, wait_for_everyone, wait_for_everyone_async,
-    zero_grad!
+    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step, step!,
+    step_number, step_report, step_report_of_ranks, step_was_skipped, sync_gradients, sync_gradients!, synchronize,
+    synchronize!, synchronize_async!, synchronize_rng_states!, tie!, trackers, train!, trigger_sync_in_backward,
+    unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows, verify_device_map,
+    wait_for_everyone, wait_for_everyone_async, warning_once, zero_grad!
 
 """
     State(; options...)
@@ -2320,7 +2330,9 @@ Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"me
 for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for
 gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes
 from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The
-recording is always on and costs some 0.2 us a step.
+recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the
+process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the
+last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
 
 - `reset`: 1: the next mean begins here.
 
@@ -3653,3 +3665,360 @@ Removes a hook of saves or loads.
 """
 remove_checkpoint_hook(state::State, id) =
     (LibAccel.accel_remove_checkpoint_hook(state, id); nothing)
+
+"""
+    init_trackers(state, project_name, config, init_kwargs; options...)
+
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end
+first. A tracker whose library or service is missing is left out, with a warning in the log.
+
+- `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
+- `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.
+- `init_kwargs`: A map from a tracker's name to a map of its own options, see docs/observability.md; `nothing`: none.
+- `log_with`: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+- `logging_dir`: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
+- `run_name`: The name of the run, and of its folder. Default: as the project
+- `resume`: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
+- `on_failure`: When a tracker of the program fails. Default WARN
+- `flush_interval_ms`: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
+- `queue_bytes`: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
+- `step_report_interval`: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
+"""
+init_trackers(state::State, project_name, config, init_kwargs; options...) =
+    (with_options(given -> lend(init_kwargs -> lend(config -> LibAccel.accel_init_trackers(state, string(project_name), something(config, C_NULL), something(init_kwargs, C_NULL), given), config), init_kwargs), LibAccel.accel_tracking_options_t; options...); nothing)
+
+"""
+    log(state, values, step, log_kwargs)
+
+Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+
+- `values`: A map from names to values. Numbers that are not finite are kept as such.
+- `step`: ACCEL_NO_STEP: none.
+- `log_kwargs`: A map from a tracker's name to a map that its callback gets; `nothing`: none.
+"""
+log(state::State, values, step, log_kwargs) =
+    (lend(log_kwargs -> lend(values -> LibAccel.accel_log(state, values, step, something(log_kwargs, C_NULL)), values), log_kwargs); nothing)
+
+"""
+    log_images(state, images, channels_first, step)
+
+Hands images to the trackers that show them.
+
+- `images`: A map from names to tensors [height, width, channels], [height, width] or, of several, with one dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+- `channels_first`: 1: channels stand before height and width.
+- `step`: ACCEL_NO_STEP: none.
+"""
+log_images(state::State, images, channels_first, step) =
+    (lend(images -> LibAccel.accel_log_images(state, images, channels_first, step), images); nothing)
+
+"""
+    log_table(state, name, columns, rows, step)
+
+Hands a table to the trackers that show it.
+
+- `name`: Its name.
+- `columns`: A list of texts.
+- `rows`: A list of lists, each as long as the columns, of numbers, texts and booleans.
+- `step`: ACCEL_NO_STEP: none.
+"""
+log_table(state::State, name, columns, rows, step) =
+    (lend(rows -> lend(columns -> LibAccel.accel_log_table(state, string(name), columns, rows, step), columns), rows); nothing)
+
+"""
+    log_artifact(state, path, name)
+
+Hands a file, or all files of a folder, to the trackers that keep such.
+
+- `path`: A file or a folder. It must stay until accel_flush_trackers().
+- `name`: Under which it is kept; `nothing`: as the file is named.
+"""
+log_artifact(state::State, path, name) =
+    (LibAccel.accel_log_artifact(state, string(path), something(name, C_NULL)); nothing)
+
+"""
+    flush_trackers(state)
+
+Waits until everything that was logged is on the disk, or at its service.
+"""
+flush_trackers(state::State) =
+    (LibAccel.accel_flush_trackers(state); nothing)
+
+"""
+    finish_trackers(state)
+
+Ends all trackers; accel_end_training() does the same first. Without either the release of the state ends them.
+"""
+finish_trackers(state::State) =
+    (LibAccel.accel_finish_trackers(state); nothing)
+
+"""
+    get_tracker(state, name)
+
+A running tracker.
+
+- `name`: Its name.
+"""
+get_tracker(state::State, name) =
+    made(Tracker, out -> LibAccel.accel_get_tracker(state, string(name), out))
+
+"""
+    trackers(state)
+
+The names of the trackers that run here.
+
+Gives: A list of texts.
+"""
+trackers(state::State) =
+    result(out -> LibAccel.accel_trackers(state, out))
+
+"""
+    add_tracker(state, tracker)
+
+Adds a tracker of the program to those that accel_init_trackers() starts, or replaces one of the same name.
+"""
+add_tracker(state::State, tracker::Tracker) =
+    (LibAccel.accel_add_tracker(state, tracker); nothing)
+
+"""
+    name(tracker)
+
+The name of a tracker.
+
+Gives: Its name; valid as long as the tracker.
+"""
+name(tracker::Tracker) =
+    unsafe_string(LibAccel.accel_tracker_name(tracker))
+
+"""
+    location(tracker)
+
+What a tracker writes to: a file, a folder, or the address of a run.
+
+Gives: The text; empty for one of the program, or where it does not run.
+"""
+location(tracker::Tracker) =
+    text(out -> LibAccel.accel_tracker_location(tracker, out))
+
+"""
+    log(tracker, values, step)
+
+accel_log() for one tracker.
+"""
+log(tracker::Tracker, values, step) =
+    (lend(values -> LibAccel.accel_tracker_log(tracker, values, step), values); nothing)
+
+"""
+    step_report_of_ranks(state, reset)
+
+The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}],
+\"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\":
+its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}.
+Trackers get it, too, and accel_serve_metrics() shows it.
+
+- `reset`: As in accel_step_report().
+
+Gives: The same on all ranks.
+"""
+step_report_of_ranks(state::State, reset) =
+    result(out -> LibAccel.accel_step_report_of_ranks(state, reset, out))
+
+"""
+    count_tokens(state, n_tokens)
+
+Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+
+- `n_tokens`: Tokens, or rows, or whatever is counted. Not negative.
+"""
+count_tokens(state::State, n_tokens) =
+    (LibAccel.accel_count_tokens(state, n_tokens); nothing)
+
+"""
+    model_flops!(state, flops_per_token, peak_flops_per_second)
+
+What a token costs, for the model flops utilization in step reports.
+
+- `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
+- `peak_flops_per_second`: Of this rank's device.
+"""
+model_flops!(state::State, flops_per_token, peak_flops_per_second) =
+    (LibAccel.accel_set_model_flops(state, flops_per_token, peak_flops_per_second); state)
+
+"""
+    serve_metrics(state; options...)
+
+Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at
+http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+
+- `host`: An address of this host. Variable ACCEL_METRICS_HOST. Default \"127.0.0.1\"
+- `port`: 0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0
+
+Gives: The port.
+"""
+serve_metrics(state::State; options...) =
+    Int(output(out -> with_options(given -> LibAccel.accel_serve_metrics(state, given, out), LibAccel.accel_serve_metrics_options_t; options...), Int32))
+
+"""
+    log_sink_add(state; options...)
+
+Adds a sink for the messages of all loggers of this process.
+
+- `path`: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
+- `kind`: What it is. Default STDERR
+- `level`: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
+- `engine`: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
+
+Gives: A number for accel_log_sink_remove().
+"""
+log_sink_add(state::State; options...) =
+    output(out -> with_options(given -> LibAccel.accel_log_sink_add(state, given, out), LibAccel.accel_log_sink_options_t; options...), Int64)
+
+"""
+    enabled(logger, level)
+
+Whether messages of a level are logged: before one that is costly to make.
+
+- `level`: ACCEL_LOG_*.
+
+Gives: true or 0.
+"""
+enabled(logger::Logger, level) =
+    LibAccel.accel_logger_enabled(logger, level) == 1
+
+"""
+    log(logger, level, message, ranks)
+
+Logs a message.
+
+- `level`: ACCEL_LOG_*.
+- `message`: The text; further lines are indented.
+- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+"""
+log(logger::Logger, level, message, ranks) =
+    (LibAccel.accel_logger_log(logger, level, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
+
+"""
+    warning_once(logger, message, ranks)
+
+Logs a warning, the first time that this logger gets its text.
+
+- `message`: The text.
+- `ranks`: MAIN_PROCESS or ALL_PROCESSES.
+"""
+warning_once(logger::Logger, message, ranks) =
+    (LibAccel.accel_logger_warning_once(logger, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
+
+"""
+    progress_of_dataloader(state, label, loader; options...)
+
+Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+
+- `unit`: What is counted. Default \"steps\"
+- `local_main_process_only`: 0: each rank shows its own. Default 1
+- `disable`: 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+- `leave`: 1: the last line stays. Default 1
+- `width`: Columns. In [20, 1000]. Default: the terminal's, else 80
+- `initial`: Where it begins, after a resumed run. In [0, inf). Default 0
+- `interval_ms`: The shortest time between two lines. In [0, 3600000]. Default 100
+"""
+progress_of_dataloader(state::State, label, loader::DataLoader; options...) =
+    made(ProgressBar, out -> with_options(given -> LibAccel.accel_progress_of_dataloader(state, string(label), loader, given, out), LibAccel.accel_progress_options_t; options...))
+
+"""
+    progress_update(bar, count)
+
+Moves a bar on. Costs less than a microsecond where no line is due.
+
+- `count`: How far. Not negative.
+"""
+progress_update(bar::ProgressBar, count) =
+    (LibAccel.accel_progress_update(bar, count); nothing)
+
+"""
+    progress_set_values(bar, values)
+
+Sets what stands behind the rate: the loss, the memory.
+
+- `values`: A map from names to numbers and texts; \"memory\": NONE stands for the memory of the process.
+"""
+progress_set_values(bar::ProgressBar, values) =
+    (lend(values -> LibAccel.accel_progress_set_values(bar, values), values); nothing)
+
+"""
+    progress_report(bar)
+
+Where a bar is.
+
+Gives: {\"count\", \"total\": NONE if unknown, \"seconds\", \"rate\": a second, \"remaining_seconds\": NONE if unknown}.
+"""
+progress_report(bar::ProgressBar) =
+    result(out -> LibAccel.accel_progress_report(bar, out))
+
+"""
+    progress_end(bar)
+
+Ends a bar: shows its last line.
+"""
+progress_end(bar::ProgressBar) =
+    (LibAccel.accel_progress_end(bar); nothing)
+
+"""
+    step(profile)
+
+Ends a step.
+"""
+step(profile::Profile) =
+    (LibAccel.accel_profile_step(profile); nothing)
+
+"""
+    step_number(profile)
+
+The number of steps that have ended.
+
+Gives: The number.
+"""
+step_number(profile::Profile) =
+    LibAccel.accel_profile_step_number(profile)
+
+"""
+    export_trace(profile, path)
+
+Writes the latest recorded cycle as a Chrome trace; \".gz\" at the end of the name compresses it.
+
+- `path`: The file.
+"""
+export_trace(profile::Profile, path) =
+    (LibAccel.accel_profile_export_trace(profile, string(path)); nothing)
+
+"""
+    key_averages(profile, group_by_shapes)
+
+Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span,
+\"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us
+first.
+
+- `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
+
+Gives: The list.
+"""
+key_averages(profile::Profile, group_by_shapes) =
+    result(out -> LibAccel.accel_profile_key_averages(profile, group_by_shapes, out))
+
+"""
+    memory_timeline(profile)
+
+The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\":
+change, \"total\": bytes that tensors have then}.
+
+Gives: The list.
+"""
+memory_timeline(profile::Profile) =
+    result(out -> LibAccel.accel_profile_memory_timeline(profile, out))
+
+"""
+    end(profile)
+
+Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so
+that all files are there.
+"""
+end(profile::Profile) =
+    (LibAccel.accel_profile_end(profile); nothing)

@@ -25,6 +25,11 @@ CHOICES = {
     "state_dict_type": {"full_state_dict": 1, "local_state_dict": 2, "sharded_state_dict": 3},
     "offload_device": {"none": 0, "cpu": 1, "nvme": 2},
     "when_busy": {"wait": 0, "refuse": 1},
+    "tracker_failure": {"warn": 0, "stop": 1},
+    "tracker_event": {"start": 0, "configuration": 1, "values": 2, "images": 3, "table": 4, "figure": 5, "artifact": 6, "flush": 7, "finish": 8},
+    "log_ranks": {"main_process": 0, "all_processes": 1, "in_order": 2},
+    "log_sink_kind": {"stderr": 0, "file": 1, "json_lines": 2},
+    "profile_action": {"none": 0, "warmup": 1, "record": 2, "record_and_save": 3},
     "start_method": {"fork": 0, "program": 1},
 }
 
@@ -53,6 +58,8 @@ FIELDS = {
     ("accel_deepspeed_options_t", "offload_param_device"): "offload_device",
     ("accel_estimate_memory_options_t", "mixed_precision"): "precision",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
+    ("accel_tracking_options_t", "on_failure"): "tracker_failure",
+    ("accel_log_sink_options_t", "kind"): "log_sink_kind",
     ("accel_launch_options_t", "mixed_precision"): "precision",
     ("accel_launch_options_t", "start_method"): "start_method",
 }

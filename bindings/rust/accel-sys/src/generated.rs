@@ -83,6 +83,21 @@ pub type accel_offload_device_t = i32;
 /// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
+/// What accel_log() does when a tracker of the program fails. The numbers are pinned.
+pub type accel_tracker_failure_t = i32;
+
+/// What a tracker's callback is told. The numbers are pinned.
+pub type accel_tracker_event_t = i32;
+
+/// Which ranks log a message. The numbers are pinned.
+pub type accel_log_ranks_t = i32;
+
+/// Where the messages of a sink go. The numbers are pinned.
+pub type accel_log_sink_kind_t = i32;
+
+/// What a step of a schedule does. The numbers are pinned.
+pub type accel_profile_action_t = i32;
+
 /// How accel_launch() starts the processes. The numbers are pinned.
 pub type accel_start_method_t = i32;
 
@@ -573,6 +588,64 @@ pub const ACCEL_WHEN_BUSY_WAIT: accel_when_busy_t = 0;
 /// returns INVALID_STATE
 pub const ACCEL_WHEN_BUSY_REFUSE: accel_when_busy_t = 1;
 
+/// the log gets a warning that names the tracker, once, and the tracker is left out from then on
+pub const ACCEL_TRACKER_FAILURE_WARN: accel_tracker_failure_t = 0;
+
+/// the call fails, after all other trackers have the values
+pub const ACCEL_TRACKER_FAILURE_STOP: accel_tracker_failure_t = 1;
+
+/// {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"}
+pub const ACCEL_TRACKER_START: accel_tracker_event_t = 0;
+
+/// the configuration of accel_init_trackers()
+pub const ACCEL_TRACKER_CONFIGURATION: accel_tracker_event_t = 1;
+
+/// {"values": as in accel_log(), "kwargs": a map}
+pub const ACCEL_TRACKER_VALUES: accel_tracker_event_t = 2;
+
+/// {"images": as in accel_log_images(), "channels_first": BOOL}
+pub const ACCEL_TRACKER_IMAGES: accel_tracker_event_t = 3;
+
+/// {"name", "columns", "rows"}
+pub const ACCEL_TRACKER_TABLE: accel_tracker_event_t = 4;
+
+/// {"name", "bytes"}
+pub const ACCEL_TRACKER_FIGURE: accel_tracker_event_t = 5;
+
+/// {"path", "name": NONE if there is none}
+pub const ACCEL_TRACKER_ARTIFACT: accel_tracker_event_t = 6;
+
+/// NONE
+pub const ACCEL_TRACKER_FLUSH: accel_tracker_event_t = 7;
+
+/// NONE
+pub const ACCEL_TRACKER_FINISH: accel_tracker_event_t = 8;
+
+/// rank 0
+pub const ACCEL_LOG_MAIN_PROCESS: accel_log_ranks_t = 0;
+
+/// every rank that calls
+pub const ACCEL_LOG_ALL_PROCESSES: accel_log_ranks_t = 1;
+
+/// one rank after the other: a collective
+pub const ACCEL_LOG_IN_ORDER: accel_log_ranks_t = 2;
+
+pub const ACCEL_LOG_SINK_STDERR: accel_log_sink_kind_t = 0;
+
+/// a line a message: time, level, rank, logger, text
+pub const ACCEL_LOG_SINK_FILE: accel_log_sink_kind_t = 1;
+
+/// a file with an object a message: {"time", "level", "rank", "logger", "message"}
+pub const ACCEL_LOG_SINK_JSON_LINES: accel_log_sink_kind_t = 2;
+
+pub const ACCEL_PROFILE_NONE: accel_profile_action_t = 0;
+
+pub const ACCEL_PROFILE_WARMUP: accel_profile_action_t = 1;
+
+pub const ACCEL_PROFILE_RECORD: accel_profile_action_t = 2;
+
+pub const ACCEL_PROFILE_RECORD_AND_SAVE: accel_profile_action_t = 3;
+
 /// copies of this process, with its memory, begin with the function
 pub const ACCEL_START_FORK: accel_start_method_t = 0;
 
@@ -701,6 +774,34 @@ pub struct accel_offload_hook_t {
 /// Weights that come to a device ahead of their use, for models whose modules are not of this library.
 #[repr(C)]
 pub struct accel_weight_stream_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a tracker, built in or of the program
+#[repr(C)]
+pub struct accel_tracker_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a named source of messages
+#[repr(C)]
+pub struct accel_logger_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a progress bar
+#[repr(C)]
+pub struct accel_progress_bar_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a profiler and what it recorded
+#[repr(C)]
+pub struct accel_profile_t {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
@@ -1122,6 +1223,49 @@ pub type accel_reduce_batch_size_fn = unsafe extern "C" fn(batch_size: i64, next
 ///
 /// Threads: caller.
 pub type accel_checkpoint_hook_fn = unsafe extern "C" fn(models: *const accel_value_t, folder: *const c_char, out_models: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// A tracker of the program.
+///
+/// * `event`: ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
+/// * `content`: What the event says.
+/// * `step`: ACCEL_NO_STEP: none.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_tracker_fn = unsafe extern "C" fn(event: accel_tracker_event_t, content: *const accel_value_t, step: i64, user_data: *mut c_void) -> accel_status_t;
+
+/// Receives the messages of a logger.
+///
+/// It must not call the library.
+///
+/// * `level`: ACCEL_LOG_*.
+/// * `logger`: The logger's name.
+/// * `message`: One line, with the prefix "\[RANK i\] " when all ranks log it.
+/// * `user_data`: Handed to the callback.
+///
+/// Threads: caller.
+pub type accel_logger_fn = unsafe extern "C" fn(level: i32, logger: *const c_char, message: *const c_char, user_data: *mut c_void);
+
+/// Shows the line of a progress bar.
+///
+/// * `line`: The text without end of line: "train: 40% |#### | 40/100 \[00:12\<00:18, 3.3 steps/s, loss 1.23\]".
+/// * `is_last`: 1: the bar ends.
+/// * `user_data`: Handed to the callback.
+///
+/// Threads: caller.
+pub type accel_progress_fn = unsafe extern "C" fn(line: *const c_char, is_last: i32, user_data: *mut c_void);
+
+/// Runs when a cycle is complete: at its last step, or at the end while one is recorded.
+///
+/// * `profile`: The profiler: to export the trace or ask for averages.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK or an error.
+///
+/// Threads: caller.
+pub type accel_trace_ready_fn = unsafe extern "C" fn(profile: *mut accel_profile_t, user_data: *mut c_void) -> accel_status_t;
 
 /// What a rank does: makes a state, trains.
 ///
@@ -3047,6 +3191,222 @@ pub const ACCEL_MERGE_WEIGHTS_OPTIONS_INIT: accel_merge_weights_options_t = acce
 impl Default for accel_merge_weights_options_t {
     fn default() -> Self {
         ACCEL_MERGE_WEIGHTS_OPTIONS_INIT
+    }
+}
+
+/// How a run is tracked.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_tracking_options_t {
+    pub struct_size: usize,
+    /// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+    pub log_with: *const c_char,
+    /// The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
+    pub logging_dir: *const c_char,
+    /// The name of the run, and of its folder. Default: as the project
+    pub run_name: *const c_char,
+    /// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
+    pub resume: accel_flag_t,
+    /// When a tracker of the program fails. Default WARN
+    pub on_failure: accel_tracker_failure_t,
+    /// The longest that a value waits in memory: what a kill can lose. In \[1, 3600000\]. Default 500
+    pub flush_interval_ms: i64,
+    /// The most memory of values that wait; more makes accel_log() wait for the disk. In \[65536, inf). Default 67108864
+    pub queue_bytes: i64,
+    /// Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In \[0, inf). Default 0
+    pub step_report_interval: i64,
+}
+
+/// Every field of [`accel_tracking_options_t`] unset.
+pub const ACCEL_TRACKING_OPTIONS_INIT: accel_tracking_options_t = accel_tracking_options_t {
+    struct_size: core::mem::size_of::<accel_tracking_options_t>(),
+    log_with: core::ptr::null(),
+    logging_dir: core::ptr::null(),
+    run_name: core::ptr::null(),
+    resume: ACCEL_UNSET,
+    on_failure: ACCEL_UNSET,
+    flush_interval_ms: ACCEL_UNSET_INT64,
+    queue_bytes: ACCEL_UNSET_INT64,
+    step_report_interval: ACCEL_UNSET_INT64,
+};
+impl Default for accel_tracking_options_t {
+    fn default() -> Self {
+        ACCEL_TRACKING_OPTIONS_INIT
+    }
+}
+
+/// What a tracker of the program needs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_tracker_options_t {
+    pub struct_size: usize,
+    /// 0: it runs on all ranks. Default 1
+    pub main_process_only: accel_flag_t,
+    /// 1: without logging_dir it is an error. Default 0
+    pub requires_logging_directory: accel_flag_t,
+}
+
+/// Every field of [`accel_tracker_options_t`] unset.
+pub const ACCEL_TRACKER_OPTIONS_INIT: accel_tracker_options_t = accel_tracker_options_t {
+    struct_size: core::mem::size_of::<accel_tracker_options_t>(),
+    main_process_only: ACCEL_UNSET,
+    requires_logging_directory: ACCEL_UNSET,
+};
+impl Default for accel_tracker_options_t {
+    fn default() -> Self {
+        ACCEL_TRACKER_OPTIONS_INIT
+    }
+}
+
+/// Where accel_serve_metrics() listens.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_serve_metrics_options_t {
+    pub struct_size: usize,
+    /// An address of this host. Variable ACCEL_METRICS_HOST. Default "127.0.0.1"
+    pub host: *const c_char,
+    /// 0: a free one. In \[0, 65535\]. Variable ACCEL_METRICS_PORT. Default 0
+    pub port: i32,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_serve_metrics_options_t`] unset.
+pub const ACCEL_SERVE_METRICS_OPTIONS_INIT: accel_serve_metrics_options_t = accel_serve_metrics_options_t {
+    struct_size: core::mem::size_of::<accel_serve_metrics_options_t>(),
+    host: core::ptr::null(),
+    port: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_serve_metrics_options_t {
+    fn default() -> Self {
+        ACCEL_SERVE_METRICS_OPTIONS_INIT
+    }
+}
+
+/// A sink of messages.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_log_sink_options_t {
+    pub struct_size: usize,
+    /// The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
+    pub path: *const c_char,
+    /// What it is. Default STDERR
+    pub kind: accel_log_sink_kind_t,
+    /// ACCEL_LOG_*: the lowest level that it gets. In \[10, 100\]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
+    pub level: i32,
+    /// 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
+    pub engine: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_log_sink_options_t`] unset.
+pub const ACCEL_LOG_SINK_OPTIONS_INIT: accel_log_sink_options_t = accel_log_sink_options_t {
+    struct_size: core::mem::size_of::<accel_log_sink_options_t>(),
+    path: core::ptr::null(),
+    kind: ACCEL_UNSET,
+    level: ACCEL_UNSET,
+    engine: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_log_sink_options_t {
+    fn default() -> Self {
+        ACCEL_LOG_SINK_OPTIONS_INIT
+    }
+}
+
+/// How progress is shown.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_progress_options_t {
+    pub struct_size: usize,
+    /// What is counted. Default "steps"
+    pub unit: *const c_char,
+    /// 0: each rank shows its own. Default 1
+    pub local_main_process_only: accel_flag_t,
+    /// 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+    pub disable: accel_flag_t,
+    /// 1: the last line stays. Default 1
+    pub leave: accel_flag_t,
+    /// Columns. In \[20, 1000\]. Default: the terminal's, else 80
+    pub width: i32,
+    /// Where it begins, after a resumed run. In \[0, inf). Default 0
+    pub initial: i64,
+    /// The shortest time between two lines. In \[0, 3600000\]. Default 100
+    pub interval_ms: i64,
+}
+
+/// Every field of [`accel_progress_options_t`] unset.
+pub const ACCEL_PROGRESS_OPTIONS_INIT: accel_progress_options_t = accel_progress_options_t {
+    struct_size: core::mem::size_of::<accel_progress_options_t>(),
+    unit: core::ptr::null(),
+    local_main_process_only: ACCEL_UNSET,
+    disable: ACCEL_UNSET,
+    leave: ACCEL_UNSET,
+    width: ACCEL_UNSET,
+    initial: ACCEL_UNSET_INT64,
+    interval_ms: ACCEL_UNSET_INT64,
+};
+impl Default for accel_progress_options_t {
+    fn default() -> Self {
+        ACCEL_PROGRESS_OPTIONS_INIT
+    }
+}
+
+/// What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_profile_options_t {
+    pub struct_size: usize,
+    /// "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device
+    pub activities: *const c_char,
+    /// A folder, which is made: each cycle writes profile_\<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none
+    pub output_trace_dir: *const c_char,
+    /// Steps of a cycle that are not recorded. In \[0, inf). Variable ACCEL_PROFILE_WAIT. Default 0
+    pub wait: i64,
+    /// Steps whose record is dropped. In \[0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0
+    pub warmup: i64,
+    /// Steps that are recorded. In \[1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule
+    pub active: i64,
+    /// Cycles; 0: until the end. In \[0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0
+    pub repeat: i64,
+    /// Steps before the first cycle. In \[0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0
+    pub skip_first: i64,
+    /// 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0
+    pub record_shapes: accel_flag_t,
+    /// 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0
+    pub profile_memory: accel_flag_t,
+    /// 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0
+    pub with_stack: accel_flag_t,
+    /// 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0
+    pub with_flops: accel_flag_t,
+    /// 1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
+    pub with_modules: accel_flag_t,
+    /// 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1
+    pub merge: accel_flag_t,
+}
+
+/// Every field of [`accel_profile_options_t`] unset.
+pub const ACCEL_PROFILE_OPTIONS_INIT: accel_profile_options_t = accel_profile_options_t {
+    struct_size: core::mem::size_of::<accel_profile_options_t>(),
+    activities: core::ptr::null(),
+    output_trace_dir: core::ptr::null(),
+    wait: ACCEL_UNSET_INT64,
+    warmup: ACCEL_UNSET_INT64,
+    active: ACCEL_UNSET_INT64,
+    repeat: ACCEL_UNSET_INT64,
+    skip_first: ACCEL_UNSET_INT64,
+    record_shapes: ACCEL_UNSET,
+    profile_memory: ACCEL_UNSET,
+    with_stack: ACCEL_UNSET,
+    with_flops: ACCEL_UNSET,
+    with_modules: ACCEL_UNSET,
+    merge: ACCEL_UNSET,
+};
+impl Default for accel_profile_options_t {
+    fn default() -> Self {
+        ACCEL_PROFILE_OPTIONS_INIT
     }
 }
 
@@ -8771,9 +9131,220 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_merge_weights(folder: *const c_char, destination: *const c_char, options: *const accel_merge_weights_options_t) -> accel_status_t;
 
+    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
+    ///
+    /// Those that were running end first. A tracker whose library or service is missing is left out, with a warning in the log.
+    ///
+    /// * `state`: A state.
+    /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
+    /// * `config`: NULL is allowed. What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+    /// * `init_kwargs`: NULL is allowed. A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_init_trackers(state: *mut accel_state_t, project_name: *const c_char, config: *const accel_value_t, init_kwargs: *const accel_value_t, options: *const accel_tracking_options_t) -> accel_status_t;
+
+    /// Hands the values of a step to every tracker.
+    ///
+    /// Takes microseconds: a thread writes them.
+    ///
+    /// * `state`: A state.
+    /// * `values`: A map from names to values. Numbers that are not finite are kept as such.
+    /// * `step`: ACCEL_NO_STEP: none.
+    /// * `log_kwargs`: NULL is allowed. A map from a tracker's name to a map that its callback gets; NULL: none.
+    ///
+    /// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with ACCEL_TRACKER_FAILURE_STOP.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_log(state: *mut accel_state_t, values: *const accel_value_t, step: i64, log_kwargs: *const accel_value_t) -> accel_status_t;
+
+    /// accel_log() of numbers, without a map.
+    ///
+    /// * `state`: A state.
+    /// * `names`: length `n_values`. Their names.
+    /// * `values`: length `n_values`. The numbers.
+    /// * `n_values`: How many there are.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// Returns: As accel_log().
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_log_scalars(state: *mut accel_state_t, names: *const *const c_char, values: *const f64, n_values: usize, step: i64) -> accel_status_t;
+
+    /// Hands images to the trackers that show them.
+    ///
+    /// * `state`: A state.
+    /// * `images`: A map from names to tensors \[height, width, channels\], \[height, width\] or, of several, with one dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+    /// * `channels_first`: 1: channels stand before height and width.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH or TYPE_MISMATCH that names the image; as accel_log().
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_log_images(state: *mut accel_state_t, images: *const accel_value_t, channels_first: i32, step: i64) -> accel_status_t;
+
+    /// Hands a table to the trackers that show it.
+    ///
+    /// * `state`: A state.
+    /// * `name`: Its name.
+    /// * `columns`: A list of texts.
+    /// * `rows`: A list of lists, each as long as the columns, of numbers, texts and booleans.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH that names the row; as accel_log().
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_log_table(state: *mut accel_state_t, name: *const c_char, columns: *const accel_value_t, rows: *const accel_value_t, step: i64) -> accel_status_t;
+
+    /// Hands a picture that is already encoded to the trackers that show it, for example a plot.
+    ///
+    /// * `state`: A state.
+    /// * `name`: Its name.
+    /// * `bytes`: length `n_bytes`. A PNG, JPEG, SVG or HTML file.
+    /// * `n_bytes`: Its size.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for bytes of another kind; as accel_log().
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_log_figure(state: *mut accel_state_t, name: *const c_char, bytes: *const c_void, n_bytes: usize, step: i64) -> accel_status_t;
+
+    /// Hands a file, or all files of a folder, to the trackers that keep such.
+    ///
+    /// * `state`: A state.
+    /// * `path`: A file or a folder. It must stay until accel_flush_trackers().
+    /// * `name`: NULL is allowed. Under which it is kept; NULL: as the file is named.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; as accel_log().
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_log_artifact(state: *mut accel_state_t, path: *const c_char, name: *const c_char) -> accel_status_t;
+
+    /// Waits until everything that was logged is on the disk, or at its service.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: ACCEL_OK; IO that names the tracker.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_flush_trackers(state: *mut accel_state_t) -> accel_status_t;
+
+    /// Ends all trackers; accel_end_training() does the same first.
+    ///
+    /// Without either the release of the state ends them.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: ACCEL_OK, also without trackers; IO; a failed callback with ACCEL_TRACKER_FAILURE_STOP.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_finish_trackers(state: *mut accel_state_t) -> accel_status_t;
+
+    /// A running tracker.
+    ///
+    /// * `state`: A state.
+    /// * `name`: Its name.
+    /// * `out`: Another handle of it; on ranks where it does not run, one that does nothing.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND if others run and this one does not, which lists them.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_get_tracker(state: *mut accel_state_t, name: *const c_char, out: *mut *mut accel_tracker_t) -> accel_status_t;
+
+    /// The names of the trackers that run here.
+    ///
+    /// * `state`: A state.
+    /// * `out`: A list of texts.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_trackers(state: *mut accel_state_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The names that `log_with` may have: built-in trackers that can be used here.
+    ///
+    /// * `out`: A list of texts.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_available_trackers(out: *mut accel_value_t) -> accel_status_t;
+
+    /// Makes a tracker of the program.
+    ///
+    /// * `name`: Its name.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `tracker`: Called on the thread of accel_log() and its like.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The tracker.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty name.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tracker_create(name: *const c_char, options: *const accel_tracker_options_t, tracker: Option<accel_tracker_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tracker_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `tracker`: A tracker.
+    ///
+    /// Returns: The same tracker, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tracker_retain(tracker: *mut accel_tracker_t) -> *mut accel_tracker_t;
+
+    /// Removes an owner.
+    ///
+    /// * `tracker`: NULL is allowed. A tracker, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tracker_release(tracker: *mut accel_tracker_t);
+
+    /// Adds a tracker of the program to those that accel_init_trackers() starts, or replaces one of the same name.
+    ///
+    /// * `state`: A state.
+    /// * `tracker`: Made by accel_tracker_create().
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE while trackers run.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_add_tracker(state: *mut accel_state_t, tracker: *mut accel_tracker_t) -> accel_status_t;
+
+    /// The name of a tracker.
+    ///
+    /// * `tracker`: A tracker.
+    ///
+    /// Returns: Its name; valid as long as the tracker.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tracker_name(tracker: *const accel_tracker_t) -> *const c_char;
+
+    /// What a tracker writes to: a file, a folder, or the address of a run.
+    ///
+    /// * `tracker`: A tracker.
+    /// * `out`: The text; empty for one of the program, or where it does not run.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tracker_location(tracker: *const accel_tracker_t, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// accel_log() for one tracker.
+    ///
+    /// * `tracker`: A tracker.
+    /// * `values`: As there.
+    /// * `step`: As there.
+    ///
+    /// Returns: As there; INVALID_STATE after the tracker has ended.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_tracker_log(tracker: *mut accel_tracker_t, values: *const accel_value_t, step: i64) -> accel_status_t;
+
     /// Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data" (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
     ///
-    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
+    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without accel_count_tokens().
     ///
     /// * `state`: A state.
     /// * `reset`: 1: the next mean begins here.
@@ -8783,6 +9354,63 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_step_report(state: *mut accel_state_t, reset: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The step reports of all ranks, and what is slow: {"ranks": \[{"rank", "host", and what accel_step_report() has}\], "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank; "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second": of all together, or NONE}.
+    ///
+    /// Trackers get it, too, and accel_serve_metrics() shows it.
+    ///
+    /// * `state`: A state.
+    /// * `reset`: As in accel_step_report().
+    /// * `out`: The same on all ranks.
+    ///
+    /// Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_step_report_of_ranks(state: *mut accel_state_t, reset: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A step report as a table for people: a line a rank, milliseconds and percent.
+    ///
+    /// * `report`: Of accel_step_report() or accel_step_report_of_ranks().
+    /// * `out`: The text.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for another value.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_step_report_table(report: *const accel_value_t, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+    ///
+    /// * `state`: A state.
+    /// * `n_tokens`: Tokens, or rows, or whatever is counted. Not negative.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_count_tokens(state: *mut accel_state_t, n_tokens: i64) -> accel_status_t;
+
+    /// What a token costs, for the model flops utilization in step reports.
+    ///
+    /// * `state`: A state.
+    /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
+    /// * `peak_flops_per_second`: Of this rank's device.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_model_flops(state: *mut accel_state_t, flops_per_token: f64, peak_flops_per_second: f64) -> accel_status_t;
+
+    /// Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released.
+    ///
+    /// A second call moves it.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out_port`: The port.
+    ///
+    /// Returns: ACCEL_OK; IO for a port that is in use; UNSUPPORTED without the server's plugin.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_serve_metrics(state: *mut accel_state_t, options: *const accel_serve_metrics_options_t, out_port: *mut i32) -> accel_status_t;
 
     /// The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often not}}.
     ///
@@ -8795,6 +9423,316 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_memory_report(reset_peak: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Adds a sink for the messages of all loggers of this process.
+    ///
+    /// * `state`: A state: its rank stands in messages and paths.
+    /// * `options`: NULL is allowed. NULL: stderr.
+    /// * `out_sink`: A number for accel_log_sink_remove().
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a file without path; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_log_sink_add(state: *mut accel_state_t, options: *const accel_log_sink_options_t, out_sink: *mut i64) -> accel_status_t;
+
+    /// Removes a sink, after what it has is written.
+    ///
+    /// * `sink`: Its number.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_log_sink_remove(sink: i64) -> accel_status_t;
+
+    /// Makes a logger.
+    ///
+    /// Without a callback its messages go to the sinks of accel_log_sink_add().
+    ///
+    /// * `state`: A state.
+    /// * `name`: The logger's name.
+    /// * `level`: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+    /// * `callback`: NULL is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The logger.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_logger_create(state: *mut accel_state_t, name: *const c_char, level: i32, callback: Option<accel_logger_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_logger_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `logger`: A logger.
+    ///
+    /// Returns: The same logger, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_logger_retain(logger: *mut accel_logger_t) -> *mut accel_logger_t;
+
+    /// Removes an owner.
+    ///
+    /// * `logger`: NULL is allowed. A logger, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_logger_release(logger: *mut accel_logger_t);
+
+    /// Whether messages of a level are logged: before one that is costly to make.
+    ///
+    /// * `logger`: A logger.
+    /// * `level`: ACCEL_LOG_*.
+    ///
+    /// Returns: 1 or 0.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_logger_enabled(logger: *const accel_logger_t, level: i32) -> i32;
+
+    /// Logs a message.
+    ///
+    /// * `logger`: A logger.
+    /// * `level`: ACCEL_LOG_*.
+    /// * `message`: The text; further lines are indented.
+    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+    ///
+    /// Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_logger_log(logger: *mut accel_logger_t, level: i32, message: *const c_char, ranks: accel_log_ranks_t) -> accel_status_t;
+
+    /// Logs a warning, the first time that this logger gets its text.
+    ///
+    /// * `logger`: A logger.
+    /// * `message`: The text.
+    /// * `ranks`: MAIN_PROCESS or ALL_PROCESSES.
+    ///
+    /// Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_logger_warning_once(logger: *mut accel_logger_t, message: *const c_char, ranks: accel_log_ranks_t) -> accel_status_t;
+
+    /// Opens a progress bar on stderr, below those that are open.
+    ///
+    /// * `state`: A state.
+    /// * `label`: What stands before it; may be empty.
+    /// * `total`: How many there are; ACCEL_UNSET_INT64: unknown.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `show`: NULL is allowed. Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The bar.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_begin(state: *mut accel_state_t, label: *const c_char, total: i64, options: *const accel_progress_options_t, show: Option<accel_progress_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_progress_bar_t) -> accel_status_t;
+
+    /// Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+    ///
+    /// * `state`: A state.
+    /// * `label`: As there.
+    /// * `loader`: A prepared loader.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The bar. It ends with accel_progress_end().
+    ///
+    /// Returns: As accel_progress_begin().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_of_dataloader(state: *mut accel_state_t, label: *const c_char, loader: *mut accel_dataloader_t, options: *const accel_progress_options_t, out: *mut *mut accel_progress_bar_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `bar`: A bar.
+    ///
+    /// Returns: The same bar, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_bar_retain(bar: *mut accel_progress_bar_t) -> *mut accel_progress_bar_t;
+
+    /// Removes an owner; the last one ends the bar.
+    ///
+    /// * `bar`: NULL is allowed. A bar, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_bar_release(bar: *mut accel_progress_bar_t);
+
+    /// Moves a bar on.
+    ///
+    /// Costs less than a microsecond where no line is due.
+    ///
+    /// * `bar`: A bar.
+    /// * `count`: How far. Not negative.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_update(bar: *mut accel_progress_bar_t, count: i64) -> accel_status_t;
+
+    /// Sets what stands behind the rate: the loss, the memory.
+    ///
+    /// * `bar`: A bar.
+    /// * `values`: A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH that names the value.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_set_values(bar: *mut accel_progress_bar_t, values: *const accel_value_t) -> accel_status_t;
+
+    /// Where a bar is.
+    ///
+    /// * `bar`: A bar.
+    /// * `out`: {"count", "total": NONE if unknown, "seconds", "rate": a second, "remaining_seconds": NONE if unknown}.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_report(bar: *const accel_progress_bar_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends a bar: shows its last line.
+    ///
+    /// * `bar`: A bar.
+    ///
+    /// Returns: ACCEL_OK, also when it has ended before.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_end(bar: *mut accel_progress_bar_t) -> accel_status_t;
+
+    /// Begins to profile this thread, and what computes for it.
+    ///
+    /// One profiler at a time in a process.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `on_trace_ready`: NULL is allowed. NULL: only the files of output_trace_dir are written.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: The profiler. accel_profile_end() on the same thread ends it.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+    ///
+    /// Threads: thread, waits. Since 0.1.
+    pub fn accel_profile_begin(state: *mut accel_state_t, options: *const accel_profile_options_t, on_trace_ready: Option<accel_trace_ready_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_profile_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `profile`: A profiler.
+    ///
+    /// Returns: The same profiler, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_profile_retain(profile: *mut accel_profile_t) -> *mut accel_profile_t;
+
+    /// Removes an owner; the last one ends the profiler without writing what it was recording.
+    ///
+    /// * `profile`: NULL is allowed. A profiler, or NULL.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_profile_release(profile: *mut accel_profile_t);
+
+    /// Ends a step.
+    ///
+    /// * `profile`: A profiler.
+    ///
+    /// Returns: ACCEL_OK; IO when the file of a cycle cannot be written; what on_trace_ready returns; INVALID_STATE after the end or on another thread.
+    ///
+    /// Threads: thread, waits. Since 0.1.
+    pub fn accel_profile_step(profile: *mut accel_profile_t) -> accel_status_t;
+
+    /// The number of steps that have ended.
+    ///
+    /// * `profile`: A profiler.
+    ///
+    /// Returns: The number.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_profile_step_number(profile: *const accel_profile_t) -> i64;
+
+    /// What a schedule does in a step, as torch.profiler.schedule() has it.
+    ///
+    /// * `options`: The schedule.
+    /// * `step`: From 0.
+    /// * `out`: ACCEL_PROFILE_*.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative step, or options without active.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_profile_schedule(options: *const accel_profile_options_t, step: i64, out: *mut accel_profile_action_t) -> accel_status_t;
+
+    /// Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of the name compresses it.
+    ///
+    /// * `profile`: A profiler that has recorded one.
+    /// * `path`: The file.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.
+    ///
+    /// Threads: thread, waits. Since 0.1.
+    pub fn accel_profile_export_trace(profile: *mut accel_profile_t, path: *const c_char) -> accel_status_t;
+
+    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first.
+    ///
+    /// * `profile`: A profiler that has recorded one.
+    /// * `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
+    /// * `out`: The list.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE before one is complete.
+    ///
+    /// Threads: thread, waits. Since 0.1.
+    pub fn accel_profile_key_averages(profile: *mut accel_profile_t, group_by_shapes: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Key averages as a table for people.
+    ///
+    /// * `averages`: Of accel_profile_key_averages().
+    /// * `sort_by`: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us", "bytes".
+    /// * `row_limit`: Lines; 0: all.
+    /// * `out`: The text.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_profile_table(averages: *const accel_value_t, sort_by: *const c_char, row_limit: i64, out: *mut accel_buffer_t) -> accel_status_t;
+
+    /// The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device", "bytes": change, "total": bytes that tensors have then}.
+    ///
+    /// * `profile`: A profiler with profile_memory that has recorded one.
+    /// * `out`: The list.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE without profile_memory, or before one is complete.
+    ///
+    /// Threads: thread, waits. Since 0.1.
+    pub fn accel_profile_memory_timeline(profile: *mut accel_profile_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends profiling: a cycle that is being recorded is complete then.
+    ///
+    /// With output_trace_dir the ranks wait for each other, so that all files are there.
+    ///
+    /// * `profile`: A profiler.
+    ///
+    /// Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready returns; TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_profile_end(profile: *mut accel_profile_t) -> accel_status_t;
+
+    /// Begins a span of the program's own, which traces show.
+    ///
+    /// Costs a few nanoseconds while nothing is recorded.
+    ///
+    /// * `name`: Its name.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_span_begin(name: *const c_char, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// Joins the traces of several ranks to one: a process a rank, with clocks that agree: each trace has the offset of its host's clock to rank 0's, which the ranks measure when they begin to profile.
+    ///
+    /// * `paths`: length `n_paths`. Files of traces, or one folder with profile_\<rank>.json files.
+    /// * `n_paths`: Their number.
+    /// * `path`: The file that is written; ".gz" compresses it.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT that names the file; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_merge_traces(paths: *const *const c_char, n_paths: usize, path: *const c_char) -> accel_status_t;
 
     /// The names of the options structs, for programs that show or fill them without knowing their layout.
     ///

@@ -729,6 +729,86 @@ fn layout_of_accel_merge_weights_options() {
 }
 
 #[test]
+fn layout_of_accel_tracking_options() {
+    assert_eq!(size_of::<accel_tracking_options_t>(), 64);
+    assert_eq!(align_of::<accel_tracking_options_t>(), 8);
+    assert_eq!(offset_of!(accel_tracking_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_tracking_options_t, log_with), 8);
+    assert_eq!(offset_of!(accel_tracking_options_t, logging_dir), 16);
+    assert_eq!(offset_of!(accel_tracking_options_t, run_name), 24);
+    assert_eq!(offset_of!(accel_tracking_options_t, resume), 32);
+    assert_eq!(offset_of!(accel_tracking_options_t, on_failure), 36);
+    assert_eq!(offset_of!(accel_tracking_options_t, flush_interval_ms), 40);
+    assert_eq!(offset_of!(accel_tracking_options_t, queue_bytes), 48);
+    assert_eq!(offset_of!(accel_tracking_options_t, step_report_interval), 56);
+}
+
+#[test]
+fn layout_of_accel_tracker_options() {
+    assert_eq!(size_of::<accel_tracker_options_t>(), 16);
+    assert_eq!(align_of::<accel_tracker_options_t>(), 8);
+    assert_eq!(offset_of!(accel_tracker_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_tracker_options_t, main_process_only), 8);
+    assert_eq!(offset_of!(accel_tracker_options_t, requires_logging_directory), 12);
+}
+
+#[test]
+fn layout_of_accel_serve_metrics_options() {
+    assert_eq!(size_of::<accel_serve_metrics_options_t>(), 24);
+    assert_eq!(align_of::<accel_serve_metrics_options_t>(), 8);
+    assert_eq!(offset_of!(accel_serve_metrics_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_serve_metrics_options_t, host), 8);
+    assert_eq!(offset_of!(accel_serve_metrics_options_t, port), 16);
+    assert_eq!(offset_of!(accel_serve_metrics_options_t, reserved), 20);
+}
+
+#[test]
+fn layout_of_accel_log_sink_options() {
+    assert_eq!(size_of::<accel_log_sink_options_t>(), 32);
+    assert_eq!(align_of::<accel_log_sink_options_t>(), 8);
+    assert_eq!(offset_of!(accel_log_sink_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_log_sink_options_t, path), 8);
+    assert_eq!(offset_of!(accel_log_sink_options_t, kind), 16);
+    assert_eq!(offset_of!(accel_log_sink_options_t, level), 20);
+    assert_eq!(offset_of!(accel_log_sink_options_t, engine), 24);
+    assert_eq!(offset_of!(accel_log_sink_options_t, reserved), 28);
+}
+
+#[test]
+fn layout_of_accel_progress_options() {
+    assert_eq!(size_of::<accel_progress_options_t>(), 48);
+    assert_eq!(align_of::<accel_progress_options_t>(), 8);
+    assert_eq!(offset_of!(accel_progress_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_progress_options_t, unit), 8);
+    assert_eq!(offset_of!(accel_progress_options_t, local_main_process_only), 16);
+    assert_eq!(offset_of!(accel_progress_options_t, disable), 20);
+    assert_eq!(offset_of!(accel_progress_options_t, leave), 24);
+    assert_eq!(offset_of!(accel_progress_options_t, width), 28);
+    assert_eq!(offset_of!(accel_progress_options_t, initial), 32);
+    assert_eq!(offset_of!(accel_progress_options_t, interval_ms), 40);
+}
+
+#[test]
+fn layout_of_accel_profile_options() {
+    assert_eq!(size_of::<accel_profile_options_t>(), 88);
+    assert_eq!(align_of::<accel_profile_options_t>(), 8);
+    assert_eq!(offset_of!(accel_profile_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_profile_options_t, activities), 8);
+    assert_eq!(offset_of!(accel_profile_options_t, output_trace_dir), 16);
+    assert_eq!(offset_of!(accel_profile_options_t, wait), 24);
+    assert_eq!(offset_of!(accel_profile_options_t, warmup), 32);
+    assert_eq!(offset_of!(accel_profile_options_t, active), 40);
+    assert_eq!(offset_of!(accel_profile_options_t, repeat), 48);
+    assert_eq!(offset_of!(accel_profile_options_t, skip_first), 56);
+    assert_eq!(offset_of!(accel_profile_options_t, record_shapes), 64);
+    assert_eq!(offset_of!(accel_profile_options_t, profile_memory), 68);
+    assert_eq!(offset_of!(accel_profile_options_t, with_stack), 72);
+    assert_eq!(offset_of!(accel_profile_options_t, with_flops), 76);
+    assert_eq!(offset_of!(accel_profile_options_t, with_modules), 80);
+    assert_eq!(offset_of!(accel_profile_options_t, merge), 84);
+}
+
+#[test]
 fn layout_of_accel_launch_options() {
     assert_eq!(size_of::<accel_launch_options_t>(), 72);
     assert_eq!(align_of::<accel_launch_options_t>(), 8);

@@ -24,4 +24,5 @@ topics! {
     optimizers = "generated/optimizers_options.rs",
     state = "generated/state_options.rs",
     tensors = "generated/tensors_options.rs",
+    tracking = "generated/tracking_options.rs",
 }

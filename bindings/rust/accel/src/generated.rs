@@ -1,5 +1,6 @@
 //! The regular functions, which tools/apigen writes from the header.
 use crate::big_model::{OffloadHook, WeightStream};
+use crate::tracking::{Logger, Profile, ProgressBar, Tracker};
 use crate::builders::*;
 use crate::call::*;
 use crate::comm::Mesh;

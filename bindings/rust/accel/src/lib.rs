@@ -98,12 +98,14 @@ mod slice;
 mod state;
 mod strings;
 mod tensor;
+mod tracking;
 mod tree;
 mod value;
 mod work;
 
 pub use accelerator::*;
 pub use big_model::{OffloadHook, WeightStream};
+pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;

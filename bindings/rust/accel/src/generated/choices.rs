@@ -322,6 +322,78 @@ constants! {
 }
 
 constants! {
+    /// What [`accel_log`](accel_sys::accel_log) does when a tracker of the program fails. The numbers are pinned.
+    TrackerFailure {
+        /// The log gets a warning that names the tracker, once, and the tracker is left out from then on.
+        Warn = ACCEL_TRACKER_FAILURE_WARN,
+        /// The call fails, after all other trackers have the values.
+        Stop = ACCEL_TRACKER_FAILURE_STOP,
+    }
+}
+
+constants! {
+    /// What a tracker's callback is told. The numbers are pinned.
+    TrackerEvent {
+        /// {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"}.
+        Start = ACCEL_TRACKER_START,
+        /// The configuration of [`accel_init_trackers`](accel_sys::accel_init_trackers).
+        Configuration = ACCEL_TRACKER_CONFIGURATION,
+        /// {"values": as in [`accel_log`](accel_sys::accel_log), "kwargs": a map}.
+        Values = ACCEL_TRACKER_VALUES,
+        /// {"images": as in [`accel_log_images`](accel_sys::accel_log_images), "channels_first": BOOL}.
+        Images = ACCEL_TRACKER_IMAGES,
+        /// {"name", "columns", "rows"}.
+        Table = ACCEL_TRACKER_TABLE,
+        /// {"name", "bytes"}.
+        Figure = ACCEL_TRACKER_FIGURE,
+        /// {"path", "name": NONE if there is none}.
+        Artifact = ACCEL_TRACKER_ARTIFACT,
+        /// NONE.
+        Flush = ACCEL_TRACKER_FLUSH,
+        /// NONE.
+        Finish = ACCEL_TRACKER_FINISH,
+    }
+}
+
+constants! {
+    /// Which ranks log a message. The numbers are pinned.
+    LogRanks {
+        /// Rank 0.
+        MainProcess = ACCEL_LOG_MAIN_PROCESS,
+        /// Every rank that calls.
+        AllProcesses = ACCEL_LOG_ALL_PROCESSES,
+        /// One rank after the other: a collective.
+        InOrder = ACCEL_LOG_IN_ORDER,
+    }
+}
+
+constants! {
+    /// Where the messages of a sink go. The numbers are pinned.
+    LogSinkKind {
+        /// `ACCEL_LOG_SINK_STDERR`.
+        Stderr = ACCEL_LOG_SINK_STDERR,
+        /// A line a message: time, level, rank, logger, text.
+        File = ACCEL_LOG_SINK_FILE,
+        /// A file with an object a message: {"time", "level", "rank", "logger", "message"}.
+        JsonLines = ACCEL_LOG_SINK_JSON_LINES,
+    }
+}
+
+constants! {
+    /// What a step of a schedule does. The numbers are pinned.
+    ProfileAction {
+        /// `ACCEL_PROFILE_NONE`.
+        None = ACCEL_PROFILE_NONE,
+        /// `ACCEL_PROFILE_WARMUP`.
+        Warmup = ACCEL_PROFILE_WARMUP,
+        /// `ACCEL_PROFILE_RECORD`.
+        Record = ACCEL_PROFILE_RECORD,
+        /// `ACCEL_PROFILE_RECORD_AND_SAVE`.
+        RecordAndSave = ACCEL_PROFILE_RECORD_AND_SAVE,
+    }
+}
+
+constants! {
     /// How [`accel_launch`](accel_sys::accel_launch) starts the processes. The numbers are pinned.
     StartMethod {
         /// Copies of this process, with its memory, begin with the function.

@@ -2,11 +2,169 @@
 use super::*;
 
 impl State {
+    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were
+    /// running end first. A tracker whose library or service is missing is left out, with a warning in the log.
+    ///
+    /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
+    /// * `config`: What the run was started with: a map, of any depth, which the trackers store; `None`: nothing.
+    /// * `init_kwargs`: A map from a tracker's name to a map of its own options, see docs/observability.md; `None`:
+    ///   none.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, Io.
+    #[inline]
+    pub fn init_trackers(&self, project_name: &str, config: Option<&Value>, init_kwargs: Option<&Value>, options: impl Into<Option<TrackingOptions>>) -> Result<()> {
+        let project_name = c_string(project_name)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(&config)?;
+        memory::reads(&init_kwargs)?;
+        check(unsafe {
+            sys::accel_init_trackers(self.as_raw(), project_name.as_ptr(), config.map_or(ptr::null(), Value::as_raw), init_kwargs.map_or(ptr::null(), Value::as_raw), options)
+        }).map(drop)
+    }
+
+    /// Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+    ///
+    /// * `values`: A map from names to values. Numbers that are not finite are kept as such.
+    /// * `step`: ACCEL_NO_STEP: none.
+    /// * `log_kwargs`: A map from a tracker's name to a map that its callback gets; `None`: none.
+    ///
+    /// # Errors
+    /// TypeMismatch, Io.
+    #[inline]
+    pub fn log(&self, values: &Value, step: i64, log_kwargs: Option<&Value>) -> Result<()> {
+        memory::reads(values)?;
+        memory::reads(&log_kwargs)?;
+        check(unsafe {
+            sys::accel_log(self.as_raw(), values.as_raw(), step, log_kwargs.map_or(ptr::null(), Value::as_raw))
+        }).map(drop)
+    }
+
+    /// Accel_log() of numbers, without a map.
+    ///
+    /// * `names`: Their names.
+    /// * `values`: The numbers.
+    /// * `step`: ACCEL_NO_STEP: none.
+    #[inline]
+    pub fn log_scalars(&self, names: &[&str], values: &[f64], step: i64) -> Result<()> {
+        let names = Texts::new(names)?;
+        check(unsafe {
+            sys::accel_log_scalars(self.as_raw(), names.as_ptr(), first(values), names.len(), step)
+        }).map(drop)
+    }
+
+    /// Hands images to the trackers that show them.
+    ///
+    /// * `images`: A map from names to tensors \[height, width, channels\], \[height, width\] or, of several, with one
+    ///   dimension before: uint8, or floating numbers from 0 to 1. 1, 3 or 4 channels.
+    /// * `channels_first`: Channels stand before height and width.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// # Errors
+    /// TypeMismatch, ShapeMismatch.
+    #[inline]
+    pub fn log_images(&self, images: &Value, channels_first: bool, step: i64) -> Result<()> {
+        memory::reads(images)?;
+        check(unsafe { sys::accel_log_images(self.as_raw(), images.as_raw(), channels_first.into(), step) }).map(drop)
+    }
+
+    /// Hands a table to the trackers that show it.
+    ///
+    /// * `name`: Its name.
+    /// * `columns`: A list of texts.
+    /// * `rows`: A list of lists, each as long as the columns, of numbers, texts and booleans.
+    /// * `step`: ACCEL_NO_STEP: none.
+    ///
+    /// # Errors
+    /// ShapeMismatch.
+    #[inline]
+    pub fn log_table(&self, name: &str, columns: &Value, rows: &Value, step: i64) -> Result<()> {
+        let name = c_string(name)?;
+        memory::reads(columns)?;
+        memory::reads(rows)?;
+        check(unsafe {
+            sys::accel_log_table(self.as_raw(), name.as_ptr(), columns.as_raw(), rows.as_raw(), step)
+        }).map(drop)
+    }
+
+    /// Hands a file, or all files of a folder, to the trackers that keep such.
+    ///
+    /// * `path`: A file or a folder. It must stay until [`State::flush_trackers`](crate::State::flush_trackers).
+    /// * `name`: Under which it is kept; `None`: as the file is named.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn log_artifact(&self, path: impl AsRef<Path>, name: Option<&str>) -> Result<()> {
+        let path = c_path(path.as_ref())?;
+        let name = name.map(c_string).transpose()?;
+        check(unsafe {
+            sys::accel_log_artifact(self.as_raw(), path.as_ptr(), name.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
+        }).map(drop)
+    }
+
+    /// Waits until everything that was logged is on the disk, or at its service.
+    ///
+    /// # Errors
+    /// Io.
+    #[inline]
+    pub fn flush_trackers(&self) -> Result<()> {
+        check(unsafe { sys::accel_flush_trackers(self.as_raw()) }).map(drop)
+    }
+
+    /// Ends all trackers; [`accel_end_training`](accel_sys::accel_end_training) does the same first. Without either the release of the state ends
+    /// them.
+    ///
+    /// # Errors
+    /// Io.
+    #[inline]
+    pub fn finish_trackers(&self) -> Result<()> {
+        check(unsafe { sys::accel_finish_trackers(self.as_raw()) }).map(drop)
+    }
+
+    /// A running tracker.
+    ///
+    /// * `name`: Its name.
+    ///
+    /// Gives: Another handle of it; on ranks where it does not run, one that does nothing.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn get_tracker(&self, name: &str) -> Result<Tracker> {
+        let name = c_string(name)?;
+        made(|out| unsafe { sys::accel_get_tracker(self.as_raw(), name.as_ptr(), out) })
+    }
+
+    /// The names of the trackers that run here.
+    ///
+    /// Gives: A list of texts.
+    #[inline]
+    pub fn trackers(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_trackers(self.as_raw(), out) })
+    }
+
+    /// Adds a tracker of the program to those that [`State::init_trackers`](crate::State::init_trackers) starts, or replaces one of the same name.
+    ///
+    /// * `tracker`: Made by [`accel_tracker_create`](accel_sys::accel_tracker_create).
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn add_tracker(&self, tracker: &Tracker) -> Result<()> {
+        check(unsafe { sys::accel_add_tracker(self.as_raw(), tracker.as_raw()) }).map(drop)
+    }
+
     /// Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds:
     /// "data" (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for
     /// other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and
     /// their sum "total". A step goes from update to update: it ends where the loop fetches data or computes again
-    /// after an optimizer has stepped. The recording is always on and costs some 0.2 us a step.
+    /// after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these:
+    /// "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the
+    /// state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization",
+    /// from 0 to 1: both NONE without [`State::count_tokens`](crate::State::count_tokens).
     ///
     /// * `reset`: The next mean begins here.
     ///
@@ -15,6 +173,85 @@ impl State {
     pub fn step_report(&self, reset: bool) -> Result<Value> {
         made(|out| unsafe { sys::accel_step_report(self.as_raw(), reset.into(), out) })
     }
+
+    /// The step reports of all ranks, and what is slow: {"ranks": \[{"rank", "host", and what [`State::step_report`](crate::State::step_report)
+    /// has}\], "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one
+    /// rank; "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second":
+    /// of all together, or NONE}. Trackers get it, too, and [`State::serve_metrics`](crate::State::serve_metrics) shows it.
+    ///
+    /// * `reset`: As in [`State::step_report`](crate::State::step_report).
+    ///
+    /// Gives: The same on all ranks.
+    ///
+    /// # Errors
+    /// Timeout, Cancelled, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn step_report_of_ranks(&self, reset: i32) -> Result<Value> {
+        made(|out| unsafe { sys::accel_step_report_of_ranks(self.as_raw(), reset, out) })
+    }
+
+    /// Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
+    ///
+    /// * `n_tokens`: Tokens, or rows, or whatever is counted. Not negative.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn count_tokens(&self, n_tokens: i64) -> Result<()> {
+        check(unsafe { sys::accel_count_tokens(self.as_raw(), n_tokens) }).map(drop)
+    }
+
+    /// What a token costs, for the model flops utilization in step reports.
+    ///
+    /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each
+    ///   parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate
+    ///   (Chowdhery et al., PaLM, 2022, appendix B).
+    /// * `peak_flops_per_second`: Of this rank's device.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn set_model_flops(&self, flops_per_token: f64, peak_flops_per_second: f64) -> Result<()> {
+        check(unsafe { sys::accel_set_model_flops(self.as_raw(), flops_per_token, peak_flops_per_second) }).map(drop)
+    }
+
+    /// Serves the latest step report and the latest scalars of [`State::log`](crate::State::log) of this rank in Prometheus' text format
+    /// at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+    ///
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: The port.
+    ///
+    /// # Errors
+    /// Unsupported, Io.
+    #[inline]
+    pub fn serve_metrics(&self, options: impl Into<Option<ServeMetricsOptions>>) -> Result<i32> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_serve_metrics(self.as_raw(), options, out) })
+    }
+}
+
+/// The names that `log_with` may have: built-in trackers that can be used here.
+///
+/// Gives: A list of texts.
+#[inline]
+pub fn available_trackers() -> Result<Value> {
+    made(|out| unsafe { sys::accel_available_trackers(out) })
+}
+
+/// A step report as a table for people: a line a rank, milliseconds and percent.
+///
+/// * `report`: Of [`State::step_report`](crate::State::step_report) or [`State::step_report_of_ranks`](crate::State::step_report_of_ranks).
+///
+/// Gives: The text.
+///
+/// # Errors
+/// TypeMismatch.
+#[inline]
+pub fn step_report_table(report: &Value) -> Result<String> {
+    memory::reads(report)?;
+    made(|out| unsafe { sys::accel_step_report_table(report.as_raw(), out) })
 }
 
 /// The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of
@@ -28,4 +265,286 @@ impl State {
 #[inline]
 pub fn memory_report(reset_peak: bool) -> Result<Value> {
     made(|out| unsafe { sys::accel_memory_report(reset_peak.into(), out) })
+}
+
+/// Removes a sink, after what it has is written.
+///
+/// * `sink`: Its number.
+///
+/// # Errors
+/// NotFound.
+#[inline]
+pub fn log_sink_remove(sink: i64) -> Result<()> {
+    check(unsafe { sys::accel_log_sink_remove(sink) }).map(drop)
+}
+
+/// Moves a bar on. Costs less than a microsecond where no line is due.
+///
+/// * `bar`: A bar.
+/// * `count`: How far. Not negative.
+///
+/// # Errors
+/// InvalidArgument, InvalidState.
+#[inline]
+pub fn progress_update(bar: &ProgressBar, count: i64) -> Result<()> {
+    check(unsafe { sys::accel_progress_update(bar.as_raw(), count) }).map(drop)
+}
+
+/// Sets what stands behind the rate: the loss, the memory.
+///
+/// * `bar`: A bar.
+/// * `values`: A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
+///
+/// # Errors
+/// TypeMismatch.
+#[inline]
+pub fn progress_set_values(bar: &ProgressBar, values: &Value) -> Result<()> {
+    memory::reads(values)?;
+    check(unsafe { sys::accel_progress_set_values(bar.as_raw(), values.as_raw()) }).map(drop)
+}
+
+/// Where a bar is.
+///
+/// * `bar`: A bar.
+///
+/// Gives: {"count", "total": NONE if unknown, "seconds", "rate": a second, "remaining_seconds": NONE if
+/// unknown}.
+#[inline]
+pub fn progress_report(bar: &ProgressBar) -> Result<Value> {
+    made(|out| unsafe { sys::accel_progress_report(bar.as_raw(), out) })
+}
+
+/// Ends a bar: shows its last line.
+///
+/// * `bar`: A bar.
+#[inline]
+pub fn progress_end(bar: &ProgressBar) -> Result<()> {
+    check(unsafe { sys::accel_progress_end(bar.as_raw()) }).map(drop)
+}
+
+/// Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+///
+/// * `name`: Its name.
+///
+/// Gives: The scope.
+#[inline]
+pub fn span(name: &str) -> Result<Scope<'static>> {
+    let name = c_string(name)?;
+    Scope::begin(|out| unsafe { sys::accel_span_begin(name.as_ptr(), out) })
+}
+
+/// Joins the traces of several ranks to one: a process a rank, with clocks that agree: each trace has the
+/// offset of its host's clock to rank 0's, which the ranks measure when they begin to profile.
+///
+/// * `paths`: Files of traces, or one folder with profile_\<rank>.json files.
+/// * `path`: The file that is written; ".gz" compresses it.
+///
+/// # Errors
+/// NotFound, Io, Corrupt.
+#[inline]
+pub fn merge_traces(paths: &[&str], path: impl AsRef<Path>) -> Result<()> {
+    let paths = Texts::new(paths)?;
+    let path = c_path(path.as_ref())?;
+    check(unsafe { sys::accel_merge_traces(paths.as_ptr(), paths.len(), path.as_ptr()) }).map(drop)
+}
+
+impl Tracker {
+    /// The name of a tracker.
+    ///
+    /// Gives: Its name; valid as long as the tracker.
+    #[inline]
+    pub fn name(&self) -> String {
+        unsafe { text(sys::accel_tracker_name(self.as_raw())) }
+    }
+
+    /// What a tracker writes to: a file, a folder, or the address of a run.
+    ///
+    /// Gives: The text; empty for one of the program, or where it does not run.
+    #[inline]
+    pub fn location(&self) -> Result<String> {
+        made(|out| unsafe { sys::accel_tracker_location(self.as_raw(), out) })
+    }
+
+    /// Accel_log() for one tracker.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn log(&self, values: &Value, step: i64) -> Result<()> {
+        memory::reads(values)?;
+        check(unsafe { sys::accel_tracker_log(self.as_raw(), values.as_raw(), step) }).map(drop)
+    }
+}
+
+impl StateReader {
+    /// Adds a sink for the messages of all loggers of this process.
+    ///
+    /// * `options`: `None`: stderr.
+    ///
+    /// Gives: A number for [`log_sink_remove`](crate::log_sink_remove).
+    ///
+    /// # Errors
+    /// InvalidArgument, Io.
+    #[inline]
+    pub fn log_sink_add(&self, options: impl Into<Option<LogSinkOptions>>) -> Result<i64> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_log_sink_add(self.as_raw(), options, out) })
+    }
+
+    /// Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+    ///
+    /// * `loader`: A prepared loader.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: The bar. It ends with [`progress_end`](crate::progress_end).
+    #[inline]
+    pub fn progress_of_dataloader(&self, label: &str, loader: &DataLoader, options: impl Into<Option<ProgressOptions>>) -> Result<ProgressBar> {
+        let label = c_string(label)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe {
+            sys::accel_progress_of_dataloader(self.as_raw(), label.as_ptr(), loader.as_raw(), options, out)
+        })
+    }
+}
+
+impl Logger {
+    /// Whether messages of a level are logged: before one that is costly to make.
+    ///
+    /// * `level`: ACCEL_LOG_*.
+    ///
+    /// Gives: 1 or 0.
+    #[inline]
+    pub fn enabled(&self, level: i32) -> bool {
+        unsafe { sys::accel_logger_enabled(self.as_raw(), level) == 1 }
+    }
+
+    /// Logs a message.
+    ///
+    /// * `level`: ACCEL_LOG_*.
+    /// * `message`: The text; further lines are indented.
+    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+    ///
+    /// # Errors
+    /// Io, Timeout, Cancelled, PeerLost.
+    #[inline]
+    pub fn log(&self, level: i32, message: &str, ranks: LogRanks) -> Result<()> {
+        let message = c_string(message)?;
+        check(unsafe { sys::accel_logger_log(self.as_raw(), level, message.as_ptr(), ranks.into()) }).map(drop)
+    }
+
+    /// Logs a warning, the first time that this logger gets its text.
+    ///
+    /// * `message`: The text.
+    /// * `ranks`: MAIN_PROCESS or ALL_PROCESSES.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn warning_once(&self, message: &str, ranks: LogRanks) -> Result<()> {
+        let message = c_string(message)?;
+        check(unsafe { sys::accel_logger_warning_once(self.as_raw(), message.as_ptr(), ranks.into()) }).map(drop)
+    }
+}
+
+impl Profile {
+    /// Ends a step.
+    ///
+    /// # Errors
+    /// InvalidState, Io.
+    #[inline]
+    pub fn step(&self) -> Result<()> {
+        check(unsafe { sys::accel_profile_step(self.as_raw()) }).map(drop)
+    }
+
+    /// The number of steps that have ended.
+    ///
+    /// Gives: The number.
+    #[inline]
+    pub fn step_number(&self) -> i64 {
+        unsafe { sys::accel_profile_step_number(self.as_raw()) }
+    }
+
+    /// What a schedule does in a step, as torch.profiler.schedule() has it.
+    ///
+    /// * `options`: The schedule.
+    /// * `step`: From 0.
+    ///
+    /// Gives: ACCEL_PROFILE_*.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn schedule(options: ProfileOptions, step: i64) -> Result<ProfileAction> {
+        let options = options.as_raw()?;
+        made(|out| unsafe { sys::accel_profile_schedule(options, step, out) })
+    }
+
+    /// Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of the name compresses it.
+    ///
+    /// * `path`: The file.
+    ///
+    /// # Errors
+    /// InvalidState, Io.
+    #[inline]
+    pub fn export_trace(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = c_path(path.as_ref())?;
+        check(unsafe { sys::accel_profile_export_trace(self.as_raw(), path.as_ptr()) }).map(drop)
+    }
+
+    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a
+    /// span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the
+    /// largest self_cpu_us first.
+    ///
+    /// * `group_by_shapes`: Operators with different shapes of inputs are different; needs record_shapes.
+    ///
+    /// Gives: The list.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn key_averages(&self, group_by_shapes: bool) -> Result<Value> {
+        made(|out| unsafe { sys::accel_profile_key_averages(self.as_raw(), group_by_shapes.into(), out) })
+    }
+
+    /// Key averages as a table for people.
+    ///
+    /// * `averages`: Of [`Profile::key_averages`](crate::Profile::key_averages).
+    /// * `sort_by`: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops",
+    ///   "device_us", "bytes".
+    /// * `row_limit`: Lines; false: all.
+    ///
+    /// Gives: The text.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch.
+    #[inline]
+    pub fn table(averages: &Value, sort_by: &str, row_limit: i64) -> Result<String> {
+        let sort_by = c_string(sort_by)?;
+        memory::reads(averages)?;
+        made(|out| unsafe { sys::accel_profile_table(averages.as_raw(), sort_by.as_ptr(), row_limit, out) })
+    }
+
+    /// The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin,
+    /// "device", "bytes": change, "total": bytes that tensors have then}.
+    ///
+    /// Gives: The list.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn memory_timeline(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_profile_memory_timeline(self.as_raw(), out) })
+    }
+
+    /// Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for
+    /// each other, so that all files are there.
+    ///
+    /// # Errors
+    /// Io, Timeout, Cancelled, PeerLost.
+    #[inline]
+    pub fn end(&self) -> Result<()> {
+        check(unsafe { sys::accel_profile_end(self.as_raw()) }).map(drop)
+    }
 }

@@ -1,0 +1,98 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* Progress bars, on rank 0 of each host. The library prints nothing but these, and only while one is open. */
+
+typedef struct accel_progress_bar accel_progress_bar_t; /* a progress bar */
+
+/** Shows the line of a progress bar.
+ * @param line The text without end of line: "train:  40% |####      | 40/100 [00:12<00:18, 3.3 steps/s, loss 1.23]".
+ * @param is_last 1: the bar ends.
+ * @param user_data Handed to the callback.
+ * @threads caller */
+typedef void (*accel_progress_fn)(const char *line, int32_t is_last, void *user_data);
+
+/* How progress is shown. @accelerate utils.tqdm */
+typedef struct accel_progress_options {
+  size_t struct_size;
+  const char *unit;                     /* What is counted. Default "steps" */
+  accel_flag_t local_main_process_only; /* 0: each rank shows its own. Default 1 */
+  accel_flag_t disable;                 /* 1: nothing is shown. Default: on what is not a terminal, unless there is a
+                                         * callback */
+  accel_flag_t leave;                   /* 1: the last line stays. Default 1 */
+  int32_t width;                        /* Columns. In [20, 1000]. Default: the terminal's, else 80 */
+  int64_t initial;                      /* Where it begins, after a resumed run. In [0, inf). Default 0 */
+  int64_t interval_ms;                  /* The shortest time between two lines. In [0, 3600000]. Default 100 */
+} accel_progress_options_t;
+
+/** Opens a progress bar on stderr, below those that are open.
+ * @param state A state.
+ * @param label What stands before it; may be empty.
+ * @param total How many there are; ACCEL_UNSET_INT64: unknown.
+ * @param options NULL: defaults.
+ * @param show Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
+ * @param user_data,destroy Handed to the callback; destroy ends its life.
+ * @param out The bar.
+ * @return ACCEL_OK; INVALID_ARGUMENT.
+ * @threads any
+ * @accelerate utils.tqdm */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_progress_begin(accel_state_t *state, const char *label, int64_t total,
+                     const accel_progress_options_t *ACCEL_NULLABLE options, accel_progress_fn ACCEL_NULLABLE show,
+                     void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
+                     accel_progress_bar_t *ACCEL_OWNED *out);
+
+/** Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+ * @param state A state.
+ * @param label As there.
+ * @param loader A prepared loader.
+ * @param options NULL: defaults.
+ * @param out The bar. It ends with accel_progress_end().
+ * @return As accel_progress_begin().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_dataloader_t *loader,
+                             const accel_progress_options_t *ACCEL_NULLABLE options,
+                             accel_progress_bar_t *ACCEL_OWNED *out);
+
+/** Adds an owner.
+ * @param bar A bar.
+ * @return The same bar, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_progress_bar_t *accel_progress_bar_retain(accel_progress_bar_t *bar);
+
+/** Removes an owner; the last one ends the bar.
+ * @param bar A bar, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_progress_bar_release(accel_progress_bar_t *ACCEL_NULLABLE bar);
+
+/** Moves a bar on. Costs less than a microsecond where no line is due.
+ * @param bar A bar.
+ * @param count How far. Not negative.
+ * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress_update(accel_progress_bar_t *bar, int64_t count);
+
+/** Sets what stands behind the rate: the loss, the memory.
+ * @param bar A bar.
+ * @param values A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
+ * @return ACCEL_OK; TYPE_MISMATCH that names the value.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_progress_set_values(accel_progress_bar_t *bar, const accel_value_t *values);
+
+/** Where a bar is.
+ * @param bar A bar.
+ * @param out {"count", "total": NONE if unknown, "seconds", "rate": a second, "remaining_seconds": NONE if unknown}.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_progress_report(const accel_progress_bar_t *bar, accel_value_t *ACCEL_OWNED out);
+
+/** Ends a bar: shows its last line.
+ * @param bar A bar.
+ * @return ACCEL_OK, also when it has ended before.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress_end(accel_progress_bar_t *bar);

@@ -1,0 +1,1 @@
+#include "profile/key_averages.hpp"

@@ -1,0 +1,4 @@
+// Operators and spans by name.
+#pragma once
+
+namespace accel::profile {}  // namespace accel::profile

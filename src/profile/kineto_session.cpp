@@ -1,0 +1,1 @@
+#include "profile/kineto_session.hpp"

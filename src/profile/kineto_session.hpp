@@ -1,0 +1,4 @@
+// One recording of Kineto.
+#pragma once
+
+namespace accel::profile {}  // namespace accel::profile

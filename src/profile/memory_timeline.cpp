@@ -1,0 +1,1 @@
+#include "profile/memory_timeline.hpp"

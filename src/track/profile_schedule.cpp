@@ -1,0 +1,1 @@
+#include "track/profile_schedule.hpp"

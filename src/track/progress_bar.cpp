@@ -1,0 +1,1 @@
+#include "track/progress_bar.hpp"

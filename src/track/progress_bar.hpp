@@ -1,0 +1,8 @@
+// Progress bars.
+#pragma once
+
+namespace accel::track {
+
+class ProgressBar {};
+
+}  // namespace accel::track

@@ -1,0 +1,1 @@
+#include "track/throughput.hpp"

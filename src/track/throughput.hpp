@@ -1,0 +1,8 @@
+// Throughput: the tokens that a rank trains with, and what they cost.
+#pragma once
+
+namespace accel::track {
+
+class Throughput {};
+
+}  // namespace accel::track

@@ -1,0 +1,1 @@
+#include "track/trace_merge.hpp"
