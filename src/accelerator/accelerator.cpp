@@ -277,6 +277,7 @@ void Accelerator::release_cached_memory() {
 
 void Accelerator::end_training() {
   finish_background_save(/*refuse=*/false);
+  trackers_->finish();
   state_.communicator()->barrier();
   state_.communicator()->shutdown();
 }

@@ -1,10 +1,109 @@
-// Trackers of a run: starts them, and hands them what is logged.
+// Trackers of a run: starts them, and hands them what is logged. Called by one thread at a time, but for
+// latest_scalars().
 #pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.hpp"
+#include "config/generated/settings.hpp"
+#include "track/record.hpp"
+#include "track/record_sink.hpp"
+#include "track/record_writer.hpp"
+#include "track/tracker.hpp"
 
 namespace accel::track {
 
-class Tracker {};
+class RunLock;
 
-class Trackers {};
+// What accel_init_trackers() is called with.
+struct TrackingStart {
+  std::string project;
+  Json configuration;  // null: none
+  Json options;        // by tracker; null: none
+  TrackingSettings settings;
+  std::string version;  // of this library
+  int rank = 0;
+  int world_size = 1;
+};
+
+class Trackers {
+ public:
+  using EventContent = std::function<const c10::IValue*(const ApplicationTracker&)>;
+
+  Trackers();
+  ~Trackers();
+  Trackers(const Trackers&) = delete;
+  Trackers& operator=(const Trackers&) = delete;
+
+  // Of the program; replaces one of the same name. kInvalidState while trackers run.
+  void add(std::shared_ptr<ApplicationTracker> tracker);
+  // Ends those that run, and starts others. Those of the program run from then on; the caller tells them.
+  void start(const TrackingStart& start);
+  // Also without trackers. kIo; what a tracker of the program says.
+  void finish(bool finished = true);
+  bool is_running() const { return is_running_; }
+
+  // A record that fill(Record&) makes, for all built-in trackers. kIo, see RecordWriter.
+  template <typename Fill>
+  void log(int64_t step, const Fill& fill);
+  // As in the file of JSON lines: {"ranks": [...], "slowest_rank": n}.
+  void log_step_report(Json report, int64_t step);
+  // 0: never.
+  int64_t step_report_interval() const { return is_running_ ? step_report_interval_ : 0; }
+
+  // To each tracker of the program that runs here, by the rule of on_failure.
+  void tell(TrackerEvent event, int64_t step, const EventContent& content);
+  bool has_applications() const { return !applications_.empty(); }
+  bool has_built_in() const { return !built_in_.empty(); }
+
+  // Until all is written. kIo
+  void flush();
+
+  const Run& run() const { return run_; }
+  std::vector<std::string> names() const;
+  // kNotFound if others run.
+  std::shared_ptr<Tracker> find(const std::string& name) const;
+
+  // Of each name that was logged, on every rank and without trackers, too; at most some thousand names.
+  std::map<std::string, double, std::less<>> latest_scalars() const;
+
+ private:
+  void check(const TrackingStart& start, const std::vector<std::string>& names) const;
+  void start_built_in(const TrackingStart& start, const std::vector<std::string>& names);
+  void run_application(const std::shared_ptr<ApplicationTracker>& tracker);
+  void leave_out(std::shared_ptr<ApplicationTracker> tracker);
+  void add_to_writers();
+  void keep_latest();
+
+  std::vector<std::shared_ptr<ApplicationTracker>> added_;
+  std::vector<std::shared_ptr<ApplicationTracker>> applications_;  // that run here
+  std::vector<std::shared_ptr<Tracker>> built_in_;                 // that run here
+  std::vector<std::string> elsewhere_;                             // those that run on other ranks
+  std::vector<std::shared_ptr<RecordWriter>> writers_;
+  std::unique_ptr<RunLock> lock_;
+  Run run_;
+  TrackerFailure on_failure_ = TrackerFailure::kWarn;
+  int64_t step_report_interval_ = 0;
+  bool is_running_ = false;
+  Record record_;  // memory that is used again
+  mutable std::mutex latest_mutex_;
+  std::map<std::string, double, std::less<>> latest_;
+};
+
+template <typename Fill>
+void Trackers::log(int64_t step, const Fill& fill) {
+  record_.clear();
+  record_.step = step;
+  fill(record_);
+  if (record_.kind == Record::Kind::kValues) keep_latest();
+  if (!writers_.empty()) add_to_writers();
+}
 
 }  // namespace accel::track

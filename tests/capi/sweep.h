@@ -98,6 +98,13 @@ struct samples {
 /* Stands for any callback: a call that is refused calls none. */
 static inline void sample_callback(void) { abort(); }
 
+/* It is never started. */
+static inline accel_status_t sample_tracker(accel_tracker_event_t event, const accel_value_t *content, int64_t step,
+                                            void *user_data) {
+  (void)event, (void)content, (void)step, (void)user_data;
+  return ACCEL_OK;
+}
+
 static inline void make_handles(struct handles *handles) {
   const int64_t shape[] = {4};
   accel_tensor_t *refused = NULL;
@@ -125,6 +132,7 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_value_list(NULL, 0, &groups));
   assert_ok(accel_weight_stream_create(&groups, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
   accel_value_dispose(&groups);
+  assert_ok(accel_tracker_create("sample", NULL, sample_tracker, NULL, NULL, &handles->tracker));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 

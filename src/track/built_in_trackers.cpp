@@ -1,0 +1,36 @@
+#include "track/built_in_trackers.hpp"
+
+#include "track/comma_separated.hpp"
+#include "track/json_lines.hpp"
+#include "track/tensorboard.hpp"
+
+namespace accel::track {
+namespace {
+
+template <typename Sink>
+std::unique_ptr<RecordSink> make_sink(const Run& run, const Json& /*options*/) {
+  return std::make_unique<Sink>(run);
+}
+
+std::unique_ptr<RecordSink> make_tensorboard(const Run& run, const Json& options) {
+  return std::make_unique<Tensorboard>(run, json_text(options, "filename_suffix", ""));
+}
+
+bool is_local(const Json& /*options*/) { return false; }
+
+}  // namespace
+
+std::vector<BuiltIn> built_in_trackers() {
+  // max_queue and flush_secs of SummaryWriter are accepted: flush_interval_ms and queue_bytes hold for all trackers.
+  return {{"jsonl", true, {}, make_sink<JsonLines>, is_local},
+          {"csv", true, {}, make_sink<CommaSeparated>, is_local},
+          {"tensorboard", true, {"filename_suffix", "max_queue", "flush_secs"}, make_tensorboard, is_local}};
+}
+
+std::vector<std::string> built_in_names() {
+  std::vector<std::string> names;
+  for (const BuiltIn& each : built_in_trackers()) names.emplace_back(each.name);
+  return names;
+}
+
+}  // namespace accel::track

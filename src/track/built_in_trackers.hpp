@@ -1,0 +1,27 @@
+// The trackers that this library has, by name.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "track/record_sink.hpp"
+
+namespace accel::track {
+
+struct BuiltIn {
+  const char* name;
+  bool requires_logging_directory;
+  std::vector<const char*> options;
+  // Null: its service or library is missing, of which the log has a warning.
+  std::unique_ptr<RecordSink> (*make)(const Run& run, const Json& options);
+  // Whether it waits for others than the disk, and so has a thread of its own.
+  bool (*is_remote)(const Json& options);
+};
+
+std::vector<BuiltIn> built_in_trackers();
+std::vector<std::string> built_in_names();
+
+}  // namespace accel::track

@@ -1,0 +1,135 @@
+#include "track/record_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/background_thread.hpp"
+#include "base/error.hpp"
+
+namespace accel::track {
+namespace {
+
+constexpr size_t kWakeBytes = size_t{1} << 20;   // earlier than the interval
+constexpr size_t kKeptBytes = size_t{64} << 10;  // of a record that is used again
+constexpr std::chrono::seconds kLongestWait(60);
+
+}  // namespace
+
+RecordWriter::RecordWriter(std::vector<NamedSink> sinks, std::chrono::milliseconds interval, size_t most_bytes)
+    : sinks_(std::move(sinks)), interval_(interval), most_bytes_(most_bytes) {
+  thread_ = background_thread("accel-trackers", [this] { run(); });
+}
+
+RecordWriter::~RecordWriter() {
+  try {
+    finish(/*finished=*/false);
+  } catch (const std::exception&) {  // the owner ends it before, and hears of it
+  }
+}
+
+void RecordWriter::add(const Record& record) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  require(!is_ended_, Status::kInvalidState, "the trackers have ended; call accel_init_trackers()");
+  const size_t bytes = record.bytes();
+  const auto has_room = [&] {
+    return waiting_bytes_ + pending_bytes_ + bytes <= most_bytes_ || (n_waiting_ == 0 && pending_bytes_ == 0);
+  };
+  if (!has_room() && failure_.empty()) {
+    wake_.notify_one();
+    written_.wait_for(lock, kLongestWait, [&] { return has_room() || !failure_.empty(); });
+  }
+  require(has_room(), Status::kIo, failure_.empty() ? "the disk is too slow" : failure_, "; ",
+          waiting_bytes_ + pending_bytes_, " bytes wait, queue_bytes is ", most_bytes_,
+          ": the values of this call are lost");
+  if (n_waiting_ == waiting_.size()) waiting_.emplace_back();
+  waiting_[n_waiting_] = record;
+  n_waiting_++;
+  const bool was_below = waiting_bytes_ < kWakeBytes;
+  waiting_bytes_ += bytes;
+  if (was_below && waiting_bytes_ >= kWakeBytes) wake_.notify_one();
+  require(failure_.empty(), Status::kIo, failure_);
+}
+
+void RecordWriter::wait_for(Command command) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (is_ended_) return;
+  const int64_t before = n_done_;
+  command_ = command;
+  if (command != Command::kFlush) is_ended_ = true;
+  wake_.notify_one();
+  const bool is_done = written_.wait_for(lock, kLongestWait, [&] { return n_done_ != before; });
+  require(is_done, Status::kIo, "the trackers did not write within ", kLongestWait.count(), " s");
+  require(failure_.empty(), Status::kIo, failure_);
+}
+
+void RecordWriter::flush() { wait_for(Command::kFlush); }
+
+void RecordWriter::finish(bool finished) {
+  const auto join = [](std::thread* thread) {
+    if (thread->joinable()) thread->join();
+  };
+  const std::unique_ptr<std::thread, decltype(join)> joined(&thread_, join);
+  wait_for(finished ? Command::kFinish : Command::kRelease);
+}
+
+// Each is tried, whatever becomes of the others.
+void RecordWriter::flush_sinks(bool durable, std::string failure) {
+  size_t pending = 0;
+  for (const NamedSink& named : sinks_) {
+    try {
+      named.sink->flush(durable);
+    } catch (const std::exception& error) {
+      if (failure.empty()) failure = text("tracker '", named.name, "' cannot write: ", error.what());
+    }
+    pending += named.sink->pending_bytes();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  failure_ = std::move(failure);
+  pending_bytes_ = pending;
+}
+
+void RecordWriter::write_taken(size_t count, Command command) {
+  std::string failure;
+  for (size_t i = 0; i < count; i++) {
+    Record& record = taken_[i];
+    for (size_t at = 0; at < sinks_.size(); at++) {
+      if (record.destination >= 0 && static_cast<size_t>(record.destination) != at) continue;
+      try {
+        sinks_[at].sink->write(record);
+      } catch (const std::exception& error) {
+        if (failure.empty()) failure = text("tracker '", sinks_[at].name, "' lost values: ", error.what());
+      }
+    }
+    if (record.bytes() > kKeptBytes) record = Record();
+  }
+  if (command == Command::kFinish || command == Command::kRelease)
+    for (const NamedSink& sink : sinks_) sink.sink->end(command == Command::kFinish);
+  flush_sinks(/*durable=*/command != Command::kNone, std::move(failure));
+}
+
+void RecordWriter::run() {
+  for (bool goes_on = true; goes_on;) {
+    Command command = Command::kNone;
+    size_t count = 0;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait_for(lock, interval_, [&] { return command_ != Command::kNone || waiting_bytes_ >= kWakeBytes; });
+      command = std::exchange(command_, Command::kNone);
+      std::swap(waiting_, taken_);
+      count = std::exchange(n_waiting_, 0);
+      waiting_bytes_ = 0;
+    }
+    try {
+      write_taken(count, command);
+    } catch (const std::exception& error) {  // a lack of memory
+      const std::lock_guard<std::mutex> lock(mutex_);
+      failure_ = error.what();
+    }
+    goes_on = command != Command::kFinish && command != Command::kRelease;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (command != Command::kNone) n_done_++;
+    written_.notify_all();
+  }
+}
+
+}  // namespace accel::track

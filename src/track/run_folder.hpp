@@ -1,0 +1,36 @@
+// The folder of a run: its name, and the lock that keeps other processes out.
+#pragma once
+
+#include <string>
+
+#include "base/file_descriptor.hpp"
+
+namespace accel::track {
+
+// What names may have that becomes part of a path: one component, without what a shell or another system reads as
+// something else.
+std::string file_name_of(const std::string& name);
+
+// With all above it; kIo.
+void make_folder(const std::string& path);
+
+// Copies a file, or all of a folder. kIo.
+void copy_files(const std::string& from, const std::string& to);
+void write_file(const std::string& path, const std::string& bytes);
+
+// As long as it exists no other process, and no other run of this one, writes to the folder. A process that dies leaves
+// the file, but not the lock.
+class RunLock {
+ public:
+  // kIo, with the number of the process that has it.
+  explicit RunLock(const std::string& folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+};
+
+}  // namespace accel::track
