@@ -634,7 +634,7 @@ struct LogSinkOptions : accel_log_sink_options_t {
   LogSinkOptions() : accel_log_sink_options_t(ACCEL_LOG_SINK_OPTIONS_INIT) {}
 };
 
-// How progress is shown.
+// How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with "#".
 struct ProgressOptions : accel_progress_options_t {
   ProgressOptions() : accel_progress_options_t(ACCEL_PROGRESS_OPTIONS_INIT) {}
 };
@@ -2748,9 +2748,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // The step reports of all ranks, and what is slow: {"ranks": [{"rank", "host", and what accel_step_report() has}],
-  // "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank;
-  // "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second": of all
-  // together, or NONE}.
+  // "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank or before
+  // a step; "slowdown": its time without communication divided by the median of the ranks', of two the smaller one;
+  // "tokens_per_second": of all together, or NONE}.
   Value step_report_of_ranks(std::int32_t reset) {
     Value out;
     detail::check(accel_step_report_of_ranks(get(), reset, out.put()));
@@ -2765,8 +2765,8 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_set_model_flops(get(), flops_per_token, peak_flops_per_second));
   }
 
-  // Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at
-  // http://HOST:PORT/metrics, from a thread, until the state is released.
+  // Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus'
+  // text format at http://HOST:PORT/metrics, from a thread, until the state is released.
   std::int32_t serve_metrics(const ServeMetricsOptions& options = {}) {
     std::int32_t out_port = 0;
     detail::check(accel_serve_metrics(get(), &options, &out_port));
@@ -2780,7 +2780,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out_sink;
   }
 
-  // Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+  // Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for.
   ProgressBar progress_of_dataloader(const std::string& label, const Dataloader& loader,
                                      const ProgressOptions& options = {}) {
     ProgressBar out;

@@ -3449,7 +3449,7 @@ const LogInOrder LogRanks = 2
 
 const LogSinkStderr LogSinkKind = 0
 
-// LogSinkFile: a line a message: time, level, rank, logger, text
+// LogSinkFile: a line a message: time in UTC, level, rank, logger, text; stderr gets the same
 const LogSinkFile LogSinkKind = 1
 
 // LogSinkJSONLines: a file with an object a message: {"time", "level", "rank", "logger", "message"}
@@ -6926,7 +6926,8 @@ func (options *LogSinkOptions) c(given *arguments) *C.accel_log_sink_options_t {
 	return made
 }
 
-// ProgressOptions: How progress is shown.
+// ProgressOptions: How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8,
+// otherwise with "#".
 type ProgressOptions struct {
 	// What is counted. Default "steps"
 	Unit string
@@ -6934,7 +6935,8 @@ type ProgressOptions struct {
 	// 0: each rank shows its own. Default 1
 	LocalMainProcessOnly *bool
 
-	// 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+	// 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless
+	// there is a callback
 	Disable *bool
 
 	// 1: the last line stays. Default 1
@@ -7738,9 +7740,10 @@ func goTracker(event C.accel_tracker_event_t, content *C.accel_value_t, step C.i
 
 // LoggerFunc: Receives the messages of a logger. It must not call the library.
 //
-//   - level: ACCEL_LOG_*.
+//   - level: ACCEL_LOG_*, or another number that accel_logger_log() got.
 //   - logger: The logger's name.
-//   - message: One line, with the prefix "[RANK i] " when all ranks log it.
+//   - message: The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8
+//     are replaced.
 type LoggerFunc func(level int32, logger string, message string)
 
 //export goLogger
@@ -7863,7 +7866,7 @@ func DebugLiveObjects() int64 {
 
 // IsAvailable is accel_is_available. Whether a part is there, or a type of devices can be used.
 //
-//   - feature: "ucx", "nccl", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
+//   - feature: "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
 //
 // Returns: 1, or 0 also for unknown names.
 func IsAvailable(feature string) bool {
@@ -16393,9 +16396,10 @@ func (tracker *Tracker) Log(values any, step int64) error {
 // "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones),
 // "other" (all else), and their sum "total". A step goes from update to update: it ends where the loop fetches data
 // or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside
-// these: "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the
-// state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to
-// 1: both NONE without accel_count_tokens().
+// these: "memory", bytes: {"resident", "most_resident": of the process, "cpu_in_use", "cpu_most_in_use": as
+// accel_memory_report() has them, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU};
+// "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without
+// accel_count_tokens().
 //
 //   - state: A state.
 //   - reset: 1: the next mean begins here.
@@ -16415,9 +16419,9 @@ func (state *State) StepReport(reset bool) (out any, err error) {
 
 // StepReportOfRanks is accel_step_report_of_ranks. The step reports of all ranks, and what is slow: {"ranks":
 // [{"rank", "host", and what accel_step_report() has}], "slowest_rank": the one that computes longest in a step, for
-// which the others wait, or NONE with one rank; "slowdown": its time without communication divided by the median of
-// the ranks'; "tokens_per_second": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows
-// it.
+// which the others wait, or NONE with one rank or before a step; "slowdown": its time without communication divided
+// by the median of the ranks', of two the smaller one; "tokens_per_second": of all together, or NONE}. Trackers get
+// it, too, and accel_serve_metrics() shows it.
 //
 //   - state: A state.
 //   - reset: As in accel_step_report().
@@ -16488,9 +16492,10 @@ func (state *State) SetModelFlops(flopsPerToken float64, peakFlopsPerSecond floa
 	return status(code, failure)
 }
 
-// ServeMetrics is accel_serve_metrics. Serves the latest step report and the latest scalars of accel_log() of this
-// rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second
-// call moves it.
+// ServeMetrics is accel_serve_metrics. Serves the step report of this rank, the latest of all ranks, and the latest
+// scalars of accel_log() in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is
+// released. A second call moves it. This rank's report is at most a second older than the last accel_log() or
+// accel_count_tokens(). Requests whose Host is neither an address nor a name of this host are refused.
 //
 //   - state: A state.
 //   - options: NULL: defaults.
@@ -16575,10 +16580,12 @@ func LogSinkRemove(sink int64) error {
 //
 //   - state: A state.
 //   - name: The logger's name.
-//   - level: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+//   - level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of
+//     ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 //   - callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an unknown name in
+// ACCELERATE_LOG_LEVEL.
 func NewLogger(state *State, name string, level int32, callback LoggerFunc) (out *Logger, err error) {
 	var given arguments
 	defer given.end()
@@ -16598,7 +16605,7 @@ func NewLogger(state *State, name string, level int32, callback LoggerFunc) (out
 //   - logger: A logger.
 //   - level: ACCEL_LOG_*.
 //
-// Returns: 1 or 0.
+// Returns: 1 or 0; -1 for a wrong handle.
 func (logger *Logger) Enabled(level int32) bool {
 	result := C.accel_logger_enabled(logger.c(), C.int32_t(level))
 	runtime.KeepAlive(logger)
@@ -16608,9 +16615,10 @@ func (logger *Logger) Enabled(level int32) bool {
 // Log is accel_logger_log. Logs a message.
 //
 //   - logger: A logger.
-//   - level: ACCEL_LOG_*.
-//   - message: The text; further lines are indented.
-//   - ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+//   - level: ACCEL_LOG_*, or a number from 0 to 99.
+//   - message: The text; sinks of text indent its further lines.
+//   - ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is
+//     there.
 //
 // Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST,
 // CANCELLED.
@@ -16667,8 +16675,9 @@ func (state *State) ProgressBegin(label string, total int64, options *ProgressOp
 	return
 }
 
-// ProgressOfDataloader is accel_progress_of_dataloader. Opens a bar that follows a prepared loader by itself: a step
-// a batch, one epoch after the other.
+// ProgressOfDataloader is accel_progress_of_dataloader. Opens a bar that follows a prepared loader by itself: a batch
+// is a step when the next one is asked for. The label has the epoch behind it, as the loader counts them; with each
+// epoch the bar begins again. The loader's speed stays as it was.
 //
 //   - state: A state.
 //   - label: As there.

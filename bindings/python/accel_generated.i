@@ -1918,7 +1918,7 @@ int64_t accel_debug_live_objects();
 
 %feature("docstring") accel_is_available "Whether a part is there, or a type of devices can be used.
 
-feature: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
+feature: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 Returns: 1, or 0 also for unknown names.";
 int32_t accel_is_available(const char *feature);
 
@@ -5629,7 +5629,7 @@ step: As there.
 Returns: As there; INVALID_STATE after the tracker has ended.";
 accel_status_t accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *values, int64_t step);
 
-%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
+%feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"cpu_in_use\", \"cpu_most_in_use\": as accel_memory_report() has them, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
 
 state: A state.
 reset: 1: the next mean begins here.
@@ -5637,7 +5637,7 @@ out: The mean is that of the steps since the last reset; all 0 before the first 
 Returns: ACCEL_OK.";
 accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_step_report_of_ranks "The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\": its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
+%feature("docstring") accel_step_report_of_ranks "The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
 
 state: A state.
 reset: As in accel_step_report().
@@ -5667,7 +5667,7 @@ peak_flops_per_second: Of this rank's device.
 Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.";
 accel_status_t accel_set_model_flops(accel_state_t *state, double flops_per_token, double peak_flops_per_second);
 
-%feature("docstring") accel_serve_metrics "Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+%feature("docstring") accel_serve_metrics "Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it. This rank's report is at most a second older than the last accel_log() or accel_count_tokens(). Requests whose Host is neither an address nor a name of this host are refused.
 
 state: A state.
 options: NULL: defaults.
@@ -5700,12 +5700,12 @@ accel_status_t accel_log_sink_remove(int64_t sink);
 
 state: A state.
 name: The logger's name.
-level: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 out: The logger.
-Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an unknown name in ACCELERATE_LOG_LEVEL.";
 accel_status_t accel_logger_create(accel_state_t *state, const char *name, int32_t level, accel_logger_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_logger_t **OUTPUT);
 
 %feature("docstring") accel_logger_retain "Adds an owner.
@@ -5723,15 +5723,15 @@ void accel_logger_release(accel_logger_t *logger);
 
 logger: A logger.
 level: ACCEL_LOG_*.
-Returns: 1 or 0.";
+Returns: 1 or 0; -1 for a wrong handle.";
 int32_t accel_logger_enabled(const accel_logger_t *logger, int32_t level);
 
 %feature("docstring") accel_logger_log "Logs a message.
 
 logger: A logger.
-level: ACCEL_LOG_*.
-message: The text; further lines are indented.
-ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+level: ACCEL_LOG_*, or a number from 0 to 99.
+message: The text; sinks of text indent its further lines.
+ranks: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
 Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_logger_log(accel_logger_t *logger, int32_t level, const char *message, int32_t ranks);
 
@@ -5756,7 +5756,7 @@ out: The bar.
 Returns: ACCEL_OK; INVALID_ARGUMENT.";
 accel_status_t accel_progress_begin(accel_state_t *state, const char *label, int64_t total, const accel_progress_options_t *options, accel_progress_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_progress_bar_t **OUTPUT);
 
-%feature("docstring") accel_progress_of_dataloader "Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+%feature("docstring") accel_progress_of_dataloader "Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
 
 state: A state.
 label: As there.

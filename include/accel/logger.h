@@ -17,7 +17,7 @@ typedef int32_t accel_log_ranks_t;
 /* Where the messages of a sink go. The numbers are pinned. */
 typedef int32_t accel_log_sink_kind_t;
 #define ACCEL_LOG_SINK_STDERR 0
-#define ACCEL_LOG_SINK_FILE 1       /* a line a message: time, level, rank, logger, text */
+#define ACCEL_LOG_SINK_FILE 1       /* a line a message: time in UTC, level, rank, logger, text; stderr gets the same */
 #define ACCEL_LOG_SINK_JSON_LINES 2 /* a file with an object a message: {"time", "level", "rank", "logger", "message"} */
 
 /* A sink of messages. */
@@ -49,9 +49,10 @@ accel_log_sink_add(accel_state_t *state, const accel_log_sink_options_t *ACCEL_N
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_log_sink_remove(int64_t sink);
 
 /** Receives the messages of a logger. It must not call the library.
- * @param level ACCEL_LOG_*.
+ * @param level ACCEL_LOG_*, or another number that accel_logger_log() got.
  * @param logger The logger's name.
- * @param message One line, with the prefix "[RANK i] " when all ranks log it.
+ * @param message The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8 are
+ *   replaced.
  * @param user_data Handed to the callback.
  * @threads caller */
 typedef void (*accel_logger_fn)(int32_t level, const char *logger, const char *message, void *user_data);
@@ -59,11 +60,12 @@ typedef void (*accel_logger_fn)(int32_t level, const char *logger, const char *m
 /** Makes a logger. Without a callback its messages go to the sinks of accel_log_sink_add().
  * @param state A state.
  * @param name The logger's name.
- * @param level ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+ * @param level ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of
+ *   ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
  * @param callback Gets the messages too: for a language's own logging. NULL: only the sinks.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out The logger.
- * @return ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an unknown name in ACCELERATE_LOG_LEVEL.
  * @threads any
  * @accelerate logging.get_logger */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -85,15 +87,15 @@ ACCEL_SINCE(0, 1) void accel_logger_release(accel_logger_t *ACCEL_NULLABLE logge
 /** Whether messages of a level are logged: before one that is costly to make.
  * @param logger A logger.
  * @param level ACCEL_LOG_*.
- * @return 1 or 0.
+ * @return 1 or 0; -1 for a wrong handle.
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_logger_enabled(const accel_logger_t *logger, int32_t level);
 
 /** Logs a message.
  * @param logger A logger.
- * @param level ACCEL_LOG_*.
- * @param message The text; further lines are indented.
- * @param ranks Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+ * @param level ACCEL_LOG_*, or a number from 0 to 99.
+ * @param message The text; sinks of text indent its further lines.
+ * @param ranks Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
  * @return ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.
  * @threads any, waits
  * @accelerate logging.MultiProcessAdapter */

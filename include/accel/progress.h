@@ -14,13 +14,14 @@ typedef struct accel_progress_bar accel_progress_bar_t; /* a progress bar */
  * @threads caller */
 typedef void (*accel_progress_fn)(const char *line, int32_t is_last, void *user_data);
 
-/* How progress is shown. @accelerate utils.tqdm */
+/* How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with "#".
+ * @accelerate utils.tqdm */
 typedef struct accel_progress_options {
   size_t struct_size;
   const char *unit;                     /* What is counted. Default "steps" */
   accel_flag_t local_main_process_only; /* 0: each rank shows its own. Default 1 */
-  accel_flag_t disable;                 /* 1: nothing is shown. Default: on what is not a terminal, unless there is a
-                                         * callback */
+  accel_flag_t disable;                 /* 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on
+                                         * what is not a terminal, unless there is a callback */
   accel_flag_t leave;                   /* 1: the last line stays. Default 1 */
   int32_t width;                        /* Columns. In [20, 1000]. Default: the terminal's, else 80 */
   int64_t initial;                      /* Where it begins, after a resumed run. In [0, inf). Default 0 */
@@ -44,7 +45,8 @@ accel_progress_begin(accel_state_t *state, const char *label, int64_t total,
                      void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                      accel_progress_bar_t *ACCEL_OWNED *out);
 
-/** Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+/** Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the
+ * epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
  * @param state A state.
  * @param label As there.
  * @param loader A prepared loader.

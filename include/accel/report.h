@@ -9,9 +9,9 @@
  * prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients,
  * wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total". A step goes from update to
  * update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and
- * costs some 0.2 us a step. Beside these: "memory", bytes: {"resident", "most_resident": of the process, "device_in_use",
- * "device_most_in_use": of the state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization",
- * from 0 to 1: both NONE without accel_count_tokens().
+ * costs some 0.2 us a step. Beside these: "memory", bytes: {"resident", "most_resident": of the process, "cpu_in_use",
+ * "cpu_most_in_use": as accel_memory_report() has them, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU};
+ * "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without accel_count_tokens().
  * @param state A state.
  * @param reset 1: the next mean begins here.
  * @param out The mean is that of the steps since the last reset; all 0 before the first one has ended.
@@ -21,9 +21,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNED out);
 
 /** The step reports of all ranks, and what is slow: {"ranks": [{"rank", "host", and what accel_step_report() has}],
- * "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank; "slowdown": its time
- * without communication divided by the median of the ranks'; "tokens_per_second": of all together, or NONE}. Trackers get
- * it, too, and accel_serve_metrics() shows it.
+ * "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a step;
+ * "slowdown": its time without communication divided by the median of the ranks', of two the smaller one; "tokens_per_second": of
+ * all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
  * @param state A state.
  * @param reset As in accel_step_report().
  * @param out The same on all ranks.
@@ -65,8 +65,10 @@ typedef struct accel_serve_metrics_options {
   int32_t reserved; /* 0 */
 } accel_serve_metrics_options_t;
 
-/** Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at
- * http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+/** Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus' text format
+ * at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it. This rank's report is at
+ * most a second older than the last accel_log() or accel_count_tokens(). Requests whose Host is neither an address nor a name
+ * of this host are refused.
  * @param state A state.
  * @param options NULL: defaults.
  * @param out_port The port.

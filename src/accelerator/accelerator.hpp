@@ -36,6 +36,7 @@
 #include "tensor/stateful.hpp"
 
 namespace accel::track {
+class LiveMetricsServer;
 class Throughput;
 class Trackers;
 }  // namespace accel::track
@@ -168,6 +169,8 @@ class Accelerator {
   // Of the run; each state and group has its own.
   track::Trackers& trackers() { return *trackers_; }
   track::Throughput& throughput() { return *throughput_; }
+  // Null without one. See accelerator/step_report.hpp.
+  std::shared_ptr<track::LiveMetricsServer>& live_metrics() { return live_metrics_; }
 
   // Releases all prepared objects; registered ones stay.
   void free_memory();
@@ -253,6 +256,7 @@ class Accelerator {
   std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
   const std::shared_ptr<track::Trackers> trackers_;
   const std::shared_ptr<track::Throughput> throughput_;
+  std::shared_ptr<track::LiveMetricsServer> live_metrics_;
 };
 
 // A micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation

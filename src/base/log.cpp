@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/log_tap.hpp"
+
 namespace accel {
 namespace {
 
@@ -20,6 +22,7 @@ struct Logger {
   std::mutex mutex;
   std::shared_ptr<const Sink> sink;
   std::atomic<int32_t> level{static_cast<int32_t>(LogLevel::kWarning)};
+  std::atomic<LogTap> tap{nullptr};
 };
 
 // Never destroyed: threads may log while the process exits.
@@ -46,6 +49,8 @@ void set_log_callback(LogCallback callback, void* user_data, Destroy destroy) {
   }
 }
 
+void set_log_tap(LogTap tap) { logger().tap.store(tap, std::memory_order_release); }
+
 void set_log_level(LogLevel level) { logger().level.store(static_cast<int32_t>(level), std::memory_order_relaxed); }
 
 bool log_enabled(LogLevel level) {
@@ -53,6 +58,7 @@ bool log_enabled(LogLevel level) {
 }
 
 void log_message(LogLevel level, const std::string& message) {
+  if (const LogTap tap = logger().tap.load(std::memory_order_acquire)) tap(level, message);
   const auto sink = current_sink();
   if (sink && sink->callback != nullptr) sink->callback(static_cast<int32_t>(level), message.c_str(), sink->user_data);
 }

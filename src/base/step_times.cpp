@@ -1,5 +1,7 @@
 #include "base/step_times.hpp"
 
+#include <numeric>
+
 #ifdef __x86_64__
 #include <x86intrin.h>
 #endif
@@ -81,6 +83,8 @@ StepTimes::Report StepTimes::report() {
   const double seconds_a_tick = elapsed.count() / static_cast<double>(ticks() - first_tick_);
   report.steps = steps_;
   report.latest = in_seconds(latest_, seconds_a_tick);
+  report.open_step =
+      static_cast<double>(std::accumulate(step_.begin(), step_.end(), ticks() - begun_)) * seconds_a_tick;
   if (steps_ > 0) report.mean = in_seconds(total_, seconds_a_tick / static_cast<double>(steps_));
   return report;
 }

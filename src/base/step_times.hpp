@@ -23,6 +23,7 @@ class StepTimes {
   struct Report {
     int64_t steps = 0;  // that have ended since the last reset
     Seconds latest{}, mean{};
+    double open_step = 0;  // seconds of the step that has not ended
   };
 
   // During its lifetime time is counted for this part; the innermost section counts.

@@ -49,4 +49,16 @@ size_t first_bad_byte(std::string_view text) {
   return text.size();
 }
 
+std::string repaired_text(std::string_view text) {
+  std::string repaired;
+  repaired.reserve(text.size());
+  while (true) {
+    const size_t good = first_bad_byte(text);
+    repaired += text.substr(0, good);
+    if (good == text.size()) return repaired;
+    repaired += "\xef\xbf\xbd";
+    text.remove_prefix(good + 1);
+  }
+}
+
 }  // namespace accel

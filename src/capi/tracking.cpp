@@ -12,6 +12,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "accelerator/step_report.hpp"
 #include "base/error.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
@@ -403,6 +404,7 @@ ACCEL_FUNCTION accel_status_t accel_log(accel_state_t* state, const accel_value_
     track::Trackers& trackers = trackers_of(state);
     const c10::IValue map = read_map(values, "values");
     log_values(trackers, map, step, log_kwargs == nullptr ? c10::IValue() : read_map(log_kwargs, "log_kwargs"));
+    accelerator::note_log(*accelerator_of(state), trackers.step_report_interval());
   });
 }
 
@@ -426,6 +428,7 @@ ACCEL_FUNCTION accel_status_t accel_log_scalars(accel_state_t* state, const char
             return values_content(map, tree::new_map());
           });
         });
+    accelerator::note_log(*accelerator_of(state), trackers.step_report_interval());
   });
 }
 

@@ -5,34 +5,34 @@
 
 #include "accel.h"
 #include "base/json.hpp"
+#include "base/plugin_file.hpp"
 #include "base/torch_compat.hpp"
 #include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 #include "capi/version.hpp"
-#include "comm/plugin.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 
 namespace accel::capi {
 namespace {
 
-constexpr std::array<const char*, 2> kPlugins = {"ucx", "nccl"};
+constexpr std::array<const char*, 3> kPlugins = {"ucx", "nccl", "http"};
 constexpr std::string_view kTorchScript = "torchscript";
 
 bool is_available(std::string_view feature) {
   for (const char* plugin : kPlugins)
-    if (feature == plugin) return comm::plugin_path(plugin).has_value();
+    if (feature == plugin) return plugin_path(plugin).has_value();
   if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind).empty();
   return feature == kTorchScript;
 }
 
 std::string unavailable_reason(std::string_view feature) {
   for (const char* plugin : kPlugins)
-    if (feature == plugin) return comm::plugin_path(plugin) ? "" : comm::missing_plugin(plugin);
+    if (feature == plugin) return plugin_path(plugin) ? "" : missing_plugin(plugin);
   if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind);
   require(feature == kTorchScript, Status::kInvalidArgument, "feature is '", feature,
-          "'; expected ucx, nccl, torchscript or a type of devices: ", tensor::known_devices());
+          "'; expected ucx, nccl, http, torchscript or a type of devices: ", tensor::known_devices());
   return "";
 }
 
@@ -48,7 +48,7 @@ ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
     Json::Members plugins;
     for (const char* name : kPlugins)
-      if (auto path = comm::plugin_path(name)) plugins.emplace_back(name, std::move(*path));
+      if (auto path = plugin_path(name)) plugins.emplace_back(name, std::move(*path));
     Json::Members info;
     info.emplace_back("version", library_version());
     info.emplace_back("libtorch", TORCH_VERSION);

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include "base/error.hpp"
+#include "base/plugin_file.hpp"
 #include "base/split_text.hpp"
 #include "comm/plugin.hpp"
 

@@ -110,9 +110,14 @@ void PreparedDataLoader::go_to(const LoaderState& state) {
 }
 
 std::optional<c10::IValue> PreparedDataLoader::next() {
-  std::optional<StepTimes::Section> timed;
-  if (sharding_.step_times) timed.emplace(*sharding_.step_times, StepPart::kData);
-  return Loader::next();
+  std::optional<c10::IValue> batch;
+  {
+    std::optional<StepTimes::Section> timed;
+    if (sharding_.step_times) timed.emplace(*sharding_.step_times, StepPart::kData);
+    batch = Loader::next();
+  }
+  if (follower_ && !follower_(*this, batch.has_value())) follower_ = nullptr;
+  return batch;
 }
 
 std::optional<Batch> PreparedDataLoader::next_batch() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/step_times.hpp"
@@ -46,6 +47,10 @@ class PreparedDataLoader final : public Loader, public std::enable_shared_from_t
 
   std::optional<c10::IValue> next() override;
 
+  // Called behind each next(), with whether there was a batch, until it returns false.
+  using Follower = std::function<bool(const PreparedDataLoader& loader, bool has_batch)>;
+  void set_follower(Follower follower) { follower_ = std::move(follower); }
+
   const ShardOptions& sharding() const { return sharding_; }
   // Takes effect at the start of the next epoch. Iterable datasets are always evened out.
   void set_even_batches(bool even_batches) { sharding_.even_batches = even_batches; }
@@ -81,6 +86,7 @@ class PreparedDataLoader final : public Loader, public std::enable_shared_from_t
   std::optional<Batch> read_;    // and not yet copied
   std::optional<Copied> ahead_;  // the next batch, where copies run beside computations
   std::exception_ptr ahead_failure_;
+  Follower follower_;
 };
 
 }  // namespace accel::data

@@ -255,8 +255,8 @@ std::map<std::string, double, std::less<>> Trackers::latest_scalars() const {
   return latest_;
 }
 
-void Trackers::log_step_report(Json report, int64_t step) {
-  log(step, [&](Record& record) {
+void Trackers::log_step_report(Json report) {
+  log(record_.step, [&](Record& record) {
     record.kind = Record::Kind::kStepReport;
     record.document = std::move(report);
   });

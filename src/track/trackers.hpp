@@ -53,8 +53,8 @@ class Trackers {
   // A record that fill(Record&) makes, for all built-in trackers. kIo, see RecordWriter.
   template <typename Fill>
   void log(int64_t step, const Fill& fill);
-  // As in the file of JSON lines: {"ranks": [...], "slowest_rank": n}.
-  void log_step_report(Json report, int64_t step);
+  // As in the file of JSON lines: {"ranks": [...], "slowest_rank": n}; belongs to the step of the values before it.
+  void log_step_report(Json report);
   // 0: never.
   int64_t step_report_interval() const { return is_running_ ? step_report_interval_ : 0; }
 

@@ -133,6 +133,8 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_weight_stream_create(&groups, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
   accel_value_dispose(&groups);
   assert_ok(accel_tracker_create("sample", NULL, sample_tracker, NULL, NULL, &handles->tracker));
+  assert_ok(accel_logger_create(handles->state, "sweep", ACCEL_LOG_OFF, NULL, NULL, NULL, &handles->logger));
+  assert_ok(accel_progress_begin(handles->state, "sweep", 1, NULL, NULL, NULL, NULL, &handles->progress_bar));
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 

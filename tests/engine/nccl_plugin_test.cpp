@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.hpp"
+#include "base/plugin_file.hpp"
 #include "comm/backend_plugin.hpp"
 #include "comm/plugin.hpp"
 #include "tensor/device.hpp"

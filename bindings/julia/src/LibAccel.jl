@@ -1739,7 +1739,7 @@ function accel_log_sink_options_t(;
     return accel_log_sink_options_t(sizeof(accel_log_sink_options_t), path, kind, level, engine, reserved)
 end
 
-"""How progress is shown."""
+"""How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with \"#\"."""
 struct accel_progress_options_t
     struct_size::Csize_t
     unit::Ptr{Cchar}
@@ -2044,7 +2044,7 @@ accel_debug_live_objects() =
 
 Whether a part is there, or a type of devices can be used.
 
-- `feature`: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
+- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 
 Returns: 1, or 0 also for unknown names.
 
@@ -10039,7 +10039,7 @@ accel_tracker_log(tracker, values, step) =
 """
     accel_step_report(state, reset, out)
 
-Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
+Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"cpu_in_use\", \"cpu_most_in_use\": as accel_memory_report() has them, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
 
 - `state`: A state.
 - `reset`: 1: the next mean begins here.
@@ -10055,7 +10055,7 @@ accel_step_report(state, reset, out) =
 """
     accel_step_report_of_ranks(state, reset, out)
 
-The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\": its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
+The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
 
 - `state`: A state.
 - `reset`: As in accel_step_report().
@@ -10117,7 +10117,7 @@ accel_set_model_flops(state, flops_per_token, peak_flops_per_second) =
 """
     accel_serve_metrics(state, options, out_port)
 
-Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it. This rank's report is at most a second older than the last accel_log() or accel_count_tokens(). Requests whose Host is neither an address nor a name of this host are refused.
 
 - `state`: A state.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
@@ -10182,13 +10182,13 @@ Makes a logger. Without a callback its messages go to the sinks of accel_log_sin
 
 - `state`: A state.
 - `name`: The logger's name.
-- `level`: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+- `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 - `callback`: `nothing`/`C_NULL` is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `out`: The logger.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an unknown name in ACCELERATE_LOG_LEVEL.
 
 Threads: any.
 """
@@ -10229,7 +10229,7 @@ Whether messages of a level are logged: before one that is costly to make.
 - `logger`: A logger.
 - `level`: ACCEL_LOG_*.
 
-Returns: 1 or 0.
+Returns: 1 or 0; -1 for a wrong handle.
 
 Threads: any.
 """
@@ -10242,9 +10242,9 @@ accel_logger_enabled(logger, level) =
 Logs a message.
 
 - `logger`: A logger.
-- `level`: ACCEL_LOG_*.
-- `message`: The text; further lines are indented.
-- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+- `level`: ACCEL_LOG_*, or a number from 0 to 99.
+- `message`: The text; sinks of text indent its further lines.
+- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
 
 Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.
 
@@ -10293,7 +10293,7 @@ accel_progress_begin(state, label, total, options, show, user_data, destroy, out
 """
     accel_progress_of_dataloader(state, label, loader, options, out)
 
-Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
 
 - `state`: A state.
 - `label`: As there.

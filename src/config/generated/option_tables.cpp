@@ -697,7 +697,7 @@ constexpr OptionField kLogSinkOptions[] = {
 constexpr OptionField kProgressOptions[] = {
     {"unit", "What is counted. Default \"steps\"", OptionKind::kText, 8, 8, 16, kNone, nullptr, "steps", nullptr, nullptr, 0, false},
     {"local_main_process_only", "0: each rank shows its own. Default 1", OptionKind::kFlag, 4, 16, 27, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"disable", "1: nothing is shown. Default: on what is not a terminal, unless there is a callback", OptionKind::kFlag, 4, 20, 20, kNone, nullptr, nullptr, "on what is not a terminal, unless there is a callback", nullptr, 0, false},
+    {"disable", "1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback", OptionKind::kFlag, 4, 20, 65, kNone, nullptr, nullptr, "on what is not a terminal, unless there is a callback", nullptr, 0, false},
     {"leave", "1: the last line stays. Default 1", OptionKind::kFlag, 4, 24, 23, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"width", "Columns. In [20, 1000]. Default: the terminal's, else 80", OptionKind::kInteger, 4, 28, 8, {20, 1000, false, false}, nullptr, nullptr, "the terminal's, else 80", nullptr, 0, false},
     {"initial", "Where it begins, after a resumed run. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},

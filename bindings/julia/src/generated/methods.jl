@@ -2331,8 +2331,9 @@ for prepared loaders), \"forward\" (prepared models), \"backward\", \"communicat
 gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes
 from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The
 recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the
-process, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the
-last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
+process, \"cpu_in_use\", \"cpu_most_in_use\": as accel_memory_report() has them, \"device_in_use\", \"device_most_in_use\": of
+the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to
+1: both NONE without accel_count_tokens().
 
 - `reset`: 1: the next mean begins here.
 
@@ -2444,7 +2445,7 @@ load(path::AbstractString) =
 
 Whether a part is there, or a type of devices can be used.
 
-- `feature`: \"ucx\", \"nccl\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
+- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
 
 Gives: true, or 0 also for unknown names.
 """
@@ -3811,9 +3812,9 @@ log(tracker::Tracker, values, step) =
     step_report_of_ranks(state, reset)
 
 The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}],
-\"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank; \"slowdown\":
-its time without communication divided by the median of the ranks'; \"tokens_per_second\": of all together, or NONE}.
-Trackers get it, too, and accel_serve_metrics() shows it.
+\"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a
+step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one;
+\"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
 
 - `reset`: As in accel_step_report().
 
@@ -3846,8 +3847,10 @@ model_flops!(state::State, flops_per_token, peak_flops_per_second) =
 """
     serve_metrics(state; options...)
 
-Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at
-http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus' text
+format at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it. This rank's
+report is at most a second older than the last accel_log() or accel_count_tokens(). Requests whose Host is neither an
+address nor a name of this host are refused.
 
 - `host`: An address of this host. Variable ACCEL_METRICS_HOST. Default \"127.0.0.1\"
 - `port`: 0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0
@@ -3879,7 +3882,7 @@ Whether messages of a level are logged: before one that is costly to make.
 
 - `level`: ACCEL_LOG_*.
 
-Gives: true or 0.
+Gives: true or 0; -1 for a wrong handle.
 """
 enabled(logger::Logger, level) =
     LibAccel.accel_logger_enabled(logger, level) == 1
@@ -3889,9 +3892,9 @@ enabled(logger::Logger, level) =
 
 Logs a message.
 
-- `level`: ACCEL_LOG_*.
-- `message`: The text; further lines are indented.
-- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+- `level`: ACCEL_LOG_*, or a number from 0 to 99.
+- `message`: The text; sinks of text indent its further lines.
+- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
 """
 log(logger::Logger, level, message, ranks) =
     (LibAccel.accel_logger_log(logger, level, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
@@ -3910,11 +3913,13 @@ warning_once(logger::Logger, message, ranks) =
 """
     progress_of_dataloader(state, label, loader; options...)
 
-Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has
+the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it
+was.
 
 - `unit`: What is counted. Default \"steps\"
 - `local_main_process_only`: 0: each rank shows its own. Default 1
-- `disable`: 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+- `disable`: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
 - `leave`: 1: the last line stays. Default 1
 - `width`: Columns. In [20, 1000]. Default: the terminal's, else 80
 - `initial`: Where it begins, after a resumed run. In [0, inf). Default 0

@@ -632,7 +632,7 @@ pub const ACCEL_LOG_IN_ORDER: accel_log_ranks_t = 2;
 
 pub const ACCEL_LOG_SINK_STDERR: accel_log_sink_kind_t = 0;
 
-/// a line a message: time, level, rank, logger, text
+/// a line a message: time in UTC, level, rank, logger, text; stderr gets the same
 pub const ACCEL_LOG_SINK_FILE: accel_log_sink_kind_t = 1;
 
 /// a file with an object a message: {"time", "level", "rank", "logger", "message"}
@@ -1240,9 +1240,9 @@ pub type accel_tracker_fn = unsafe extern "C" fn(event: accel_tracker_event_t, c
 ///
 /// It must not call the library.
 ///
-/// * `level`: ACCEL_LOG_*.
+/// * `level`: ACCEL_LOG_*, or another number that accel_logger_log() got.
 /// * `logger`: The logger's name.
-/// * `message`: One line, with the prefix "\[RANK i\] " when all ranks log it.
+/// * `message`: The text, with the prefix "\[RANK i\] " unless it is for the main process only. Bytes that are no UTF-8 are replaced.
 /// * `user_data`: Handed to the callback.
 ///
 /// Threads: caller.
@@ -3316,7 +3316,7 @@ impl Default for accel_log_sink_options_t {
     }
 }
 
-/// How progress is shown.
+/// How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with "#".
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_progress_options_t {
@@ -3325,7 +3325,7 @@ pub struct accel_progress_options_t {
     pub unit: *const c_char,
     /// 0: each rank shows its own. Default 1
     pub local_main_process_only: accel_flag_t,
-    /// 1: nothing is shown. Default: on what is not a terminal, unless there is a callback
+    /// 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
     pub disable: accel_flag_t,
     /// 1: the last line stays. Default 1
     pub leave: accel_flag_t,
@@ -3596,7 +3596,7 @@ functions! {
 
     /// Whether a part is there, or a type of devices can be used.
     ///
-    /// * `feature`: "ucx", "nccl", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
+    /// * `feature`: "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
     ///
     /// Returns: 1, or 0 also for unknown names.
     ///
@@ -9344,7 +9344,7 @@ functions! {
 
     /// Where the time of the loop's steps went: {"steps": 12, "latest": {...}, "mean": {...}}, both of seconds: "data" (waiting for prepared loaders), "forward" (prepared models), "backward", "communication" (waiting for other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and their sum "total".
     ///
-    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without accel_count_tokens().
+    /// A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: "memory", bytes: {"resident", "most_resident": of the process, "cpu_in_use", "cpu_most_in_use": as accel_memory_report() has them, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without accel_count_tokens().
     ///
     /// * `state`: A state.
     /// * `reset`: 1: the next mean begins here.
@@ -9355,7 +9355,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_step_report(state: *mut accel_state_t, reset: i32, out: *mut accel_value_t) -> accel_status_t;
 
-    /// The step reports of all ranks, and what is slow: {"ranks": \[{"rank", "host", and what accel_step_report() has}\], "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank; "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second": of all together, or NONE}.
+    /// The step reports of all ranks, and what is slow: {"ranks": \[{"rank", "host", and what accel_step_report() has}\], "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a step; "slowdown": its time without communication divided by the median of the ranks', of two the smaller one; "tokens_per_second": of all together, or NONE}.
     ///
     /// Trackers get it, too, and accel_serve_metrics() shows it.
     ///
@@ -9399,9 +9399,9 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_set_model_flops(state: *mut accel_state_t, flops_per_token: f64, peak_flops_per_second: f64) -> accel_status_t;
 
-    /// Serves the latest step report and the latest scalars of accel_log() of this rank in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released.
+    /// Serves the step report of this rank, the latest of all ranks, and the latest scalars of accel_log() in Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released.
     ///
-    /// A second call moves it.
+    /// A second call moves it. This rank's report is at most a second older than the last accel_log() or accel_count_tokens(). Requests whose Host is neither an address nor a name of this host are refused.
     ///
     /// * `state`: A state.
     /// * `options`: NULL is allowed. NULL: defaults.
@@ -9450,13 +9450,13 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `name`: The logger's name.
-    /// * `level`: ACCEL_LOG_*, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, else WARNING.
+    /// * `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
     /// * `callback`: NULL is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out`: The logger.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown level, also in ACCELERATE_LOG_LEVEL.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an unknown name in ACCELERATE_LOG_LEVEL.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_logger_create(state: *mut accel_state_t, name: *const c_char, level: i32, callback: Option<accel_logger_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_logger_t) -> accel_status_t;
@@ -9482,7 +9482,7 @@ functions! {
     /// * `logger`: A logger.
     /// * `level`: ACCEL_LOG_*.
     ///
-    /// Returns: 1 or 0.
+    /// Returns: 1 or 0; -1 for a wrong handle.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_logger_enabled(logger: *const accel_logger_t, level: i32) -> i32;
@@ -9490,9 +9490,9 @@ functions! {
     /// Logs a message.
     ///
     /// * `logger`: A logger.
-    /// * `level`: ACCEL_LOG_*.
-    /// * `message`: The text; further lines are indented.
-    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+    /// * `level`: ACCEL_LOG_*, or a number from 0 to 99.
+    /// * `message`: The text; sinks of text indent its further lines.
+    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
     ///
     /// Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; for IN_ORDER TIMEOUT, PEER_LOST, CANCELLED.
     ///
@@ -9526,7 +9526,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_progress_begin(state: *mut accel_state_t, label: *const c_char, total: i64, options: *const accel_progress_options_t, show: Option<accel_progress_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_progress_bar_t) -> accel_status_t;
 
-    /// Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+    /// Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for.
+    ///
+    /// The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
     ///
     /// * `state`: A state.
     /// * `label`: As there.

@@ -372,7 +372,7 @@ constants! {
     LogSinkKind {
         /// `ACCEL_LOG_SINK_STDERR`.
         Stderr = ACCEL_LOG_SINK_STDERR,
-        /// A line a message: time, level, rank, logger, text.
+        /// A line a message: time in UTC, level, rank, logger, text; stderr gets the same.
         File = ACCEL_LOG_SINK_FILE,
         /// A file with an object a message: {"time", "level", "rank", "logger", "message"}.
         JsonLines = ACCEL_LOG_SINK_JSON_LINES,

@@ -162,9 +162,10 @@ impl State {
     /// other ranks or for gradients, wherever in the loop), "optimizer" (prepared ones), "other" (all else), and
     /// their sum "total". A step goes from update to update: it ends where the loop fetches data or computes again
     /// after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these:
-    /// "memory", bytes: {"resident", "most_resident": of the process, "device_in_use", "device_most_in_use": of the
-    /// state's device, 0 on the CPU}; "tokens_per_second", since the last reset, and "model_flops_utilization",
-    /// from 0 to 1: both NONE without [`State::count_tokens`](crate::State::count_tokens).
+    /// "memory", bytes: {"resident", "most_resident": of the process, "cpu_in_use", "cpu_most_in_use": as
+    /// [`memory_report`](crate::memory_report) has them, "device_in_use", "device_most_in_use": of the state's device, 0 on the CPU};
+    /// "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without
+    /// [`State::count_tokens`](crate::State::count_tokens).
     ///
     /// * `reset`: The next mean begins here.
     ///
@@ -176,8 +177,9 @@ impl State {
 
     /// The step reports of all ranks, and what is slow: {"ranks": \[{"rank", "host", and what [`State::step_report`](crate::State::step_report)
     /// has}\], "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one
-    /// rank; "slowdown": its time without communication divided by the median of the ranks'; "tokens_per_second":
-    /// of all together, or NONE}. Trackers get it, too, and [`State::serve_metrics`](crate::State::serve_metrics) shows it.
+    /// rank or before a step; "slowdown": its time without communication divided by the median of the ranks', of
+    /// two the smaller one; "tokens_per_second": of all together, or NONE}. Trackers get it, too, and
+    /// [`State::serve_metrics`](crate::State::serve_metrics) shows it.
     ///
     /// * `reset`: As in [`State::step_report`](crate::State::step_report).
     ///
@@ -215,8 +217,10 @@ impl State {
         check(unsafe { sys::accel_set_model_flops(self.as_raw(), flops_per_token, peak_flops_per_second) }).map(drop)
     }
 
-    /// Serves the latest step report and the latest scalars of [`State::log`](crate::State::log) of this rank in Prometheus' text format
-    /// at http://HOST:PORT/metrics, from a thread, until the state is released. A second call moves it.
+    /// Serves the step report of this rank, the latest of all ranks, and the latest scalars of [`State::log`](crate::State::log) in
+    /// Prometheus' text format at http://HOST:PORT/metrics, from a thread, until the state is released. A second
+    /// call moves it. This rank's report is at most a second older than the last [`State::log`](crate::State::log) or
+    /// [`State::count_tokens`](crate::State::count_tokens). Requests whose Host is neither an address nor a name of this host are refused.
     ///
     /// * `options`: `None`: defaults.
     ///
@@ -392,7 +396,9 @@ impl StateReader {
         made(|out| unsafe { sys::accel_log_sink_add(self.as_raw(), options, out) })
     }
 
-    /// Opens a bar that follows a prepared loader by itself: a step a batch, one epoch after the other.
+    /// Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The
+    /// label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's
+    /// speed stays as it was.
     ///
     /// * `loader`: A prepared loader.
     /// * `options`: `None`: defaults.
@@ -414,7 +420,7 @@ impl Logger {
     ///
     /// * `level`: ACCEL_LOG_*.
     ///
-    /// Gives: 1 or 0.
+    /// Gives: 1 or 0; -1 for a wrong handle.
     #[inline]
     pub fn enabled(&self, level: i32) -> bool {
         unsafe { sys::accel_logger_enabled(self.as_raw(), level) == 1 }
@@ -422,9 +428,10 @@ impl Logger {
 
     /// Logs a message.
     ///
-    /// * `level`: ACCEL_LOG_*.
-    /// * `message`: The text; further lines are indented.
-    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call.
+    /// * `level`: ACCEL_LOG_*, or a number from 0 to 99.
+    /// * `message`: The text; sinks of text indent its further lines.
+    /// * `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state
+    ///   is there.
     ///
     /// # Errors
     /// Io, Timeout, Cancelled, PeerLost.

@@ -135,7 +135,8 @@ impl LogSinkOptions {
 }
 
 builder! {
-    /// How progress is shown.
+    /// How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with
+    /// "#".
     #[derive(Clone)]
     ProgressOptions(accel_progress_options_t = ACCEL_PROGRESS_OPTIONS_INIT), Kept
 }
@@ -153,7 +154,8 @@ impl ProgressOptions {
         self
     }
 
-    /// Nothing is shown. Default: on what is not a terminal, unless there is a callback.
+    /// Nothing is shown; false: also on what is not a terminal, as lines. Default: on what is not a terminal,
+    /// unless there is a callback.
     pub fn disable(mut self, disable: bool) -> Self {
         self.0.disable = disable.into();
         self

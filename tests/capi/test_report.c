@@ -1,4 +1,4 @@
-/* Section 14: where the time of a training loop goes. */
+/* Section 14: reports: where the time of a training loop goes. */
 #include "capi_test.h"
 
 enum { WIDTH = 16, STEPS = 5 };
