@@ -87,9 +87,10 @@ int run_report(const std::vector<std::string>& arguments) {
       ->type_name("N")
       ->check(CLI::Range(0, 65535))
       ->group("Live");
-  app.add_option("--host", host,
-                 "The address to listen at. Default 127.0.0.1, which other machines cannot reach. Whoever reaches another "
-                 "one sees the runs")
+  app.add_option(
+         "--host", host,
+         "The address to listen at. Default 127.0.0.1, which other machines cannot reach. Whoever reaches another "
+         "one sees the runs")
       ->type_name("ADDRESS")
       ->group("Live");
   app.add_option("--interval", seconds, "Seconds after which the page asks for more. Default 2")
@@ -102,9 +103,12 @@ int run_report(const std::vector<std::string>& arguments) {
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no folder is given; expected accel report DIR [DIR ...] [OPTION ...]");
   require(is_live || (port < 0 && host.empty() && seconds == 0), Status::kInvalidArgument,
-          port >= 0 ? "--port" : !host.empty() ? "--host" : "--interval", " is given; expected --live beside it");
-  require(!is_live || output.empty(), Status::kInvalidArgument, "--output is given beside --live, which writes no file; ",
-          "expected one of them");
+          port >= 0       ? "--port"
+          : !host.empty() ? "--host"
+                          : "--interval",
+          " is given; expected --live beside it");
+  require(!is_live || output.empty(), Status::kInvalidArgument,
+          "--output is given beside --live, which writes no file; ", "expected one of them");
   if (!is_live) return write_report(parsed.rest, output.empty() ? "report.html" : output);
   report::LiveOptions options;
   if (!host.empty()) options.host = host;

@@ -65,6 +65,12 @@ function ticksOf(low, high, count) {
   return ticks;
 }
 
+// Round in the unit in which they are shown.
+function byteTicksOf(low, high, count) {
+  const unit = 1024 ** Math.max(0, Math.min(UNITS.length - 1, Math.floor(Math.log(Math.max(Math.abs(high), 1)) / Math.log(1024))));
+  return ticksOf(low / unit, high / unit, count).map(tick => tick * unit);
+}
+
 function logTicksOf(low, high) {
   const ticks = [], first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
   const every = Math.max(1, Math.ceil((last - first) / 8));

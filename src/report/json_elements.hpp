@@ -35,12 +35,12 @@ class JsonElements {
 
   const std::string list_name_;
   State state_ = State::kBegin;
-  bool is_list_ = false;          // the document
-  bool is_in_list_ = false;       // in that of list_name_
-  bool is_kept_ = false;          // the element; else it is skipped
+  bool is_list_ = false;     // the document
+  bool is_in_list_ = false;  // in that of list_name_
+  bool is_kept_ = false;     // the element; else it is skipped
   bool is_too_long_ = false;
   bool is_in_string_ = false, is_escaped_ = false;
-  int depth_ = 0;                 // of brackets inside the element
+  int depth_ = 0;  // of brackets inside the element
   std::string name_, element_;
 };
 

@@ -1,5 +1,6 @@
 // A chart of curves with axes, a cursor that shows values, and zoom.
 const settings = {x: "step", smoothing: 0, log: false};
+const LARGEST = 4e307;  // so that no difference overflows
 const CHART_HEIGHT = 210, MARGIN = {left: 52, right: 10, top: 8, bottom: 20};
 
 // An exponential moving average that begins with the first value; what is not finite is left as it is.
@@ -29,7 +30,7 @@ function lowerBound(sorted, value) {
 class LineChart {
   constructor(title, options) {
     this.title = title;
-    this.options = {format: formatNumber, ...options};
+    this.options = {format: formatNumber, ticks: ticksOf, ...options};
     this.curves = [];
     this.zoom = null;  // [low, high] of x
     this.cursor = null;
@@ -95,10 +96,12 @@ class LineChart {
           if (value > high) high = value;
         }
     if (low > high) [low, high] = settings.log ? [0.1, 1] : [0, 1];
+    [low, high] = [Math.max(low, -LARGEST), Math.min(high, LARGEST)];
     if (low === high) [low, high] = settings.log ? [low / 2, high * 2] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
     else if (!settings.log) [low, high] = [low - (high - low) * 0.04, high + (high - low) * 0.04];
     if (!settings.log && this.options.fromZero && low > 0) low = 0;
     if (!(xLow <= xHigh)) [xLow, xHigh] = [0, 1];
+    [xLow, xHigh] = [Math.max(xLow, -LARGEST), Math.min(xHigh, LARGEST)];
     if (xLow === xHigh) [xLow, xHigh] = [xLow - 0.5, xHigh + 0.5];
     return {xLow, xHigh, low, high};
   }
@@ -114,7 +117,7 @@ class LineChart {
     Object.assign(this, {toX, toY, xLow, xHigh, innerWidth: width});
     this.plot.setAttribute("viewBox", `0 0 ${this.width} ${CHART_HEIGHT}`);
     const parts = [];
-    for (const tick of settings.log ? logTicksOf(low, high) : ticksOf(low, high, 5)) {
+    for (const tick of settings.log ? logTicksOf(low, high) : this.options.ticks(low, high, 5)) {
       const y = toY(tick);
       if (y < top - 1 || y > top + height + 1) continue;
       parts.push(svg("line", {class: "gridline", x1: left, x2: left + width, y1: y, y2: y}),

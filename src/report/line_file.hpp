@@ -33,7 +33,7 @@ class LineFile {
   void take_line(std::string_view end_of_line, const TakeLine& take);
 
   std::string path_;
-  std::string begun_;          // the part of a line that has been read
+  std::string begun_;         // the part of a line that has been read
   bool is_too_long_ = false;  // that line, which is not kept
   int64_t lines_ = 0;
   off_t offset_ = 0;

@@ -75,10 +75,11 @@ class LiveServer::Events {
     evhttp_set_timeout(http_.get(), kSecondsOfConnection);
     evhttp_set_max_headers_size(http_.get(), kMostBytesOfHeaders);
     evhttp_set_max_body_size(http_.get(), kMostBytesOfBody);
-    evhttp_set_gencb(http_.get(), [](evhttp_request* request, void* self) { static_cast<Events*>(self)->answer(request); },
-                     this);
+    evhttp_set_gencb(
+        http_.get(), [](evhttp_request* request, void* self) { static_cast<Events*>(self)->answer(request); }, this);
     errno = 0;
-    socket_ = evhttp_bind_socket_with_handle(http_.get(), options_.host.c_str(), static_cast<ev_uint16_t>(options_.port));
+    socket_ =
+        evhttp_bind_socket_with_handle(http_.get(), options_.host.c_str(), static_cast<ev_uint16_t>(options_.port));
     require(socket_ != nullptr, Status::kIo, "cannot listen at ", options_.host, " port ", options_.port, ": ",
             errno == 0 ? "it is no address of this machine" : std::strerror(errno));
     for (const int number : {SIGINT, SIGTERM}) {

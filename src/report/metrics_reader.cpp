@@ -57,9 +57,7 @@ double member_number(const Json& object, const char* key, double otherwise) {
   return *number;
 }
 
-std::string member_name(const Json& object, const char* key) {
-  return shortened(json_text(object, key, ""));
-}
+std::string member_name(const Json& object, const char* key) { return shortened(json_text(object, key, "")); }
 
 const Json::Items& member_items(const Json& object, const char* key) {
   const Json* const value = json_member(object, key);
@@ -147,11 +145,16 @@ void MetricsReader::take_object(const Json& line) {
     Take take;
   };
   constexpr Kind kKinds[] = {
-      {"values", &MetricsReader::take_values},       {"step_report", &MetricsReader::take_step_report},
-      {"run", &MetricsReader::take_start},           {"histogram", &MetricsReader::take_histogram},
-      {"image", &MetricsReader::take_picture},       {"figure", &MetricsReader::take_picture},
-      {"table", &MetricsReader::take_table},         {"artifact", &MetricsReader::take_artifact},
-      {"config", nullptr},                           {"end", nullptr},
+      {"values", &MetricsReader::take_values},
+      {"step_report", &MetricsReader::take_step_report},
+      {"run", &MetricsReader::take_start},
+      {"histogram", &MetricsReader::take_histogram},
+      {"image", &MetricsReader::take_picture},
+      {"figure", &MetricsReader::take_picture},
+      {"table", &MetricsReader::take_table},
+      {"artifact", &MetricsReader::take_artifact},
+      {"config", nullptr},
+      {"end", nullptr},
   };
   const std::string type = json_text(line, "type", "");
   const auto* const kind =
@@ -161,6 +164,7 @@ void MetricsReader::take_object(const Json& line) {
     if (run_.first_time == 0) run_.first_time = time;
     run_.last_time = std::max(run_.last_time, time);
   }
+  if (run_.status.empty()) run_.status = "running";
   if (kind->take != nullptr) return (this->*kind->take)(line);
   run_.version = version_;
   if (type == "config")
@@ -235,8 +239,8 @@ void MetricsReader::take_histogram(const Json& line) {
                       version_};
   const size_t bins = histogram.counts.size();
   require(histogram.edges.size() == bins + 1 && bins > 0 && bins <= kMostBins, Status::kShapeMismatch,
-          "the histogram has ", histogram.edges.size(), " edges and ", bins, " counts; expected one edge more, and 1 to ",
-          kMostBins, " counts");
+          "the histogram has ", histogram.edges.size(), " edges and ", bins,
+          " counts; expected one edge more, and 1 to ", kMostBins, " counts");
   keep_newest(run_.histograms, std::move(histogram), kMostHistograms);
 }
 
@@ -289,7 +293,6 @@ void MetricsReader::take_step_report(const Json& line) {
   const int64_t rank = slowest == nullptr ? kNoRank : slowest->integer().value_or(kNoRank);
   if (rank < 0 || rank >= kMostRanks) return;
   ++run_.num_slowest[rank];
-  run_.version = version_;
 }
 
 }  // namespace accel::report

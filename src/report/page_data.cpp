@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -62,11 +62,10 @@ class PageData {
     out_.name("version");
     out_.integer(report_.version());
     out_.name("time");
-    out_.exact_number(std::floor(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()));
+    out_.exact_number(
+        std::floor(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()));
     out_.name("num_points");
     out_.integer(static_cast<int64_t>(num_points_));
-    out_.name("num_shown");
-    out_.integer(static_cast<int64_t>(num_shown_));
     const std::vector<const Run*> runs = report_.runs();
     out_.list("runs", runs, [this](const Run* run) { write_run(*run); });
     out_.end_object();
@@ -94,7 +93,6 @@ class PageData {
         num_points_ += series.num_logged();
       }
     share_ = share_of_points(sizes, kMostPointsOfPage);
-    for (const size_t size : sizes) num_shown_ += std::min(size, share_);
   }
 
   void write_run(const Run& run) {
@@ -102,6 +100,15 @@ class PageData {
     write_text("name", run.name);
     out_.name("id");
     out_.integer(run.id);
+    write_text("status", run.status);
+    write_exact("first_time", run.first_time);
+    write_exact("last_time", run.last_time);
+    out_.object("slowest", [this, &run] {
+      for (const auto& [rank, count] : run.num_slowest) {
+        out_.name(std::to_string(rank));
+        out_.integer(count);
+      }
+    });
     if (is_new(run.version)) write_facts(run);
     write_series(run);
     write_histograms(run);
@@ -170,9 +177,6 @@ class PageData {
   void write_facts(const Run& run) {
     out_.object("facts", [this, &run] {
       write_text("folder", run.folder);
-      write_text("status", run.status);
-      write_exact("first_time", run.first_time);
-      write_exact("last_time", run.last_time);
       out_.list("starts", run.starts, [this](const Start& start) {
         out_.begin_object();
         write_exact("time", start.time);
@@ -192,9 +196,6 @@ class PageData {
       write_settings("environment", run.environment);
       out_.object("hosts", [this, &run] {
         for (const auto& [rank, host] : run.hosts) write_text(std::to_string(rank).c_str(), host);
-      });
-      out_.object("slowest", [this, &run] {
-        for (const auto& [rank, count] : run.num_slowest) write_exact(std::to_string(rank).c_str(), static_cast<double>(count));
       });
       out_.name("problems");
       out_.begin_list();
@@ -350,7 +351,7 @@ class PageData {
   const Report& report_;
   const uint32_t since_;
   size_t share_ = 0;
-  size_t num_points_ = 0, num_shown_ = 0;
+  size_t num_points_ = 0;
   size_t picture_bytes_ = 0;
   JsonWriter out_;
 };

@@ -1,5 +1,5 @@
 // What the page knows of the runs. The page's own data and the later updates of a server have one form: what is new.
-const store = {version: 0, time: 0, numPoints: 0, numShown: 0, runs: new Map()};
+const store = {version: 0, time: 0, numPoints: 0, runs: new Map()};
 
 function decodeSteps(encoded) {
   const steps = [encoded[0]];
@@ -54,7 +54,7 @@ function mergeRun(given) {
            trace: null};
     store.runs.set(given.id, run);
   }
-  run.name = given.name;
+  for (const fact of ["name", "status", "first_time", "last_time", "slowest"]) run[fact] = given[fact];
   if (given.facts) run.facts = given.facts;
   const axes = (given.axes || []).map(([steps, times]) => [decodeSteps(steps), decodeTimes(times)]);
   for (const series of given.series || []) mergeSeries(run, axes, series);
@@ -72,7 +72,6 @@ function merge(update) {
   for (const id of [...store.runs.keys()]) if (!alive.has(id)) store.runs.delete(id);
   update.runs.forEach(mergeRun);
   Object.assign(store, {version: update.version, time: update.time, numPoints: update.num_points});
-  store.numShown += update.num_shown;
   return true;
 }
 

@@ -23,8 +23,8 @@ void Problems::add(const std::string& file, const char* kind, const std::string&
 }
 
 std::string words_of(const Problem& problem) {
-  return text(problem.file, ": ", problem.count, ' ', problem.kind, problem.count == 1 ? ": " : ", the first: ",
-              problem.first);
+  return text(problem.file, ": ", problem.count, ' ', problem.kind,
+              problem.count == 1 ? ": " : ", the first: ", problem.first);
 }
 
 }  // namespace accel::report

@@ -29,9 +29,10 @@ std::string state_of(const std::vector<TraceFile>& traces) {
 
 }  // namespace
 
-Report::Source::Source(RunFolder found, uint32_t id, size_t most_points)
+Report::Source::Source(RunFolder found, uint32_t id, uint32_t version, size_t most_points)
     : folder(std::move(found)), metrics(folder.path + "/" + kMetricsFile), reader(run, most_points) {
   run.id = id;
+  run.version = version;
   run.folder = folder.path;
 }
 
@@ -39,7 +40,7 @@ Report::Report(std::vector<std::string> folders, bool is_live) : folders_(std::m
   find_runs();
 }
 
-void Report::find_runs() {
+bool Report::find_runs() {
   std::vector<std::pair<std::string, RunFolder>> added;
   for (const std::string& folder : folders_)
     for (RunFolder& found : find_run_folders(folder)) {
@@ -53,10 +54,11 @@ void Report::find_runs() {
     const size_t most_points = kMostPointsInMemory / (sources_.size() + added.size());
     const auto [source, is_new] = sources_.try_emplace(path);
     if (!is_new) continue;
-    source->second = std::make_unique<Source>(std::move(found), ++last_id_, most_points);
+    source->second = std::make_unique<Source>(std::move(found), ++last_id_, version_ + 1, most_points);
     order_.push_back(path);
   }
   if (!added.empty()) name_runs();
+  return !added.empty();
 }
 
 void Report::name_runs() {
@@ -65,13 +67,13 @@ void Report::name_runs() {
 }
 
 void Report::update() {
+  bool has_news = version_ == 0;
   try {
-    if (version_ > 0) find_runs();
+    if (version_ > 0) has_news = find_runs();
   } catch (const Error&) {
     // The folder is away for now: what has been read stays.
   }
   const uint32_t version = version_ + 1;
-  bool has_news = version_ == 0;
   for (auto& [path, source] : sources_) {
     has_news |= read_metrics(source, version);
     has_news |= read_traces(*source, version);
@@ -86,7 +88,7 @@ bool Report::read_metrics(std::unique_ptr<Source>& source, uint32_t version) {
     const LineFile::Progress progress = source->metrics.read(take);
     if (progress == LineFile::Progress::kReplaced) {
       const std::string name = source->run.name;
-      source = std::make_unique<Source>(source->folder, ++last_id_, kMostPointsInMemory / sources_.size());
+      source = std::make_unique<Source>(source->folder, ++last_id_, version, kMostPointsInMemory / sources_.size());
       source->run.name = name;
       source->metrics.read(take);
     }

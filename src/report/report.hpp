@@ -35,7 +35,7 @@ class Report {
 
  private:
   struct Source {
-    Source(RunFolder found, uint32_t id, size_t most_points);
+    Source(RunFolder found, uint32_t id, uint32_t version, size_t most_points);
 
     RunFolder folder;
     LineFile metrics;
@@ -46,7 +46,7 @@ class Report {
     std::string seen_trace_state;
   };
 
-  void find_runs();
+  bool find_runs();  // whether there are new ones
   bool read_metrics(std::unique_ptr<Source>& source, uint32_t version);
   bool read_traces(Source& source, uint32_t version);
   void name_runs();

@@ -1,5 +1,5 @@
-// What is known of one run. Each part says in which version of the report it was read, so that a page that is open needs
-// only what is newer.
+// What is known of one run. Each part says in which version of the report it was read, so that a page that is open
+// needs only what is newer.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,7 @@ struct SeriesName {
   int64_t rank = kNoRank;  // of step reports; else what the program has logged
   std::string name;
 
-  bool operator<(const SeriesName& other) const {
-    return rank != other.rank ? rank < other.rank : name < other.name;
-  }
+  bool operator<(const SeriesName& other) const { return rank != other.rank ? rank < other.rank : name < other.name; }
 };
 
 struct Histogram {
@@ -76,7 +74,7 @@ struct Run {
   uint32_t id = 0;
   std::string name;    // what distinguishes it from the others
   std::string folder;  // as it was found
-  std::string status = "running";
+  std::string status;  // "running", "finished", "released"; empty before the first line
   std::vector<Start> starts;
   Settings configuration, environment;
   std::map<SeriesName, Series> series;
@@ -85,11 +83,11 @@ struct Run {
   std::vector<Table> tables;
   std::vector<Note> notes;
   std::vector<Artifact> artifacts;
-  std::map<int64_t, std::string> hosts;            // of the ranks
-  std::map<int64_t, int64_t> num_slowest;          // how many step reports name this rank
-  double first_time = 0, last_time = 0;            // of all lines
-  uint32_t version = 0;                            // of what stands above the series, and the hosts and so on
-  Problems problems;  // of the metrics
+  std::map<int64_t, std::string> hosts;    // of the ranks
+  std::map<int64_t, int64_t> num_slowest;  // how many step reports name this rank
+  double first_time = 0, last_time = 0;    // of all lines
+  uint32_t version = 0;                    // of the starts, settings, hosts and problems
+  Problems problems;                       // of the metrics
   TraceSummary trace;
   Problems trace_problems;
   uint32_t trace_version = 0;

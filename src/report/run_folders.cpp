@@ -86,14 +86,16 @@ void prefer_merged(std::vector<TraceFile>& traces) {
 // The last `count` parts.
 std::string end_of(const std::string& path, size_t count) {
   size_t begin = path.size();
-  for (size_t i = 0; i < count && begin != std::string::npos && begin > 0; ++i) begin = path.rfind('/', begin - 1);
-  return begin == std::string::npos || path.size() == 0 ? path : path.substr(begin == path.size() ? 0 : begin + 1);
+  for (size_t i = 0; i < count && begin > 0 && begin != std::string::npos; ++i) begin = path.rfind('/', begin - 1);
+  const std::string end = begin == std::string::npos ? path : path.substr(begin + 1);
+  return end.empty() ? path : end;
 }
 
 }  // namespace
 
 std::vector<RunFolder> find_run_folders(const std::string& folder) {
-  require(is_folder(folder), Status::kNotFound, "'", folder, "' is no folder; expected the folder of a run, or one above it");
+  require(is_folder(folder), Status::kNotFound, "'", folder,
+          "' is no folder; expected the folder of a run, or one above it");
   FolderSearch search;
   search.visit(folder, nullptr, 0);
   std::vector<RunFolder> found = search.take();

@@ -9,7 +9,7 @@ namespace accel::report {
 
 struct TraceFile {
   std::string path;
-  std::string name;  // from the folder of the run
+  std::string name;   // from the folder of the run
   int64_t rank = -1;  // negative: of all ranks
 };
 

@@ -12,12 +12,12 @@ function colorOf(run) {
 }
 
 function curveOf(run, series, label) {
-  return {...series, label: label ?? run.name, color: colorOf(run), dashed: run.index >= 8, start: run.facts.first_time};
+  return {...series, label: label ?? run.name, color: colorOf(run), dashed: run.index >= 8, start: run.first_time};
 }
 
 function rankCurves(run, all) {
   return all.map(series => ({...series, label: "rank " + series.rank, color: "c" + series.rank % 8, dashed: series.rank >= 8,
-                             start: run.facts.first_time}));
+                             start: run.first_time}));
 }
 
 function titleOf(run, runs) {
@@ -25,7 +25,7 @@ function titleOf(run, runs) {
 }
 
 function slowestOf(run) {
-  const counts = Object.entries(run.facts.slowest).sort((a, b) => b[1] - a[1]);
+  const counts = Object.entries(run.slowest).sort((a, b) => b[1] - a[1]);
   return counts.length ? {rank: counts[0][0], count: counts[0][1], all: counts.reduce((sum, entry) => sum + entry[1], 0)} : null;
 }
 
@@ -46,23 +46,23 @@ function overviewCard(run) {
   const slowest = slowestOf(run), resumed = facts.starts.filter(one => one.resumed).length;
   const rows = [
     ["last step", steps > -Infinity && formatStep(steps)],
-    ["time", facts.last_time > facts.first_time && formatSeconds(facts.last_time - facts.first_time)],
+    ["time", run.last_time > run.first_time && formatSeconds(run.last_time - run.first_time)],
     [loss && loss.name, loss && formatNumber(loss.latest)],
     ["tokens/s", tokens.length > 0 && formatCount(tokens.reduce((a, b) => a + b, 0))],
     ["ranks", start && start.world_size > 0 && start.world_size],
     ["slowest rank", slowest && slowest.rank],
-    ["started", facts.first_time > 0 && formatTime(facts.first_time, true)],
+    ["started", run.first_time > 0 && formatTime(run.first_time, true)],
     ["resumed", resumed > 0 && resumed + (resumed === 1 ? " time" : " times")],
     ["problems", facts.problems.length > 0 && html("a", {href: "#problems", class: "warn"}, facts.problems.length)],
   ].filter(row => row[1]);
   return html("div", {class: "card"}, html("h3", null, dot(colorOf(run)), html("span", null, run.name),
-                                           html("span", {class: "badge " + (facts.status === "finished" ? "finished" : facts.status === "running" ? "running" : "")}, facts.status)),
+                                           run.status && html("span", {class: "badge " + (["finished", "running"].includes(run.status) ? run.status : "")}, run.status)),
               html("dl", {class: "facts"}, rows.map(([name, value]) => html("div", null, html("dt", null, name), html("dd", null, value)))));
 }
 
 const OVERVIEW = {
   id: "overview", title: "Overview",
-  key: runs => runs.map(run => [run.id, run.facts.last_time, run.facts.status, run.index, store.version].join()).join(";"),
+  key: runs => runs.map(run => [run.id, run.last_time, run.status, run.index, store.version].join()).join(";"),
   build: runs => html("div", {class: "grid"}, runs.map(overviewCard)),
 };
 
@@ -157,7 +157,7 @@ const TIME = {
 function memoryCharts(runs) {
   return runs.flatMap(run => reportNames(run).filter(name => name.startsWith("memory/")).sort().map(name => {
     const title = name.slice("memory/".length).replaceAll("_", " ") + (runs.length > 1 ? ", " + run.name : "");
-    return {run, name, chart: chartOf(`memory ${run.id} ${name} ${title}`, title, {format: formatBytes, fromZero: true})};
+    return {run, name, chart: chartOf(`memory ${run.id} ${name} ${title}`, title, {format: formatBytes, ticks: byteTicksOf, fromZero: true})};
   }));
 }
 
@@ -178,9 +178,10 @@ const COMPARISON = {
   key: runs => runs.map(run => run.id).join() + store.version,
   build(runs) {
     if (runs.length < 2) return null;
-    const values = runs.map(run => new Map([...run.facts.configuration, ...run.facts.environment.map(([name, value]) => ["environment/" + name, value])]));
+    const configured = runs.filter(run => run.facts.configuration.length + run.facts.environment.length > 0);
+    const values = configured.map(run => new Map([...run.facts.configuration, ...run.facts.environment.map(([name, value]) => ["environment/" + name, value])]));
     const names = [...new Set(values.flatMap(map => [...map.keys()]))].filter(name => new Set(values.map(map => map.get(name))).size > 1);
-    const columns = runs.map(run => ({title: html("span", null, dot(colorOf(run)), " ", run.name)}));
+    const columnsOf = all => all.map(run => ({title: html("span", null, dot(colorOf(run)), " ", run.name)}));
     const metrics = loggedNames(runs).sort();
     const cellOf = (run, name) => {
       const series = seriesOf(run, name);
@@ -189,10 +190,10 @@ const COMPARISON = {
     };
     return [
       html("h3", null, "Settings that differ"),
-      names.length ? html("div", {class: "card"}, scrolled("Settings that differ", dataTable("", [{title: "setting"}, ...columns], names.map(name =>
-          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "The runs have the same configuration and environment."),
+      names.length ? html("div", {class: "card"}, scrolled("Settings that differ", dataTable("", [{title: "setting"}, ...columnsOf(configured)], names.map(name =>
+          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "What the runs say of their configuration and environment is the same."),
       metrics.length > 0 && html("h3", null, "Metrics ", html("small", null, "latest (least to greatest)")),
-      metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columns], metrics.map(name =>
+      metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columnsOf(runs)], metrics.map(name =>
           [name, ...runs.map(run => cellOf(run, name))])))),
     ];
   },

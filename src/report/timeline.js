@@ -26,7 +26,7 @@ function timeline(label, spans) {
       parts.push(svg("rect", {class: "span k-" + kindClass(span.kind), x, y: top, width: Math.max(length, 0.6), height: LANE_HEIGHT - 2},
                      svg("title", null, `${span.name} (${span.kind}): ${formatSeconds(span.seconds)} at ${formatSeconds(span.begin)}` +
                                             (span.bytes ? `, ${formatBytes(span.bytes)}` : ""))));
-      if (length > span.name.length * 6 + 6) parts.push(svg("text", {class: "spantext", x: x + 3, y: top + 10}, span.name));
+      if (length > span.name.length * 7 + 8) parts.push(svg("text", {class: "spantext", x: x + 3, y: top + 10}, span.name));
     }
     y += (row.deepest + 1) * LANE_HEIGHT + 8;
   }

@@ -30,8 +30,8 @@ struct Category {
   const char* kind;  // null: our spans say it themselves
 };
 constexpr Category kCategories[] = {
-    {"accel", nullptr},           {"cpu_op", kOperatorKind},     {"user_annotation", kAnnotationKind},
-    {"kernel", kDeviceKind},      {"gpu_memcpy", kDeviceKind},   {"gpu_memset", kDeviceKind},
+    {"accel", nullptr},      {"cpu_op", kOperatorKind},   {"user_annotation", kAnnotationKind},
+    {"kernel", kDeviceKind}, {"gpu_memcpy", kDeviceKind}, {"gpu_memset", kDeviceKind},
 };
 
 std::string id_of(const Json* value) {
@@ -59,8 +59,7 @@ class TraceReader {
     for (const auto& [place, lane] : lanes_) {
       const auto& [process, thread] = place;
       const auto named = thread_names_.find(place);
-      result_.lanes[lane].name =
-          named != thread_names_.end() ? named->second : "thread " + thread;
+      result_.lanes[lane].name = named != thread_names_.end() ? named->second : "thread " + thread;
       if (rank_ < 0) result_.lanes[lane].rank = rank_of(process);
     }
     return std::move(result_);
@@ -111,8 +110,8 @@ class TraceReader {
   // "rank 3 (host)", else the number of the process.
   int64_t rank_of(const std::string& process) const {
     const auto named = process_names_.find(process);
-    for (std::string_view from : {std::string_view(named != process_names_.end() ? named->second : ""),
-                                  std::string_view(process)}) {
+    for (std::string_view from :
+         {std::string_view(named != process_names_.end() ? named->second : ""), std::string_view(process)}) {
       if (from.substr(0, 5) == "rank ") from.remove_prefix(5);
       int64_t rank = 0;
       if (std::from_chars(from.data(), from.data() + from.size(), rank).ec == std::errc()) return rank;

@@ -97,8 +97,7 @@ void TraceSummarizer::add_times(const TraceEvents& trace, const std::vector<doub
     } else if (kind != kAnnotationKind) {
       const bool is_on_device = kind == kDeviceKind;
       const std::string& name = trace.names[event.name];
-      OperatorTime& time =
-          operators_.try_emplace({is_on_device, name}, OperatorTime{name, is_on_device}).first->second;
+      OperatorTime& time = operators_.try_emplace({is_on_device, name}, OperatorTime{name, is_on_device}).first->second;
       ++time.count;
       time.seconds += event.length * kSecondsOfMicrosecond;
       time.self_seconds += self_lengths[i] * kSecondsOfMicrosecond;
@@ -127,8 +126,8 @@ void TraceSummarizer::add_timeline(const TraceEvents& trace, const std::vector<i
     shown.resize(std::min(shown.size(), kMostSpansOfRank));
     for (const size_t i : shown) {
       const TraceEvent& event = trace.events[i];
-      summary_.timeline.push_back({rank, trace.lanes[event.lane].name, trace.names[event.name],
-                                   trace.names[event.kind], (trace.base + event.begin) * kSecondsOfMicrosecond,
+      summary_.timeline.push_back({rank, trace.lanes[event.lane].name, trace.names[event.name], trace.names[event.kind],
+                                   (trace.base + event.begin) * kSecondsOfMicrosecond,
                                    event.length * kSecondsOfMicrosecond, depths[i], event.bytes});
     }
   }
@@ -137,10 +136,9 @@ void TraceSummarizer::add_timeline(const TraceEvents& trace, const std::vector<i
 TraceSummary TraceSummarizer::finish() {
   for (auto& [name, time] : spans_) summary_.spans.push_back(std::move(time));
   for (auto& [name, time] : operators_) summary_.operators.push_back(std::move(time));
-  std::stable_sort(summary_.operators.begin(), summary_.operators.end(),
-                   [](const OperatorTime& one, const OperatorTime& other) {
-                     return one.self_seconds > other.self_seconds;
-                   });
+  std::stable_sort(
+      summary_.operators.begin(), summary_.operators.end(),
+      [](const OperatorTime& one, const OperatorTime& other) { return one.self_seconds > other.self_seconds; });
   summary_.operators.resize(std::min(summary_.operators.size(), kMostOperators));
   double begin = std::numeric_limits<double>::infinity();
   for (const TimelineSpan& span : summary_.timeline) begin = std::min(begin, span.begin);
