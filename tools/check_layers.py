@@ -14,7 +14,7 @@ LAYER = {
     "base": 0,
     "config": 1, "tensor": 1, "kernels": 1,
     "comm": 2, "precision": 2, "launch": 2, "track": 2,
-    "state": 3, "nn": 3, "optim": 3,
+    "state": 3, "nn": 3, "optim": 3, "report": 3,
     "data": 4, "parallel": 4, "quant": 4,
     "checkpoint": 5, "profile": 5,
     "bigmodel": 6,
@@ -37,7 +37,7 @@ CUDA = re.compile(r"cuda", re.IGNORECASE)
 CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/device(_availability)?\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
-WITHOUT_TORCH = ("base", "config", "launch", "track", "program")
+WITHOUT_TORCH = ("base", "config", "launch", "track", "report", "program")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 # Folders of one kind of parallelism each. What stands above asks the interface of all of them.

@@ -44,6 +44,7 @@ clang-format command clang-format
 clang-tidy command clang-tidy
 cmake command cmake
 abigail-tools command abidiff
+chromium command chromium
 cargo command cargo
 python3-dev header Python.h
 python3-venv python ensurepip
@@ -81,6 +82,7 @@ libxxhash-dev library libxxhash
 libdeflate-dev library libdeflate
 libzstd-dev library libzstd
 libsodium-dev library libsodium
+libevent-dev library libevent_extra
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
 $([ -n "$lean" ] || echo "$test_packages")

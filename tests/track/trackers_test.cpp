@@ -181,13 +181,14 @@ TEST_F(TrackersOfARun, StepReportsAreLines) {
   EXPECT_EQ(trackers.step_report_interval(), 0);
   trackers.start(given);
   EXPECT_EQ(trackers.step_report_interval(), 10);
-  trackers.log_step_report(parse_json(R"({"ranks":[{"rank":0}],"slowest_rank":0})", "test"), 10);
+  trackers.log(10, [](Record& record) { record.add_number("loss", 1.5); });
+  trackers.log_step_report(parse_json(R"({"ranks":[{"rank":0}],"slowest_rank":0})", "test"));
   trackers.finish();
   const std::vector<Json> all = lines();
-  ASSERT_EQ(all.size(), 3U);
-  EXPECT_EQ(type_of(all[1]), "step_report");
-  EXPECT_EQ(json_integer(all[1], "step", 0), 10);
-  EXPECT_EQ(print_json(*json_member(all[1], "ranks")), R"([{"rank":0}])");
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(type_of(all[2]), "step_report");
+  EXPECT_EQ(json_integer(all[2], "step", 0), 10);
+  EXPECT_EQ(print_json(*json_member(all[2], "ranks")), R"([{"rank":0}])");
 }
 
 TEST_F(TrackersOfARun, TheLatestOfTooManyNamesIsNotKept) {

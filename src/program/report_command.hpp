@@ -1,0 +1,11 @@
+// The command `accel report`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace accel::program {
+
+int run_report(const std::vector<std::string>& arguments);
+
+}  // namespace accel::program

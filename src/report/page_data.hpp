@@ -1,0 +1,17 @@
+// What the page shows, as JSON: of a report, what is newer than a version of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "report/report.hpp"
+
+namespace accel::report {
+
+// In a page, of all series together; more are reduced, and the page says so.
+inline constexpr size_t kMostPointsOfPage = 100000;
+
+// `since`: what the page has; 0: nothing.
+std::string page_data(const Report& report, uint32_t since);
+
+}  // namespace accel::report
