@@ -463,6 +463,8 @@ ACCEL_FUNCTION accel_status_t accel_log_table(accel_state_t* state, const char* 
   return guarded(__func__, [&] {
     track::Trackers& trackers = trackers_of(state);
     check_text(check_pointer(name, "name"), "name");
+    check_pointer(columns, "columns");
+    check_pointer(rows, "rows");
     const c10::IValue heads = read_list(columns, "columns"), lines = read_list(rows, "rows");
     log_and_tell(
         [&] {

@@ -1,8 +1,8 @@
 /* Section 14: trackers. What they write is looked at by tests/track. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "capi_test.h"
 
 #include <math.h>
-#include <unistd.h>
 
 enum { MOST_EVENTS = 32 };
 
@@ -258,7 +258,7 @@ static void values_are_written_to_files(void **unused) {
   assert_ok(accel_trackers(state, &names));
   assert_json(&names, "[\"jsonl\",\"csv\"]");
   assert_ok(accel_flush_trackers(state));
-  content = read_file(location.data, "");
+  content = read_file(folder, "run/metrics.jsonl");
   assert_non_null(
       strstr(content, "\"step\":1,\"values\":{\"scalar\":2.5,\"flag\":1,\"nan\":\"NaN\",\"text\":\"\xc3\xa9\"}}\n"));
   assert_null(strstr(content, "list"));
