@@ -28,7 +28,8 @@ static void a_callback_gets_the_lines(void **unused) {
   accel_progress_options_t options = ACCEL_PROGRESS_OPTIONS_INIT;
   accel_state_t *const state = new_state();
   accel_progress_bar_t *bar = NULL;
-  accel_value_t values = ACCEL_VALUE_INIT, report = ACCEL_VALUE_INIT, number = accel_arg_double(0.5), list = ACCEL_VALUE_INIT;
+  accel_value_t values = ACCEL_VALUE_INIT, report = ACCEL_VALUE_INIT, number = accel_arg_double(0.5),
+                list = ACCEL_VALUE_INIT;
   (void)unused;
   options.interval_ms = 0;
   options.initial = 10;
