@@ -2751,7 +2751,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // "slowest_rank": the one that computes longest in a step, for which the others wait, or NONE with one rank or before
   // a step; "slowdown": its time without communication divided by the median of the ranks', of two the smaller one;
   // "tokens_per_second": of all together, or NONE}.
-  Value step_report_of_ranks(std::int32_t reset) {
+  Value step_report_of_ranks(bool reset) {
     Value out;
     detail::check(accel_step_report_of_ranks(get(), reset, out.put()));
     return out;

@@ -16424,13 +16424,13 @@ func (state *State) StepReport(reset bool) (out any, err error) {
 // it, too, and accel_serve_metrics() shows it.
 //
 //   - state: A state.
-//   - reset: As in accel_step_report().
+//   - reset: 1: the next mean begins here.
 //
 // Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
-func (state *State) StepReportOfRanks(reset int32) (out any, err error) {
+func (state *State) StepReportOfRanks(reset bool) (out any, err error) {
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_step_report_of_ranks(state.c(), C.int32_t(reset), &cOut, &failure)
+	code := C.go_accel_step_report_of_ranks(state.c(), flag(reset), &cOut, &failure)
 	runtime.KeepAlive(state)
 	if err = status(code, failure); err != nil {
 		return

@@ -5640,7 +5640,7 @@ accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_valu
 %feature("docstring") accel_step_report_of_ranks "The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}], \"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one; \"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
 
 state: A state.
-reset: As in accel_step_report().
+reset: 1: the next mean begins here.
 out: The same on all ranks.
 Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.";
 accel_status_t accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);

@@ -7,4 +7,5 @@ cd "$(dirname "$0")"
   exit 77
 }
 ./cargo.sh "$1" test --quiet
+./cargo.sh "$1" test --quiet -p accel --features log --test observing
 exec ./cargo.sh "$1" test --quiet -p accel --features dlopen --test loading --test tensors --test callbacks

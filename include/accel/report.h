@@ -25,7 +25,7 @@ accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNE
  * "slowdown": its time without communication divided by the median of the ranks', of two the smaller one; "tokens_per_second": of
  * all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
  * @param state A state.
- * @param reset As in accel_step_report().
+ * @param reset 1: the next mean begins here.
  * @param out The same on all ranks.
  * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
  * @threads collective, waits */

@@ -1,4 +1,7 @@
 /* Section 14: reports: where the time of a training loop goes. */
+#define _DEFAULT_SOURCE
+#include <unistd.h>
+
 #include "capi_test.h"
 
 enum { WIDTH = 16, STEPS = 5 };
@@ -151,8 +154,155 @@ static void memory_of_tensors_is_kept_and_returned(void **unused) {
   accel_state_release(state);
 }
 
+static accel_state_t *new_state(void) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  options.cpu = 1;
+  assert_ok(accel_state_create(&options, &state));
+  return state;
+}
+
+/* Steps of which one takes so long. The engine sees a forward, a collective and an update. */
+static void train(accel_state_t *state, int steps, useconds_t microseconds) {
+  const int64_t shape[] = {1, 2};
+  const float numbers[] = {1, 2};
+  accel_module_t *model = NULL, *prepared = NULL;
+  accel_optimizer_t *plain = NULL, *optimizer = NULL;
+  accel_tensor_t *row = new_test_tensor(numbers, shape, 2, ACCEL_DTYPE_FLOAT32);
+  accel_value_t input = accel_arg_tensor(row);
+  int step;
+  assert_ok(accel_module_linear(2, 1, 1, &model));
+  assert_ok(accel_prepare_model(state, model, NULL, &prepared));
+  assert_ok(accel_optimizer_sgd(model, NULL, &plain));
+  assert_ok(accel_prepare_optimizer(state, plain, &optimizer));
+  for (step = 0; step < steps; step++) {
+    accel_value_t output = ACCEL_VALUE_INIT;
+    assert_ok(accel_module_call(prepared, &input, 1, &output));
+    usleep(microseconds);
+    assert_ok(accel_count_tokens(state, 1000));
+    assert_ok(accel_backward(state, output.as.tensor, NULL));
+    assert_ok(accel_optimizer_step(optimizer));
+    assert_ok(accel_optimizer_zero_grad(optimizer, 1));
+    accel_value_dispose(&output);
+  }
+  accel_tensor_release(row);
+  accel_optimizer_release(optimizer);
+  accel_optimizer_release(plain);
+  accel_module_release(prepared);
+  accel_module_release(model);
+}
+
+static void a_report_has_memory_and_throughput(void **unused) {
+  accel_state_t *const state = new_state();
+  accel_value_t report = ACCEL_VALUE_INIT;
+  accel_buffer_t table = ACCEL_BUFFER_INIT;
+  double tokens;
+  (void)unused;
+  assert_int_equal(steps_of(state, 0, &report), 0);
+  assert_int_equal(accel_value_get(&report, "tokens_per_second")->kind, ACCEL_VALUE_NONE);
+  assert_int_equal(accel_value_get(&report, "model_flops_utilization")->kind, ACCEL_VALUE_NONE);
+  train(state, 10, 2000);
+  assert_ok(accel_set_model_flops(state, 1e3, 1e9));
+  assert_int_equal(steps_of(state, 0, &report), 10);
+  tokens = accel_value_get(&report, "tokens_per_second")->as.number;
+  assert_true(tokens > 1000 && tokens < 1000 / 0.002);
+  assert_true(accel_value_get(&report, "model_flops_utilization")->as.number > 0.99 * tokens * 1e-6);
+  assert_true(accel_value_get(accel_value_get(&report, "memory"), "resident")->as.integer > 1 << 20);
+  assert_true(accel_value_get(accel_value_get(&report, "memory"), "most_resident")->as.integer >=
+              accel_value_get(accel_value_get(&report, "memory"), "resident")->as.integer);
+  assert_int_equal(accel_value_get(accel_value_get(&report, "memory"), "device_in_use")->as.integer, 0);
+  assert_ok(accel_step_report_table(&report, &table));
+  assert_non_null(strstr(table.data, "tokens/s"));
+  accel_buffer_dispose(&table);
+
+  assert_ok(accel_step_report_of_ranks(state, 1, &report));
+  assert_int_equal(accel_value_count(accel_value_get(&report, "ranks")), 1);
+  assert_int_equal(accel_value_get(&report, "slowest_rank")->kind, ACCEL_VALUE_NONE);
+  assert_true(accel_value_get(&report, "tokens_per_second")->as.number > 0);
+  assert_ok(accel_step_report_table(&report, &table));
+  assert_non_null(strstr(table.data, "host"));
+  accel_buffer_dispose(&table);
+  assert_int_equal(steps_of(state, 0, &report), 0);
+  accel_value_dispose(&report);
+  accel_state_release(state);
+}
+
+static void bad_numbers_and_values_are_refused(void **unused) {
+  accel_state_t *const state = new_state();
+  accel_value_t value = accel_arg_int(3), report = ACCEL_VALUE_INIT;
+  accel_buffer_t table = ACCEL_BUFFER_INIT;
+  (void)unused;
+  assert_fails(accel_count_tokens(state, -1), ACCEL_ERROR_INVALID_ARGUMENT, "n_tokens is -1; expected at least 0");
+  assert_fails(accel_set_model_flops(state, 0, 1), ACCEL_ERROR_INVALID_ARGUMENT, "flops_per_token is 0");
+  assert_fails(accel_set_model_flops(state, 1, -1), ACCEL_ERROR_INVALID_ARGUMENT, "peak_flops_per_second is -1");
+  assert_fails(accel_step_report_table(&value, &table), ACCEL_ERROR_TYPE_MISMATCH, "expected what accel_step_report()");
+  assert_fails(accel_step_report_of_ranks(state, 2, &report), ACCEL_ERROR_INVALID_ARGUMENT, "reset is 2");
+  accel_state_release(state);
+}
+
+static void a_server_needs_an_address_of_this_host(void **unused) {
+  accel_serve_metrics_options_t options = ACCEL_SERVE_METRICS_OPTIONS_INIT;
+  accel_state_t *const state = new_state();
+  int32_t port = 0;
+  (void)unused;
+  options.port = 65536;
+  assert_fails(accel_serve_metrics(state, &options, &port), ACCEL_ERROR_INVALID_ARGUMENT, "port is 65536");
+  if (accel_is_available("http") == 1) {
+    options.port = 0;
+    options.host = "192.0.2.1"; /* of no host: it is for documentation */
+    assert_fails(accel_serve_metrics(state, &options, &port), ACCEL_ERROR_IO, "cannot listen at 192.0.2.1");
+    assert_ok(accel_serve_metrics(state, NULL, &port));
+    assert_true(port > 0);
+  } else {
+    assert_fails(accel_serve_metrics(state, NULL, &port), ACCEL_ERROR_UNSUPPORTED, "libaccel_http.so");
+  }
+  accel_state_release(state);
+}
+
+enum { RANKS = 3, SLOW = 1 };
+
+static accel_status_t train_as_a_rank(int32_t local_process_index, void *unused) {
+  accel_state_t *const state = new_state();
+  accel_value_t report = ACCEL_VALUE_INIT;
+  accel_buffer_t table = ACCEL_BUFFER_INIT;
+  const accel_value_t *ranks;
+  int rank;
+  (void)unused;
+  train(state, 8, local_process_index == SLOW ? 30000 : 0);
+  assert_ok(accel_step_report_of_ranks(state, 1, &report));
+  assert_int_equal(accel_value_get(&report, "slowest_rank")->as.integer, SLOW);
+  assert_true(accel_value_get(&report, "slowdown")->as.number > 2);
+  ranks = accel_value_get(&report, "ranks");
+  assert_int_equal(accel_value_count(ranks), RANKS);
+  for (rank = 0; rank < RANKS; rank++) {
+    const accel_value_t *const of_rank = accel_value_at(ranks, (size_t)rank);
+    assert_int_equal(accel_value_get(of_rank, "rank")->as.integer, rank);
+    assert_int_equal(accel_value_get(of_rank, "steps")->as.integer, 8);
+    assert_sums_up(of_rank, "mean");
+    if (rank != SLOW) assert_true(number_at(of_rank, "mean", "communication") > 0.01);
+  }
+  assert_ok(accel_step_report_table(&report, &table));
+  assert_non_null(strstr(table.data, "rank 1 is the slowest: it computes "));
+  accel_buffer_dispose(&table);
+  accel_value_dispose(&report);
+  accel_state_release(state);
+  return ACCEL_OK;
+}
+
+static void the_rank_that_sleeps_is_the_slowest(void **unused) {
+  accel_launch_options_t options = ACCEL_LAUNCH_OPTIONS_INIT;
+  (void)unused;
+  options.num_processes = RANKS;
+  options.cpu = 1;
+  assert_ok(accel_launch(&options, train_as_a_rank, NULL, NULL));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      capi_unit_test(the_rank_that_sleeps_is_the_slowest), /* before others start threads: it forks */
+      capi_unit_test(a_report_has_memory_and_throughput),
+      capi_unit_test(bad_numbers_and_values_are_refused),
+      capi_unit_test(a_server_needs_an_address_of_this_host),
       cmocka_unit_test_teardown(a_loop_is_taken_apart, assert_nothing_left),
       cmocka_unit_test_teardown(memory_of_tensors_is_kept_and_returned, assert_nothing_left),
       cmocka_unit_test_teardown(threads_are_counted_from_one, assert_nothing_left),

@@ -42,6 +42,7 @@ include("checkpoint.jl")
 include("device_map.jl")
 include("launch.jl")
 include("library.jl")
+include("observing.jl")
 include("generated/methods.jl")
 
 export AccelError, Device, BFloat16, Map, Bytes, to_json, from_json, device_count, library_version, build_info, current_device
@@ -60,6 +61,8 @@ export backward_sum, local_sgd, clip_grad_norm!, register_comm_hook!, find_execu
 export grad_ready!
 export save, register_for_checkpointing!, register_random_state!, register_save_state_pre_hook!, register_load_state_pre_hook!,
     checkpoint_progress, load_state_dict, verify_checkpoint, list_checkpoints, show_checkpoint, compare_checkpoints, merge_weights
+
+export RankLogger, ProgressBar
 
 function __init__()
     LibAccel.before_error[] = throw_carried

@@ -62,34 +62,35 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     child, children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config,
     contiguous, convert_file_size_to_int, convert_to_fp32, coordinate, count_tokens, cpu_offload, cpu_offload_with_hook,
     current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties,
-    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, enabled, end,
-    end_of_dataloader, end_pass, end_training, end_use, estimate_memory, even_batches!, export_trace, find_batch_size,
-    find_tied_parameters, finish_trackers, flight_record, float32_matmul_precision!, flush_trackers, fork_launched,
-    free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object,
-    gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state, generator_state!,
-    get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves, get_non_persistent_buffers,
-    get_state_dict, get_tracker, gradient, gradient!, gradient_accumulation, gradient_accumulation!,
-    gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params, in_dataloader,
-    inference_mode, init_empty_weights, init_on_device, init_trackers, input_names!, is_available, is_debug,
-    is_distributed, is_last_process, is_local_main_process, is_main_process, iscontiguous, istraining,
-    join_uneven_inputs, key_averages, kind, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
-    load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
-    local_num_processes, local_process_index, location, log, log_artifact, log_images, log_sink_add, log_table,
-    lomo_backward, loss_scale, main_process_first, memory_report, memory_timeline, mesh, mixed_precision, model_flops!,
-    module_tensor_to_device!, modules, name, named_module_tensors, no_grad, no_grad!, no_sync, num_groups,
-    num_parameters, num_processes, offload, one_after_the_other, pad_across_processes, pad_across_processes_async,
-    pad_input_tensors, parameters, prepare, process_index, progress, progress_end, progress_of_dataloader,
-    progress_report, progress_set_values, progress_update, project, project!, read_ahead, recv_tensor!,
-    recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove, remove_checkpoint_hook,
-    remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!,
-    reshard, resolve_device_map, retie_parameters!, save_model, save_state, scatter!, scatter_async!, seed!,
-    send_tensor, send_tensor_async, send_to_device, serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!,
-    set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules, share_state, shrink_group,
-    skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes, state_dict, step, step!,
-    step_number, step_report, step_report_of_ranks, step_was_skipped, sync_gradients, sync_gradients!, synchronize,
-    synchronize!, synchronize_async!, synchronize_rng_states!, tie!, trackers, train!, trigger_sync_in_backward,
-    unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows, verify_device_map,
-    wait_for_everyone, wait_for_everyone_async, warning_once, zero_grad!
+    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, end_of_dataloader,
+    end_pass, end_training, end_use, estimate_memory, even_batches!, export_trace, find_batch_size,
+    find_tied_parameters, finish!, finish_trackers, flight_record, float32_matmul_precision!, flush_trackers,
+    fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async,
+    gather_object, gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state,
+    generator_state!, get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves,
+    get_non_persistent_buffers, get_state_dict, get_tracker, gradient, gradient!, gradient_accumulation,
+    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
+    in_dataloader, inference_mode, init_empty_weights, init_on_device, init_trackers, input_names!, is_available,
+    is_debug, is_distributed, is_last_process, is_local_main_process, is_logged, is_main_process, iscontiguous,
+    istraining, join_uneven_inputs, key_averages, kind, learning_rate, learning_rate!, listify, load,
+    load_checkpoint_and_dispatch!, load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!,
+    load_torchscript, local_main_process_first, local_num_processes, local_process_index, location, log_artifact,
+    log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, lomo_backward, loss_scale,
+    main_process_first, memory_report, memory_timeline, mesh, mixed_precision, model_flops!, module_tensor_to_device!,
+    modules, name, named_module_tensors, next!, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes,
+    offload, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
+    prepare, process_index, progress, progress_of_dataloader, progress_report, project, project!, read_ahead,
+    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove,
+    remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad,
+    requires_grad!, reset_peak_memory!, reshard, resolve_device_map, retie_parameters!, save_model, save_state,
+    scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, serve_metrics, set_autocast!,
+    set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules,
+    share_state, shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes,
+    state_dict, step, step!, step_number, step_report, step_report_of_ranks, step_report_table, step_was_skipped,
+    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
+    trackers, train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!,
+    use_device!, valid_rows, values!, verify_device_map, wait_for_everyone, wait_for_everyone_async, warning_once,
+    zero_grad!
 
 """
     State(; options...)
@@ -2343,6 +2344,134 @@ step_report(state::State; reset = false) =
     result(out -> LibAccel.accel_step_report(state, reset, out))
 
 """
+    step_report_of_ranks(state; reset = false)
+
+The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}],
+\"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a
+step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one;
+\"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
+
+- `reset`: 1: the next mean begins here.
+
+Gives: The same on all ranks.
+"""
+step_report_of_ranks(state::State; reset = false) =
+    result(out -> LibAccel.accel_step_report_of_ranks(state, reset, out))
+
+"""
+    is_logged(logger, level)
+
+Whether messages of a level are logged: before one that is costly to make.
+
+- `level`: ACCEL_LOG_*.
+
+Gives: true or 0; -1 for a wrong handle.
+"""
+is_logged(logger::Logger, level) =
+    LibAccel.accel_logger_enabled(logger, level) == 1
+
+"""
+    log_message(logger, level, message; ranks = :main_process)
+
+Logs a message.
+
+- `level`: ACCEL_LOG_*, or a number from 0 to 99.
+- `message`: The text; sinks of text indent its further lines.
+- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
+"""
+log_message(logger::Logger, level, message; ranks = :main_process) =
+    (LibAccel.accel_logger_log(logger, level, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
+
+"""
+    warning_once(logger, message; ranks = :main_process)
+
+Logs a warning, the first time that this logger gets its text.
+
+- `message`: The text.
+- `ranks`: MAIN_PROCESS or ALL_PROCESSES.
+"""
+warning_once(logger::Logger, message; ranks = :main_process) =
+    (LibAccel.accel_logger_warning_once(logger, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
+
+"""
+    next!(bar, count = 1)
+
+Moves a bar on. Costs less than a microsecond where no line is due.
+
+- `count`: How far. Not negative.
+"""
+next!(bar::ProgressBar, count = 1) =
+    (LibAccel.accel_progress_update(bar, count); bar)
+
+"""
+    values!(bar, values)
+
+Sets what stands behind the rate: the loss, the memory.
+
+- `values`: A map from names to numbers and texts; \"memory\": NONE stands for the memory of the process.
+"""
+values!(bar::ProgressBar, values) =
+    (lend(values -> LibAccel.accel_progress_set_values(bar, values), values); bar)
+
+"""
+    finish!(bar)
+
+Ends a bar: shows its last line.
+"""
+finish!(bar::ProgressBar) =
+    (LibAccel.accel_progress_end(bar); bar)
+
+"""
+    finish!(profile)
+
+Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so
+that all files are there.
+"""
+finish!(profile::Profile) =
+    (LibAccel.accel_profile_end(profile); profile)
+
+"""
+    log_values(state, values; step = nothing, log_kwargs = nothing)
+
+Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
+
+- `values`: A map from names to values. Numbers that are not finite are kept as such.
+- `log_kwargs`: A map from a tracker's name to a map that its callback gets; `nothing`: none.
+"""
+log_values(state::State, values; step = nothing, log_kwargs = nothing) =
+    (lend(log_kwargs -> lend(values -> LibAccel.accel_log(state, values, something(step, LibAccel.ACCEL_UNSET_INT64), something(log_kwargs, C_NULL)), values), log_kwargs); nothing)
+
+"""
+    log_values(tracker, values; step = nothing)
+
+accel_log() for one tracker.
+"""
+log_values(tracker::Tracker, values; step = nothing) =
+    (lend(values -> LibAccel.accel_tracker_log(tracker, values, something(step, LibAccel.ACCEL_UNSET_INT64)), values); nothing)
+
+"""
+    log_sink_remove(sink)
+
+Removes a sink, after what it has is written.
+
+- `sink`: Its number.
+"""
+log_sink_remove(sink::Integer) =
+    (LibAccel.accel_log_sink_remove(sink); nothing)
+
+"""
+    step_report_table(report)
+
+A step report as a table for people: a line a rank, milliseconds and percent.
+
+- `report`: Of accel_step_report() or accel_step_report_of_ranks().
+
+Gives: The text.
+"""
+step_report_table(report) =
+    text(out -> lend(report -> LibAccel.accel_step_report_table(report, out), report))
+
+"""
     memory_report(; reset_peak = false)
 
 The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that
@@ -3689,18 +3818,6 @@ init_trackers(state::State, project_name, config, init_kwargs; options...) =
     (with_options(given -> lend(init_kwargs -> lend(config -> LibAccel.accel_init_trackers(state, string(project_name), something(config, C_NULL), something(init_kwargs, C_NULL), given), config), init_kwargs), LibAccel.accel_tracking_options_t; options...); nothing)
 
 """
-    log(state, values, step, log_kwargs)
-
-Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
-
-- `values`: A map from names to values. Numbers that are not finite are kept as such.
-- `step`: ACCEL_NO_STEP: none.
-- `log_kwargs`: A map from a tracker's name to a map that its callback gets; `nothing`: none.
-"""
-log(state::State, values, step, log_kwargs) =
-    (lend(log_kwargs -> lend(values -> LibAccel.accel_log(state, values, step, something(log_kwargs, C_NULL)), values), log_kwargs); nothing)
-
-"""
     log_images(state, images, channels_first, step)
 
 Hands images to the trackers that show them.
@@ -3801,29 +3918,6 @@ location(tracker::Tracker) =
     text(out -> LibAccel.accel_tracker_location(tracker, out))
 
 """
-    log(tracker, values, step)
-
-accel_log() for one tracker.
-"""
-log(tracker::Tracker, values, step) =
-    (lend(values -> LibAccel.accel_tracker_log(tracker, values, step), values); nothing)
-
-"""
-    step_report_of_ranks(state, reset)
-
-The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\", and what accel_step_report() has}],
-\"slowest_rank\": the one that computes longest in a step, for which the others wait, or NONE with one rank or before a
-step; \"slowdown\": its time without communication divided by the median of the ranks', of two the smaller one;
-\"tokens_per_second\": of all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
-
-- `reset`: As in accel_step_report().
-
-Gives: The same on all ranks.
-"""
-step_report_of_ranks(state::State, reset) =
-    result(out -> LibAccel.accel_step_report_of_ranks(state, reset, out))
-
-"""
     count_tokens(state, n_tokens)
 
 Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
@@ -3876,41 +3970,6 @@ log_sink_add(state::State; options...) =
     output(out -> with_options(given -> LibAccel.accel_log_sink_add(state, given, out), LibAccel.accel_log_sink_options_t; options...), Int64)
 
 """
-    enabled(logger, level)
-
-Whether messages of a level are logged: before one that is costly to make.
-
-- `level`: ACCEL_LOG_*.
-
-Gives: true or 0; -1 for a wrong handle.
-"""
-enabled(logger::Logger, level) =
-    LibAccel.accel_logger_enabled(logger, level) == 1
-
-"""
-    log(logger, level, message, ranks)
-
-Logs a message.
-
-- `level`: ACCEL_LOG_*, or a number from 0 to 99.
-- `message`: The text; sinks of text indent its further lines.
-- `ranks`: Which ranks log it. IN_ORDER is a collective, whatever the level: all ranks call, while the state is there.
-"""
-log(logger::Logger, level, message, ranks) =
-    (LibAccel.accel_logger_log(logger, level, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
-
-"""
-    warning_once(logger, message, ranks)
-
-Logs a warning, the first time that this logger gets its text.
-
-- `message`: The text.
-- `ranks`: MAIN_PROCESS or ALL_PROCESSES.
-"""
-warning_once(logger::Logger, message, ranks) =
-    (LibAccel.accel_logger_warning_once(logger, string(message), number_of(CHOICES.log_ranks, ranks)); nothing)
-
-"""
     progress_of_dataloader(state, label, loader; options...)
 
 Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has
@@ -3929,26 +3988,6 @@ progress_of_dataloader(state::State, label, loader::DataLoader; options...) =
     made(ProgressBar, out -> with_options(given -> LibAccel.accel_progress_of_dataloader(state, string(label), loader, given, out), LibAccel.accel_progress_options_t; options...))
 
 """
-    progress_update(bar, count)
-
-Moves a bar on. Costs less than a microsecond where no line is due.
-
-- `count`: How far. Not negative.
-"""
-progress_update(bar::ProgressBar, count) =
-    (LibAccel.accel_progress_update(bar, count); nothing)
-
-"""
-    progress_set_values(bar, values)
-
-Sets what stands behind the rate: the loss, the memory.
-
-- `values`: A map from names to numbers and texts; \"memory\": NONE stands for the memory of the process.
-"""
-progress_set_values(bar::ProgressBar, values) =
-    (lend(values -> LibAccel.accel_progress_set_values(bar, values), values); nothing)
-
-"""
     progress_report(bar)
 
 Where a bar is.
@@ -3957,14 +3996,6 @@ Gives: {\"count\", \"total\": NONE if unknown, \"seconds\", \"rate\": a second, 
 """
 progress_report(bar::ProgressBar) =
     result(out -> LibAccel.accel_progress_report(bar, out))
-
-"""
-    progress_end(bar)
-
-Ends a bar: shows its last line.
-"""
-progress_end(bar::ProgressBar) =
-    (LibAccel.accel_progress_end(bar); nothing)
 
 """
     step(profile)
@@ -4018,12 +4049,3 @@ Gives: The list.
 """
 memory_timeline(profile::Profile) =
     result(out -> LibAccel.accel_profile_memory_timeline(profile, out))
-
-"""
-    end(profile)
-
-Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so
-that all files are there.
-"""
-end(profile::Profile) =
-    (LibAccel.accel_profile_end(profile); nothing)

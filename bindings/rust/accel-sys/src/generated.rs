@@ -9360,7 +9360,7 @@ functions! {
     /// Trackers get it, too, and accel_serve_metrics() shows it.
     ///
     /// * `state`: A state.
-    /// * `reset`: As in accel_step_report().
+    /// * `reset`: 1: the next mean begins here.
     /// * `out`: The same on all ranks.
     ///
     /// Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.

@@ -56,6 +56,7 @@
 //!
 //! # Features
 //! * `dlopen`: the library is loaded at run time instead of linked; `load_library()` says from where.
+//! * `log`: a [`Logger`] takes the messages of that crate: `Logger::install`.
 //! * `ndarray`: tensors from and as arrays of that crate, without a copy.
 #![deny(missing_docs)]
 // Blocks of `unsafe` that are nothing but a call of the C API have no comment of their own: their handles are alive because
@@ -83,6 +84,7 @@ mod generated;
 mod handle;
 mod launch;
 mod library;
+mod logging;
 mod memory;
 mod module;
 pub mod nn;
@@ -91,6 +93,7 @@ pub mod ops;
 mod optimizer;
 mod options;
 mod parameters;
+mod progress;
 mod random;
 mod scheduler;
 mod scope;
@@ -123,6 +126,7 @@ pub use op::Op;
 pub use ops::Scalar;
 pub use optimizer::*;
 pub use parameters::Parameters;
+pub use progress::Progress;
 pub use random::Generator;
 pub use scheduler::*;
 pub use scope::Scope;

@@ -181,15 +181,15 @@ impl State {
     /// two the smaller one; "tokens_per_second": of all together, or NONE}. Trackers get it, too, and
     /// [`State::serve_metrics`](crate::State::serve_metrics) shows it.
     ///
-    /// * `reset`: As in [`State::step_report`](crate::State::step_report).
+    /// * `reset`: The next mean begins here.
     ///
     /// Gives: The same on all ranks.
     ///
     /// # Errors
     /// Timeout, Cancelled, PeerLost, CollectiveMismatch.
     #[inline]
-    pub fn step_report_of_ranks(&self, reset: i32) -> Result<Value> {
-        made(|out| unsafe { sys::accel_step_report_of_ranks(self.as_raw(), reset, out) })
+    pub fn step_report_of_ranks(&self, reset: bool) -> Result<Value> {
+        made(|out| unsafe { sys::accel_step_report_of_ranks(self.as_raw(), reset.into(), out) })
     }
 
     /// Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
@@ -282,50 +282,6 @@ pub fn log_sink_remove(sink: i64) -> Result<()> {
     check(unsafe { sys::accel_log_sink_remove(sink) }).map(drop)
 }
 
-/// Moves a bar on. Costs less than a microsecond where no line is due.
-///
-/// * `bar`: A bar.
-/// * `count`: How far. Not negative.
-///
-/// # Errors
-/// InvalidArgument, InvalidState.
-#[inline]
-pub fn progress_update(bar: &ProgressBar, count: i64) -> Result<()> {
-    check(unsafe { sys::accel_progress_update(bar.as_raw(), count) }).map(drop)
-}
-
-/// Sets what stands behind the rate: the loss, the memory.
-///
-/// * `bar`: A bar.
-/// * `values`: A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
-///
-/// # Errors
-/// TypeMismatch.
-#[inline]
-pub fn progress_set_values(bar: &ProgressBar, values: &Value) -> Result<()> {
-    memory::reads(values)?;
-    check(unsafe { sys::accel_progress_set_values(bar.as_raw(), values.as_raw()) }).map(drop)
-}
-
-/// Where a bar is.
-///
-/// * `bar`: A bar.
-///
-/// Gives: {"count", "total": NONE if unknown, "seconds", "rate": a second, "remaining_seconds": NONE if
-/// unknown}.
-#[inline]
-pub fn progress_report(bar: &ProgressBar) -> Result<Value> {
-    made(|out| unsafe { sys::accel_progress_report(bar.as_raw(), out) })
-}
-
-/// Ends a bar: shows its last line.
-///
-/// * `bar`: A bar.
-#[inline]
-pub fn progress_end(bar: &ProgressBar) -> Result<()> {
-    check(unsafe { sys::accel_progress_end(bar.as_raw()) }).map(drop)
-}
-
 /// Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
 ///
 /// * `name`: Its name.
@@ -403,7 +359,7 @@ impl StateReader {
     /// * `loader`: A prepared loader.
     /// * `options`: `None`: defaults.
     ///
-    /// Gives: The bar. It ends with [`progress_end`](crate::progress_end).
+    /// Gives: The bar. It ends with [`ProgressBar::finish`](crate::ProgressBar::finish).
     #[inline]
     pub fn progress_of_dataloader(&self, label: &str, loader: &DataLoader, options: impl Into<Option<ProgressOptions>>) -> Result<ProgressBar> {
         let label = c_string(label)?;
@@ -452,6 +408,46 @@ impl Logger {
     pub fn warning_once(&self, message: &str, ranks: LogRanks) -> Result<()> {
         let message = c_string(message)?;
         check(unsafe { sys::accel_logger_warning_once(self.as_raw(), message.as_ptr(), ranks.into()) }).map(drop)
+    }
+}
+
+impl ProgressBar {
+    /// Moves a bar on. Costs less than a microsecond where no line is due.
+    ///
+    /// * `count`: How far. Not negative.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn inc(&self, count: i64) -> Result<()> {
+        check(unsafe { sys::accel_progress_update(self.as_raw(), count) }).map(drop)
+    }
+
+    /// Sets what stands behind the rate: the loss, the memory.
+    ///
+    /// * `values`: A map from names to numbers and texts; "memory": NONE stands for the memory of the process.
+    ///
+    /// # Errors
+    /// TypeMismatch.
+    #[inline]
+    pub fn set_values(&self, values: &Value) -> Result<()> {
+        memory::reads(values)?;
+        check(unsafe { sys::accel_progress_set_values(self.as_raw(), values.as_raw()) }).map(drop)
+    }
+
+    /// Where a bar is.
+    ///
+    /// Gives: {"count", "total": NONE if unknown, "seconds", "rate": a second, "remaining_seconds": NONE if
+    /// unknown}.
+    #[inline]
+    pub fn report(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_progress_report(self.as_raw(), out) })
+    }
+
+    /// Ends a bar: shows its last line.
+    #[inline]
+    pub fn finish(&self) -> Result<()> {
+        check(unsafe { sys::accel_progress_end(self.as_raw()) }).map(drop)
     }
 }
 
