@@ -125,6 +125,8 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_value_list(NULL, 0, &groups));
   assert_ok(accel_weight_stream_create(&groups, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
   accel_value_dispose(&groups);
+  assert_ok(accel_profile_begin(handles->state, NULL, NULL, NULL, NULL, &handles->profile));
+  assert_ok(accel_profile_end(handles->profile)); /* there is one at a time, and the sweeps would be recorded */
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 
