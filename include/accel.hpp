@@ -2950,7 +2950,7 @@ class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, acc
   }
 
   // The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device",
-  // "bytes": change, "total": bytes that tensors have then}.
+  // "bytes": change, "total": the sum of the changes so far}.
   Value memory_timeline() {
     Value out;
     detail::check(accel_profile_memory_timeline(get(), out.put()));

@@ -46,7 +46,8 @@ PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
 CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
 CHANGES_ENVIRONMENT = re.compile(r"\b(setenv|unsetenv|putenv|clearenv)\s*\(|\benviron\s*=[^=]|store\w*\(&environ")
 ENVIRONMENT_WRITER = "base/environment.cpp"
-ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/plugin.cpp")  # only around the load of a plugin
+ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/plugin.cpp",  # only around the load of a library
+                     "profile/kineto_session.cpp")
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 MOST_BYTES = 40 * 1024

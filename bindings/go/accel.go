@@ -7022,7 +7022,8 @@ type ProfileOptions struct {
 	// ACCEL_PROFILE_WITH_FLOPS. Default 0
 	WithFlops *bool
 
-	// 1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
+	// 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the
+	// operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
 	WithModules *bool
 
 	// 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default
@@ -16767,14 +16768,15 @@ func ProgressEnd(bar *ProgressBar) error {
 }
 
 // ProfileBegin is accel_profile_begin. Begins to profile this thread, and what computes for it. One profiler at a
-// time in a process.
+// time in a process. With output_trace_dir all ranks call it, and measure how far their clocks are apart.
 //
 //   - state: A state.
 //   - options: NULL: defaults.
 //   - onTraceReady: NULL: only the files of output_trace_dir are written.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device
-// that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+// that LibTorch cannot use here; INVALID_STATE while another profiler runs, also one of Python's; IO for a folder
+// that cannot be written.
 func ProfileBegin(state *State, options *ProfileOptions, onTraceReady TraceReadyFunc) (out *Profile, err error) {
 	var given arguments
 	defer given.end()
@@ -16860,12 +16862,13 @@ func (profile *Profile) ExportTrace(path string) error {
 
 // KeyAverages is accel_profile_key_averages. Operators and spans of the latest recorded cycle by name: a list of
 // {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory",
-// "flops", "bytes", "shapes"}, the largest self_cpu_us first.
+// "flops", "bytes", "shapes"}, the largest self_cpu_us first. The time of an operator itself is without that of
+// operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
 //
 //   - profile: A profiler that has recorded one.
 //   - groupByShapes: 1: operators with different shapes of inputs are different; needs record_shapes.
 //
-// Returns: ACCEL_OK; INVALID_STATE before one is complete.
+// Returns: ACCEL_OK; INVALID_STATE before one is complete, or without record_shapes.
 func (profile *Profile) KeyAverages(groupByShapes bool) (out any, err error) {
 	var cOut C.accel_value_t
 	var failure C.go_failure
@@ -16904,7 +16907,8 @@ func ProfileTable(averages any, sortBy string, rowLimit int64) (out string, err 
 }
 
 // MemoryTimeline is accel_profile_memory_timeline. The memory of tensors over time in the latest recorded cycle: a
-// list of {"time_us": since its begin, "device", "bytes": change, "total": bytes that tensors have then}.
+// list of {"time_us": since its begin, "device", "bytes": change, "total": the sum of the changes so far}. Memory
+// from before the cycle that is given back in it is not seen on the CPU.
 //
 //   - profile: A profiler with profile_memory that has recorded one.
 //
@@ -16934,8 +16938,8 @@ func (profile *Profile) End() error {
 	return status(code, failure)
 }
 
-// Span is accel_span_begin. Begins a span of the program's own, which traces show. Costs a few nanoseconds while
-// nothing is recorded.
+// Span is accel_span_begin. Begins a span of the program's own, which traces show. Costs a tenth of a microsecond
+// while nothing is recorded.
 //
 //   - name: Its name.
 //

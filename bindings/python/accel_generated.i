@@ -5804,7 +5804,7 @@ bar: A bar.
 Returns: ACCEL_OK, also when it has ended before.";
 accel_status_t accel_progress_end(accel_progress_bar_t *bar);
 
-%feature("docstring") accel_profile_begin "Begins to profile this thread, and what computes for it. One profiler at a time in a process.
+%feature("docstring") accel_profile_begin "Begins to profile this thread, and what computes for it. One profiler at a time in a process. With output_trace_dir all ranks call it, and measure how far their clocks are apart.
 
 state: A state.
 options: NULL: defaults.
@@ -5812,7 +5812,7 @@ on_trace_ready: NULL: only the files of output_trace_dir are written.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 out: The profiler. accel_profile_end() on the same thread ends it.
-Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot use here; INVALID_STATE while another profiler runs, also one of Python's; IO for a folder that cannot be written.";
 accel_status_t accel_profile_begin(accel_state_t *state, const accel_profile_options_t *options, accel_trace_ready_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_profile_t **OUTPUT);
 
 %feature("docstring") accel_profile_retain "Adds an owner.
@@ -5853,12 +5853,12 @@ path: The file.
 Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.";
 accel_status_t accel_profile_export_trace(accel_profile_t *profile, const char *path);
 
-%feature("docstring") accel_profile_key_averages "Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first.
+%feature("docstring") accel_profile_key_averages "Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
 
 profile: A profiler that has recorded one.
 group_by_shapes: 1: operators with different shapes of inputs are different; needs record_shapes.
 out: The list.
-Returns: ACCEL_OK; INVALID_STATE before one is complete.";
+Returns: ACCEL_OK; INVALID_STATE before one is complete, or without record_shapes.";
 accel_status_t accel_profile_key_averages(accel_profile_t *profile, int32_t group_by_shapes, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_profile_table "Key averages as a table for people.
@@ -5870,7 +5870,7 @@ out: The text.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.";
 accel_status_t accel_profile_table(const accel_value_t *averages, const char *sort_by, int64_t row_limit, accel_buffer_t *OUTPUT);
 
-%feature("docstring") accel_profile_memory_timeline "The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": bytes that tensors have then}.
+%feature("docstring") accel_profile_memory_timeline "The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": the sum of the changes so far}. Memory from before the cycle that is given back in it is not seen on the CPU.
 
 profile: A profiler with profile_memory that has recorded one.
 out: The list.
@@ -5883,7 +5883,7 @@ profile: A profiler.
 Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready returns; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_profile_end(accel_profile_t *profile);
 
-%feature("docstring") accel_span_begin "Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+%feature("docstring") accel_span_begin "Begins a span of the program's own, which traces show. Costs a tenth of a microsecond while nothing is recorded.
 
 name: Its name.
 out: The scope.

@@ -32,7 +32,8 @@ typedef struct accel_profile_options {
                                  * in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0 */
   accel_flag_t with_flops;      /* 1: an estimate of the floating point operations of matmuls and convolutions. Variable
                                  * ACCEL_PROFILE_WITH_FLOPS. Default 0 */
-  accel_flag_t with_modules;    /* 1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0 */
+  accel_flag_t with_modules;    /* 1: a span for each call of a module of accel.h, around its operators; TorchScript's
+                                 * modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0 */
   accel_flag_t merge;           /* 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in
                                  * one folder. Default 1 */
 } accel_profile_options_t;
@@ -44,15 +45,16 @@ typedef struct accel_profile_options {
  * @threads caller */
 typedef accel_status_t (*accel_trace_ready_fn)(accel_profile_t *profile, void *user_data);
 
-/** Begins to profile this thread, and what computes for it. One profiler at a time in a process.
+/** Begins to profile this thread, and what computes for it. One profiler at a time in a process. With output_trace_dir all ranks
+ * call it, and measure how far their clocks are apart.
  * @param state A state.
  * @param options NULL: defaults.
  * @param on_trace_ready NULL: only the files of output_trace_dir are written.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out The profiler. accel_profile_end() on the same thread ends it.
  * @return ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot
- *   profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
- * @threads thread, waits
+ *   use here; INVALID_STATE while another profiler runs, also one of Python's; IO for a folder that cannot be written.
+ * @threads collective, waits
  * @accelerate profile, utils.ProfileKwargs */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_profile_begin(accel_state_t *state, const accel_profile_options_t *ACCEL_NULLABLE options,
@@ -108,11 +110,12 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_profile_export_trace(accel_profile_t *profile, const char *path);
 
 /** Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span, "count", "self_cpu_us",
- * "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first.
+ * "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first. The time of an operator
+ * itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
  * @param profile A profiler that has recorded one.
  * @param group_by_shapes 1: operators with different shapes of inputs are different; needs record_shapes.
  * @param out The list.
- * @return ACCEL_OK; INVALID_STATE before one is complete.
+ * @return ACCEL_OK; INVALID_STATE before one is complete, or without record_shapes.
  * @threads thread, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_profile_key_averages(accel_profile_t *profile, int32_t group_by_shapes, accel_value_t *ACCEL_OWNED out);
@@ -129,7 +132,7 @@ accel_profile_table(const accel_value_t *averages, const char *sort_by, int64_t 
                     accel_buffer_t *ACCEL_OWNED out);
 
 /** The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device", "bytes": change,
- * "total": bytes that tensors have then}.
+ * "total": the sum of the changes so far}. Memory from before the cycle that is given back in it is not seen on the CPU.
  * @param profile A profiler with profile_memory that has recorded one.
  * @param out The list.
  * @return ACCEL_OK; INVALID_STATE without profile_memory, or before one is complete.
@@ -144,7 +147,7 @@ accel_profile_memory_timeline(accel_profile_t *profile, accel_value_t *ACCEL_OWN
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_profile_end(accel_profile_t *profile);
 
-/** Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+/** Begins a span of the program's own, which traces show. Costs a tenth of a microsecond while nothing is recorded.
  * @param name Its name.
  * @param out The scope.
  * @return ACCEL_OK.

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/span.hpp"
+
 namespace accel::accelerator {
 
 ssize_t BackgroundSave::CountingFiles::write(int descriptor, const void* data, size_t size) {
@@ -17,6 +19,7 @@ checkpoint::FileSystem& BackgroundSave::files(bool durable) {
 }
 
 void BackgroundSave::copy(checkpoint::TrainingState& state) {
+  const Span copied(SpanKind::kCheckpoint, "copy state");
   std::vector<c10::IValue> values;
   for (checkpoint::StateEntry& entry : state) values.push_back(std::move(entry.state));
   snapshot_ = {};  // gives its memory back

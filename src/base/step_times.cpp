@@ -1,26 +1,13 @@
 #include "base/step_times.hpp"
 
 #include <numeric>
+#include <utility>
 
-#ifdef __x86_64__
-#include <x86intrin.h>
-#endif
+#include "base/span.hpp"
+#include "base/tick_clock.hpp"
 
 namespace accel {
 namespace {
-
-// Runs at the same rate on all cores; the rate is measured for the report.
-uint64_t ticks() {
-#if defined(__x86_64__)
-  return __rdtsc();
-#elif defined(__aarch64__)
-  uint64_t count;
-  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
-  return count;
-#else
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
 
 const void* this_thread() {
   static thread_local const char here = 0;
@@ -31,6 +18,22 @@ StepTimes::Seconds in_seconds(const std::array<uint64_t, kStepParts>& ticks, dou
   StepTimes::Seconds seconds{};
   for (size_t part = 0; part < kStepParts; part++) seconds[part] = static_cast<double>(ticks[part]) * seconds_a_tick;
   return seconds;
+}
+
+SpanKind span_kind_of(StepPart part) {
+  static const SpanKind kinds[] = {SpanKind::kData, SpanKind::kForward,   SpanKind::kBackward,
+                                   SpanKind::kWait, SpanKind::kOptimizer, SpanKind::kProgram};
+  return kinds[static_cast<int>(part)];
+}
+
+void record_part(SpanKind kind, const char* name, uint64_t begun, uint64_t ended) {
+  SpanRecord span;
+  span.kind = kind;
+  span.name = name;
+  span.begun = begun;
+  span.ended = ended;
+  span.is_of_loop = true;
+  Spans::add(std::move(span));
 }
 
 }  // namespace
@@ -49,7 +52,7 @@ bool StepTimes::enter(StepPart part, StepPart& former) {
   }
   if (begun_ == 0) {
     first_time_ = std::chrono::steady_clock::now();
-    begun_ = first_tick_ = ticks();
+    begun_ = first_tick_ = step_begun_ = ticks();
   }
   former = part_;
   change_to(part);
@@ -60,6 +63,8 @@ bool StepTimes::enter(StepPart part, StepPart& former) {
 void StepTimes::change_to(StepPart part) {
   const uint64_t now = ticks();
   step_[static_cast<size_t>(part_)] += now - begun_;
+  if (Spans::are_recorded() && part_ != StepPart::kOther)
+    record_part(span_kind_of(part_), step_part_name(part_), begun_, now);
   begun_ = now;
   part_ = part;
 }
@@ -70,6 +75,9 @@ void StepTimes::end_step() {
   step_ = {};
   steps_ += 1;
   updated_ = false;
+  if (Spans::are_recorded()) record_part(SpanKind::kStep, "step", step_begun_, begun_);
+  step_begun_ = begun_;
+  if (step_ended_) step_ended_();
 }
 
 StepTimes::Report StepTimes::report() {
@@ -87,6 +95,13 @@ StepTimes::Report StepTimes::report() {
       static_cast<double>(std::accumulate(step_.begin(), step_.end(), ticks() - begun_)) * seconds_a_tick;
   if (steps_ > 0) report.mean = in_seconds(total_, seconds_a_tick / static_cast<double>(steps_));
   return report;
+}
+
+void StepTimes::end_recording() {
+  if (thread_.load(std::memory_order_relaxed) != this_thread() || begun_ == 0) return;
+  const bool has_just_begun = step_ == Ticks{};
+  change_to(part_);
+  if (!has_just_begun) record_part(SpanKind::kStep, "step", step_begun_, begun_);
 }
 
 void StepTimes::reset() {

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace accel {
 
@@ -47,6 +49,10 @@ class StepTimes {
   // For the loop's thread.
   Report report();
   void reset();
+  // Runs on the loop's thread when a step has ended. Only for that thread; nothing: no more.
+  void set_step_ended(std::function<void()> step_ended) { step_ended_ = std::move(step_ended); }
+  // Before spans end: what is under way on the loop's thread belongs to them until now.
+  void end_recording();
 
  private:
   using Ticks = std::array<uint64_t, kStepParts>;
@@ -62,7 +68,8 @@ class StepTimes {
   uint64_t begun_ = 0;  // when part_ began; 0: not yet
   Ticks step_{}, latest_{}, total_{};
   int64_t steps_ = 0;
-  uint64_t first_tick_ = 0;
+  uint64_t first_tick_ = 0, step_begun_ = 0;
+  std::function<void()> step_ended_;
   std::chrono::steady_clock::time_point first_time_;
 };
 

@@ -10,6 +10,7 @@
 #include "base/background_thread.hpp"
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
+#include "base/span.hpp"
 #include "tensor/file_memory.hpp"
 
 namespace accel::bigmodel {
@@ -72,6 +73,7 @@ void BlockStream::acquire(size_t block) {
 void BlockStream::wait_until_here(size_t block, std::unique_lock<std::mutex>& lock) {
   Entry& entry = entries_[block];
   if (entry.place == Place::kHere) return;
+  const Span waited(SpanKind::kWait, "wait for weights", blocks_[block].bytes);
   entry.failure = nullptr;  // of an attempt ahead of time: this one decides
   const auto began = std::chrono::steady_clock::now();
   while (entry.place != Place::kHere) {
@@ -180,6 +182,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
   Entry& entry = entries_[block];
   if (entry.in_place) {
     lock.unlock();
+    const Span read(SpanKind::kOffload, "read weights ahead", blocks_[block].bytes);
     // Asking costs less than reading what is there.
     for (const auto& tensor : blocks_[block].tensors)
       if (!tensor::is_in_memory(tensor->source())) tensor::read_ahead(tensor->source());
@@ -197,6 +200,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
   std::exception_ptr failure;
   try {
     const BusErrorGuard lost_pages;
+    const Span copied(SpanKind::kOffload, "copy weights", blocks_[block].bytes);
     filled = std::make_shared<FilledBuffer>(uploader_.upload(blocks_[block], std::move(spare)));
     lost_pages.check();
   } catch (const c10::OutOfMemoryError& error) {

@@ -8,6 +8,7 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "base/interruption.hpp"
+#include "base/log.hpp"
 #include "capi/buffer.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
@@ -17,6 +18,7 @@
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "profile/automatic_profile.hpp"
 #include "state/main_process_first.hpp"
 #include "state/split.hpp"
 #include "tensor/device_work.hpp"
@@ -41,12 +43,24 @@ int32_t read_state(const char* function, const accel_state_t* handle, Read&& rea
 
 std::atomic<accel_state_t*> default_state{nullptr};
 
+// The program goes on without a profile if it cannot be made.
+void profile_automatically(const state::State& engine) {
+  try {
+    profile::begin_automatic_profile(read_settings<accel_profile_options_t>(nullptr, "options"), engine.communicator(),
+                                     engine.device().type());
+  } catch (const Error& error) {
+    log(LogLevel::kError, "this program is not profiled: ", error.what());
+  }
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, out, [&] {
     note_state();
-    return std::make_shared<accelerator::Accelerator>(given_settings(options, "options"));
+    auto accelerator = std::make_shared<accelerator::Accelerator>(given_settings(options, "options"));
+    if (profile::is_profiled_automatically()) profile_automatically(accelerator->state());
+    return accelerator;
   });
 }
 
@@ -223,7 +237,11 @@ ACCEL_FUNCTION accel_status_t accel_interrupt(void) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_end_training(accel_state_t* state) {
-  return guarded(__func__, [&] { check(state, "state").accelerator->end_training(); });
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
+    profile::end_automatic_profile();
+    accelerator.end_training();
+  });
 }
 
 ACCEL_FUNCTION int32_t accel_sync_gradients(const accel_state_t* state) {

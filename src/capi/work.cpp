@@ -7,6 +7,7 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
+#include "base/span.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -36,6 +37,7 @@ ACCEL_FUNCTION accel_status_t accel_work_wait(accel_work_t* work, int64_t timeou
   return guarded(__func__, [&] {
     comm::Work& engine = *check(work, "work").work;
     const StepTimes::Section waiting(*work->step_times, StepPart::kCommunication);
+    const Span waited(SpanKind::kWait, "wait for work");
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
     // The end of the wait must not overflow the steady clock.
     const std::chrono::milliseconds longest = std::chrono::hours(24 * 365);

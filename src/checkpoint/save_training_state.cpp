@@ -17,6 +17,7 @@
 #include "base/file_descriptor.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
+#include "base/span.hpp"
 #include "base/system_error.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
@@ -300,6 +301,7 @@ uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const R
 }
 
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
+  const Span written(SpanKind::kCheckpoint, "write checkpoint");
   const std::vector<std::string> reports = run_on_all_ranks(ranks, [&] {
     struct stat status {};
     require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",

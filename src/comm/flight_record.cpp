@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/span.hpp"
 #include "comm/collective_error.hpp"
 #include "tensor/dtype.hpp"
 
@@ -30,11 +30,8 @@ const char* state_name(FlightEntry::State state) {
   return "";
 }
 
-// Converts a time of the fast clock to nanoseconds since 1970.
-using ToUnixTime = std::function<c10::time_t(c10::approx_time_t)>;
-
-Json describe(const FlightEntry& entry, const ToUnixTime& to_unix) {
-  const auto microseconds = [&](c10::approx_time_t time) { return Json::number(int64_t{to_unix(time) / 1000}); };
+Json describe(const FlightEntry& entry, const TickClock::Converter& to_unix) {
+  const auto microseconds = [&](uint64_t time) { return Json::number(int64_t{to_unix(time) / 1000}); };
   Json::Members node;
   node.emplace_back("call", std::string(call_name(entry.call, entry.operation)));
   node.emplace_back("operation", entry.operation);
@@ -74,7 +71,7 @@ uint64_t FlightRecord::begin(const char* operation, uint64_t sequence, const at:
   slot.sequence.store(sequence, kRelease);
   slot.bytes.store(tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0, kRelease);
   slot.dtype.store(tensor.defined() ? tensor.scalar_type() : c10::ScalarType::Undefined, kRelease);
-  slot.begun.store(c10::getApproximateTime(), kRelease);
+  slot.begun.store(ticks(), kRelease);
   slot.number.store(number, kRelease);
   return number;
 }
@@ -82,8 +79,27 @@ uint64_t FlightRecord::begin(const char* operation, uint64_t sequence, const at:
 void FlightRecord::end(uint64_t number, FlightEntry::State state) {
   Slot& slot = slots_[number % kOperations];
   if (slot.number.load(std::memory_order_relaxed) != number) return;
-  slot.ended.store(c10::getApproximateTime(), std::memory_order_release);
+  slot.ended.store(ticks(), std::memory_order_release);
   slot.end.store(ending(number, state), std::memory_order_release);
+  if (!Spans::are_recorded()) return;
+  if (const auto entry = find(number)) add_span(*entry);
+}
+
+void FlightRecord::add_span(const FlightEntry& entry) const noexcept {
+  try {
+    SpanRecord span;
+    span.kind = SpanKind::kCollective;
+    span.name = entry.operation;
+    span.begun = entry.begun;
+    span.ended = entry.ended;
+    span.bytes = entry.bytes;
+    span.ranks = size_;
+    span.group = group_;
+    span.sequence = entry.sequence;
+    Spans::add(std::move(span));
+  } catch (const std::exception&) {
+    // No memory for a trace: the collective has ended all the same.
+  }
 }
 
 std::optional<FlightEntry> FlightRecord::find(uint64_t number) const {
@@ -125,8 +141,7 @@ std::vector<FlightEntry> FlightRecord::latest(uint64_t count) const {
 
 std::string FlightRecord::to_json() const {
   Json::Items operations;
-  auto clock = clock_;
-  const ToUnixTime to_unix = clock.makeConverter();
+  const TickClock::Converter to_unix = clock_.converter();
   for (const FlightEntry& entry : latest(kOperations)) operations.push_back(describe(entry, to_unix));
   Json::Members record;
   record.emplace_back("rank", Json::number(int64_t{rank_}));

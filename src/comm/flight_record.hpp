@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
-#include <c10/util/ApproximateClock.h>
 
 #include <array>
 #include <atomic>
@@ -12,9 +11,11 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/tick_clock.hpp"
 
 namespace accel::comm {
 
@@ -27,7 +28,7 @@ struct FlightEntry {
   int64_t bytes = 0;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   State state = State::kRunning;
-  c10::approx_time_t begun = 0, ended = 0;
+  uint64_t begun = 0, ended = 0;  // ticks
 
   std::string title() const;  // "reduce #12": the call if there is one, otherwise the operation
 };
@@ -37,6 +38,10 @@ class FlightRecord {
   static constexpr size_t kOperations = 2000;
 
   FlightRecord(int rank, int size) : rank_(rank), size_(size) {}
+
+  // The same on all its ranks and no other group's. Before anything is recorded.
+  void set_group(std::string group) { group_ = std::move(group); }
+  const std::string& group() const { return group_; }
 
   // Any thread may call any of these at any time. `operation` is a string literal; `tensor` may be undefined. Returns
   // the number of the entry, for the other functions.
@@ -65,7 +70,7 @@ class FlightRecord {
     std::atomic<uint64_t> sequence{0};
     std::atomic<int64_t> bytes{0};
     std::atomic<c10::ScalarType> dtype{c10::ScalarType::Undefined};
-    std::atomic<c10::approx_time_t> begun{0}, ended{0};
+    std::atomic<uint64_t> begun{0}, ended{0};
     std::atomic<uint64_t> end{kNone};  // the entry's number with its final state
   };
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -74,9 +79,13 @@ class FlightRecord {
   std::vector<FlightEntry> latest(uint64_t count) const;
   void write_out();
 
+  // For traces.
+  void add_span(const FlightEntry& entry) const noexcept;
+
   const int rank_, size_;
+  std::string group_ = "world";
   const std::optional<std::string> folder_ = environment_text("ACCEL_FLIGHT_RECORD");
-  const c10::ApproximateClockToUnixTimeConverter clock_;
+  const TickClock clock_;
   std::atomic<uint64_t> count_{0};
   std::atomic<bool> written_{false};  // only the first failure is written
   std::array<Slot, kOperations> slots_;

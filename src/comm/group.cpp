@@ -72,6 +72,7 @@ std::shared_ptr<Communicator> join_group(const Communicator& parent, c10::intrus
                                          const Ranks& ranks, const std::string& name) {
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin();
   auto group = parent.make_group(std::move(store), static_cast<int>(place), static_cast<int>(ranks.size()));
+  group->group().flight_record->set_group(parent.flight_record()->group() + "/" + name);
   if (const auto& endpoints = parent.group().rendezvous_endpoints; endpoints && ranks.size() > 1)
     group->group().rendezvous_endpoints = std::make_shared<RendezvousEndpoints>(*endpoints, ranks, name);
   return group;

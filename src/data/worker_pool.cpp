@@ -7,6 +7,7 @@
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "base/span.hpp"
 
 namespace accel::data {
 
@@ -69,6 +70,7 @@ void WorkerPool::run() {
     made.ready = true;
     try {
       if (!scope) scope.emplace(policy_);
+      const Span read(SpanKind::kData, "read batch");
       made.batch = read_(index);
     } catch (const abi::__forced_unwind&) {
       throw;  // the application's runtime ends this thread from inside of a callback

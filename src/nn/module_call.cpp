@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "base/span.hpp"
 #include "nn/checkpointed_forward.hpp"
 #include "nn/early_stop.hpp"
 #include "nn/module.hpp"
@@ -109,6 +110,8 @@ c10::IValue Module::call(const Inputs& inputs) {
 }
 
 c10::IValue Module::call_between_hooks(const Inputs& inputs) {
+  std::optional<Span> recorded;
+  if (Spans::has_modules()) recorded.emplace(SpanKind::kModule, kind_);
   // By index, and with a reference to each hook, because hooks may add and remove hooks.
   Inputs replaced;
   const Inputs* current = &inputs;

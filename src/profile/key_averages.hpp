@@ -1,4 +1,14 @@
 // Operators and spans by name.
 #pragma once
 
-namespace accel::profile {}  // namespace accel::profile
+#include <ATen/core/ivalue.h>
+
+#include "base/span.hpp"
+#include "profile/kineto_session.hpp"
+
+namespace accel::profile {
+
+// As accel_profile_key_averages() gives them.
+c10::IValue key_averages(const KinetoTrace& trace, const Spans::Recording& spans, bool group_by_shapes);
+
+}  // namespace accel::profile

@@ -1,1 +1,221 @@
 #include "profile/kineto_session.hpp"
+
+#include <c10/util/Logging.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/split_text.hpp"
+#include "base/system_error.hpp"
+#include "tensor/device.hpp"
+#include "tensor/device_availability.hpp"
+
+namespace accel::profile {
+namespace {
+
+namespace kineto = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+using torch::profiler::impl::ProfilerConfig;
+using torch::profiler::impl::ProfilerState;
+
+// The devices that Kineto knows; the others are nothing that it records.
+std::string name_of(ActivityType activity) {
+  if (activity == ActivityType::HPU) return "hpu";  // actToString() has no place for it
+  if (activity == ActivityType::MTIA) return "mtia";
+  std::string name = torch::profiler::impl::actToString(activity);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return name;
+}
+
+constexpr ActivityType kLastActivity = ActivityType::MTIA;
+
+bool find_activity(const std::string& name, ActivityType& found) {
+  for (int i = 0; i <= static_cast<int>(kLastActivity); i++) {
+    found = static_cast<ActivityType>(i);
+    if (name_of(found) == name) return true;
+  }
+  return false;
+}
+
+std::string known_activities() {
+  std::string known;
+  for (int i = 0; i <= static_cast<int>(kLastActivity); i++)
+    known += (i == 0 ? "" : ", ") + name_of(static_cast<ActivityType>(i));
+  return known;
+}
+
+std::set<ActivityType> read_activities(const std::string& names) {
+  std::set<ActivityType> activities;
+  for (std::string name : split_text(names)) {
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    ActivityType activity{};
+    require(find_activity(name, activity), Status::kInvalidArgument, "activities has '", name, "'; expected some of ",
+            known_activities());
+    if (activity != ActivityType::CPU) {
+      const std::optional<c10::Device> device = tensor::find_device(name);
+      require(device.has_value(), Status::kUnsupported, "activities has '", name, "', which LibTorch cannot use here");
+      tensor::require_device(*device);
+    }
+    activities.insert(activity);
+  }
+  require(!activities.empty(), Status::kInvalidArgument, "activities is empty; expected some of ", known_activities());
+  return activities;
+}
+
+std::set<ActivityType> default_activities(c10::DeviceType device) {
+  std::set<ActivityType> activities{ActivityType::CPU};
+  ActivityType activity{};
+  if (find_activity(c10::DeviceTypeName(device, /*lower_case=*/true), activity)) activities.insert(activity);
+  return activities;
+}
+
+// The thread of an abandoned recording; that of no thread: none.
+std::atomic<std::thread::id>& abandoned_on() {
+  static std::atomic<std::thread::id> thread{std::thread::id()};
+  return thread;
+}
+std::atomic<bool> session_exists{false};
+
+std::string temporary_file() {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) folder = "/tmp";
+  std::string path = (folder / "accel-trace-XXXXXX").string();
+  const int descriptor = ::mkstemp(path.data());
+  if (descriptor < 0) fail_system(Status::kIo, "write", path);
+  ::close(descriptor);
+  return path;
+}
+
+class Recorded final : public KinetoTrace {
+ public:
+  explicit Recorded(std::unique_ptr<kineto::ProfilerResult> result) : result_(std::move(result)) {}
+  ~Recorded() override {
+    if (!file_.empty()) ::unlink(file_.c_str());
+  }
+
+  void for_each_event(const std::function<void(const KinetoEvent& event)>& visit) const override {
+    for (const kineto::KinetoEvent& event : result_->events()) {
+      if (event.isHiddenEvent()) continue;
+      KinetoEvent read;
+      read.name = event.name();
+      read.thread = event.deviceResourceId();
+      read.begun = static_cast<int64_t>(event.startNs());
+      read.ended = static_cast<int64_t>(event.endNs());
+      read.bytes = event.nBytes();
+      read.flops = static_cast<int64_t>(event.flops());
+      read.device = event.deviceType();
+      read.device_index = event.deviceIndex();
+      if (read.name == "[memory]") {
+        read.kind = KinetoEvent::Kind::kMemory;
+      } else if (read.device != c10::DeviceType::CPU) {
+        read.kind = KinetoEvent::Kind::kDevice;
+        read.correlation = event.linkedCorrelationId();
+      } else {
+        read.correlation = event.correlationId();
+        if (event.hasShapes()) read.shapes = event.shapes().vec();
+      }
+      visit(read);
+    }
+  }
+
+  const std::string& file() override {
+    if (!file_.empty()) return file_;
+    file_ = temporary_file();
+    result_->save(file_);  // logs what fails
+    std::error_code error;
+    require(std::filesystem::file_size(file_, error) > 0 && !error, Status::kIo, "cannot write '", file_,
+            "'; expected room in the folder of temporary files, TMPDIR");
+    return file_;
+  }
+
+ private:
+  const std::unique_ptr<kineto::ProfilerResult> result_;
+  std::string file_;
+};
+
+}  // namespace
+
+struct KinetoSession::Configuration {
+  Configuration(const ProfileSettings& settings, c10::DeviceType device)
+      : config(ProfilerState::KINETO, settings.record_shapes.value, settings.profile_memory.value,
+               settings.with_stack.value, settings.with_flops.value, settings.with_modules.value),
+        activities(settings.activities.value.empty() ? default_activities(device)
+                                                     : read_activities(settings.activities.value)) {
+    // LibTorch warns on standard error of memory that was allocated before the recording.
+    constexpr int kErrors = 2;
+    if (settings.profile_memory.value) FLAGS_caffe2_log_level = std::max(log_level, kErrors);
+  }
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+  ~Configuration() { FLAGS_caffe2_log_level = log_level; }
+
+  const ProfilerConfig config;
+  const std::set<ActivityType> activities;
+  const std::thread::id thread = std::this_thread::get_id();
+  const int log_level = FLAGS_caffe2_log_level;
+};
+
+KinetoSession::KinetoSession(const ProfileSettings& settings, c10::DeviceType device)
+    : configuration_(std::make_unique<Configuration>(settings, device)) {
+  std::thread::id own = std::this_thread::get_id();
+  if (abandoned_on().compare_exchange_strong(own, std::thread::id())) {
+    kineto::disableProfiler();
+    session_exists = false;
+  }
+  require(!session_exists.exchange(true), Status::kInvalidState,
+          "a profiler records in this process already; end it first, with accel_profile_end() on its thread");
+  if (!kineto::isProfilerEnabledInMainThread() && !torch::profiler::impl::profilerEnabled()) return;
+  session_exists = false;
+  fail(Status::kInvalidState, "a profiler of LibTorch records in this process already; end it first");
+}
+
+KinetoSession::~KinetoSession() {
+  try {
+    if (is_recording_ && std::this_thread::get_id() != configuration_->thread) {
+      abandoned_on() = configuration_->thread;
+      return;
+    }
+    if (is_recording_) kineto::disableProfiler();
+  } catch (const std::exception&) {
+    // It records no more; there is nobody to tell.
+  }
+  session_exists = false;
+}
+
+void KinetoSession::prepare() {
+  if (is_prepared_) return;
+  // Read once, when Kineto is loaded: it would write to standard error.
+  const EnvironmentDefaults quiet(std::vector<EnvironmentDefaults::Variable>{{"KINETO_LOG_LEVEL", "99"}});
+  kineto::prepareProfiler(configuration_->config, configuration_->activities);
+  is_prepared_ = true;
+}
+
+void KinetoSession::start() {
+  prepare();
+  try {
+    kineto::enableProfiler(configuration_->config, configuration_->activities);
+  } catch (const c10::Error& error) {
+    fail(Status::kInvalidState, "LibTorch's profiler does not start: ", error.what_without_backtrace());
+  }
+  is_recording_ = true;
+}
+
+std::unique_ptr<KinetoTrace> KinetoSession::stop() {
+  is_recording_ = is_prepared_ = false;
+  return std::make_unique<Recorded>(kineto::disableProfiler());
+}
+
+}  // namespace accel::profile

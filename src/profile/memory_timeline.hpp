@@ -1,4 +1,13 @@
 // The memory of tensors over time.
 #pragma once
 
-namespace accel::profile {}  // namespace accel::profile
+#include <ATen/core/ivalue.h>
+
+#include "profile/kineto_session.hpp"
+
+namespace accel::profile {
+
+// As accel_profile_memory_timeline() gives it; `begun` is in nanoseconds since 1970.
+c10::IValue memory_timeline(const KinetoTrace& trace, int64_t begun);
+
+}  // namespace accel::profile

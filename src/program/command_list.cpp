@@ -6,6 +6,7 @@
 #include "program/completions_command.hpp"
 #include "program/config_command.hpp"
 #include "program/manual_command.hpp"
+#include "program/profile_command.hpp"
 #include "program/report_command.hpp"
 #include "program/to_fsdp2_command.hpp"
 #include "program/tpu_command.hpp"
@@ -23,6 +24,7 @@ constexpr ProgramCommand kCommands[] = {
     {"estimate-memory", "says what loading and training a model takes", nullptr, true},
     {"report", "writes or serves a page that shows runs", run_report},
     {"to-fsdp2", "turns a configuration of FSDP 1 into one of FSDP 2", run_to_fsdp2},
+    {"profile", "records what a program does when, as traces of its ranks", run_profile},
     {"tpu-config", "would prepare TPUs, of which this version has none", run_tpu_config},
     {"completions", "prints what makes a shell complete these commands", run_completions, false, "bash zsh fish"},
     {"manual", "writes the manual pages", run_manual, false, "", true},

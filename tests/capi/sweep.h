@@ -135,6 +135,8 @@ static inline void make_handles(struct handles *handles) {
   assert_ok(accel_tracker_create("sample", NULL, sample_tracker, NULL, NULL, &handles->tracker));
   assert_ok(accel_logger_create(handles->state, "sweep", ACCEL_LOG_OFF, NULL, NULL, NULL, &handles->logger));
   assert_ok(accel_progress_begin(handles->state, "sweep", 1, NULL, NULL, NULL, NULL, &handles->progress_bar));
+  assert_ok(accel_profile_begin(handles->state, NULL, NULL, NULL, NULL, &handles->profile));
+  assert_ok(accel_profile_end(handles->profile)); /* there is one at a time, and the sweeps would be recorded */
   assert_ok(accel_no_grad_begin(&handles->scope));
 }
 

@@ -10396,7 +10396,7 @@ accel_progress_end(bar) =
 """
     accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out)
 
-Begins to profile this thread, and what computes for it. One profiler at a time in a process.
+Begins to profile this thread, and what computes for it. One profiler at a time in a process. With output_trace_dir all ranks call it, and measure how far their clocks are apart.
 
 - `state`: A state.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
@@ -10405,9 +10405,9 @@ Begins to profile this thread, and what computes for it. One profiler at a time 
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `out`: The profiler. accel_profile_end() on the same thread ends it.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot use here; INVALID_STATE while another profiler runs, also one of Python's; IO for a folder that cannot be written.
 
-Threads: thread, waits.
+Threads: collective, waits.
 """
 accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out) =
     check(@waiting(ccall((:accel_profile_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_profile_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_profile_t}}), state, options, on_trace_ready, user_data, destroy, out)), "accel_profile_begin")
@@ -10500,13 +10500,13 @@ accel_profile_export_trace(profile, path) =
 """
     accel_profile_key_averages(profile, group_by_shapes, out)
 
-Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first.
+Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
 
 - `profile`: A profiler that has recorded one.
 - `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
 - `out`: The list.
 
-Returns: ACCEL_OK; INVALID_STATE before one is complete.
+Returns: ACCEL_OK; INVALID_STATE before one is complete, or without record_shapes.
 
 Threads: thread, waits.
 """
@@ -10533,7 +10533,7 @@ accel_profile_table(averages, sort_by, row_limit, out) =
 """
     accel_profile_memory_timeline(profile, out)
 
-The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": bytes that tensors have then}.
+The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\": change, \"total\": the sum of the changes so far}. Memory from before the cycle that is given back in it is not seen on the CPU.
 
 - `profile`: A profiler with profile_memory that has recorded one.
 - `out`: The list.
@@ -10562,7 +10562,7 @@ accel_profile_end(profile) =
 """
     accel_span_begin(name, out)
 
-Begins a span of the program's own, which traces show. Costs a few nanoseconds while nothing is recorded.
+Begins a span of the program's own, which traces show. Costs a tenth of a microsecond while nothing is recorded.
 
 - `name`: Its name.
 - `out`: The scope.

@@ -716,7 +716,7 @@ constexpr OptionField kProfileOptions[] = {
     {"profile_memory", "1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0", OptionKind::kFlag, 4, 68, 15, kNone, "ACCEL_PROFILE_MEMORY", "0", nullptr, nullptr, 0, false},
     {"with_stack", "1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0", OptionKind::kFlag, 4, 72, 101, kNone, "ACCEL_PROFILE_WITH_STACK", "0", nullptr, nullptr, 0, false},
     {"with_flops", "1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0", OptionKind::kFlag, 4, 76, 76, kNone, "ACCEL_PROFILE_WITH_FLOPS", "0", nullptr, nullptr, 0, false},
-    {"with_modules", "1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0", OptionKind::kFlag, 4, 80, 38, kNone, "ACCEL_PROFILE_WITH_MODULES", "0", nullptr, nullptr, 0, false},
+    {"with_modules", "1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0", OptionKind::kFlag, 4, 80, 124, kNone, "ACCEL_PROFILE_WITH_MODULES", "0", nullptr, nullptr, 0, false},
     {"merge", "1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1", OptionKind::kFlag, 4, 84, 100, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 

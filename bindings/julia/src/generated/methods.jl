@@ -4030,7 +4030,8 @@ export_trace(profile::Profile, path) =
 
 Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span,
 \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us
-first.
+first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators,
+have none. Kernels of devices are of kind \"kernel\".
 
 - `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
 
@@ -4043,7 +4044,8 @@ key_averages(profile::Profile, group_by_shapes) =
     memory_timeline(profile)
 
 The memory of tensors over time in the latest recorded cycle: a list of {\"time_us\": since its begin, \"device\", \"bytes\":
-change, \"total\": bytes that tensors have then}.
+change, \"total\": the sum of the changes so far}. Memory from before the cycle that is given back in it is not seen on
+the CPU.
 
 Gives: The list.
 """

@@ -3381,7 +3381,7 @@ pub struct accel_profile_options_t {
     pub with_stack: accel_flag_t,
     /// 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0
     pub with_flops: accel_flag_t,
-    /// 1: the module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
+    /// 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
     pub with_modules: accel_flag_t,
     /// 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1
     pub merge: accel_flag_t,
@@ -9600,7 +9600,7 @@ functions! {
 
     /// Begins to profile this thread, and what computes for it.
     ///
-    /// One profiler at a time in a process.
+    /// One profiler at a time in a process. With output_trace_dir all ranks call it, and measure how far their clocks are apart.
     ///
     /// * `state`: A state.
     /// * `options`: NULL is allowed. NULL: defaults.
@@ -9609,9 +9609,9 @@ functions! {
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out`: The profiler. accel_profile_end() on the same thread ends it.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot profile here; INVALID_STATE while another profiler runs, also one of Python's; IO.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the known ones; UNSUPPORTED for a device that LibTorch cannot use here; INVALID_STATE while another profiler runs, also one of Python's; IO for a folder that cannot be written.
     ///
-    /// Threads: thread, waits. Since 0.1.
+    /// Threads: collective, waits. Since 0.1.
     pub fn accel_profile_begin(state: *mut accel_state_t, options: *const accel_profile_options_t, on_trace_ready: Option<accel_trace_ready_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_profile_t) -> accel_status_t;
 
     /// Adds an owner.
@@ -9671,11 +9671,13 @@ functions! {
 
     /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first.
     ///
+    /// The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
+    ///
     /// * `profile`: A profiler that has recorded one.
     /// * `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
     /// * `out`: The list.
     ///
-    /// Returns: ACCEL_OK; INVALID_STATE before one is complete.
+    /// Returns: ACCEL_OK; INVALID_STATE before one is complete, or without record_shapes.
     ///
     /// Threads: thread, waits. Since 0.1.
     pub fn accel_profile_key_averages(profile: *mut accel_profile_t, group_by_shapes: i32, out: *mut accel_value_t) -> accel_status_t;
@@ -9692,7 +9694,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_profile_table(averages: *const accel_value_t, sort_by: *const c_char, row_limit: i64, out: *mut accel_buffer_t) -> accel_status_t;
 
-    /// The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device", "bytes": change, "total": bytes that tensors have then}.
+    /// The memory of tensors over time in the latest recorded cycle: a list of {"time_us": since its begin, "device", "bytes": change, "total": the sum of the changes so far}.
+    ///
+    /// Memory from before the cycle that is given back in it is not seen on the CPU.
     ///
     /// * `profile`: A profiler with profile_memory that has recorded one.
     /// * `out`: The list.
@@ -9715,7 +9719,7 @@ functions! {
 
     /// Begins a span of the program's own, which traces show.
     ///
-    /// Costs a few nanoseconds while nothing is recorded.
+    /// Costs a tenth of a microsecond while nothing is recorded.
     ///
     /// * `name`: Its name.
     /// * `out`: The scope.

@@ -266,7 +266,8 @@ impl ProfileOptions {
         self
     }
 
-    /// The module that called an operator. Variable ACCEL_PROFILE_WITH_MODULES. Default false.
+    /// A span for each call of a module of accel.h, around its operators; TorchScript's modules are in the
+    /// operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default false.
     pub fn with_modules(mut self, with_modules: bool) -> Self {
         self.0.with_modules = with_modules.into();
         self

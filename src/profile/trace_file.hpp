@@ -1,0 +1,21 @@
+// Files of traces: what Kineto wrote, with our spans and what the rank says of itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "base/span.hpp"
+
+namespace accel::profile {
+
+// `header` becomes the trace's member "accel". The file is replaced as a whole; ".gz" at the end of its name compresses
+// it.
+void write_trace(const std::string& of_kineto, const Spans::Recording& spans, const Json& header,
+                 const std::string& path);
+
+// track::merge_traces(), also to a compressed file.
+void merge_traces(const std::vector<std::string>& paths, const std::string& path);
+
+}  // namespace accel::profile

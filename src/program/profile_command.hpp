@@ -1,0 +1,11 @@
+// The command `accel profile`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace accel::program {
+
+int run_profile(const std::vector<std::string>& arguments);
+
+}  // namespace accel::program

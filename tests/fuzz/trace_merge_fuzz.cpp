@@ -1,0 +1,35 @@
+// Any bytes as the trace of a rank: kCorrupt with the file's name, or a merged trace that is JSON.
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/regular_file.hpp"
+#include "bytes_file.hpp"
+#include "track/trace_merge.hpp"
+
+using namespace accel;
+
+namespace {
+
+std::string merged_path() {
+  return (std::filesystem::temp_directory_path() / ("accel-fuzz-trace-" + std::to_string(getpid()))).string();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const std::string merged = merged_path();
+  const BytesFile file(data, size);
+  try {
+    track::merge_traces({file.path()}, merged);
+  } catch (const Error& error) {
+    check(error.status() == Status::kCorrupt);
+    check(error.message().find(file.path()) != std::string::npos);
+    check(!std::filesystem::exists(merged));
+    return 0;
+  }
+  check(json_member(parse_json(RegularFile(merged).read(), "merged"), "traceEvents")->items() != nullptr);
+  check(std::filesystem::remove(merged));
+  return 0;
+}
