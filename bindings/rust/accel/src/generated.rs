@@ -15,7 +15,7 @@ use crate::random::Generator;
 use crate::scheduler::Scheduler;
 use crate::scope::Scope;
 use crate::state::{State, StateReader};
-use crate::strings::{c_path, c_string};
+use crate::strings::{c_path, c_string, Texts};
 use crate::tensor::Tensor;
 use crate::tree::Tree;
 use crate::value::{Arg, Value};
