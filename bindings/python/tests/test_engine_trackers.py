@@ -9,7 +9,7 @@ import types
 import pytest
 
 import accel
-from accel import tracking
+from accel import capi, tracking
 from accel.tracking import engine_values
 
 pytestmark = pytest.mark.usefixtures("engine_trackers")
@@ -139,6 +139,23 @@ def test_a_tracker_by_itself(tmp_path):
     tracker.finish()
     tracker.finish()
     assert [line["type"] for line in lines_of(tmp_path / "run")] == ["run", "values", "end", "run", "config", "values", "end"]
+
+
+def test_a_tracker_of_the_low_layer(accelerator):
+    """A function as a tracker of the engine."""
+    told = []
+    state = accelerator._current()
+    capi.accel_add_tracker(state, capi.accel_tracker_create("mine", None, lambda event, content, step: told.append((event, content, step))))
+    capi.accel_init_trackers(state, "project", {"lr": 1}, None, None)
+    capi.accel_log(state, {"loss": 0.5, "inner": {"a": accel.tensor([1.0])}}, 3, {"mine": {"more": 1}})
+    with pytest.raises(ValueError, match="2 names for 1 numbers"):
+        capi.accel_log_scalars(state, ["a", "b"], [1.0], 4)
+    capi.accel_log_scalars(state, ["a", "b"], [1.0, 2.0], 4)
+    capi.accel_finish_trackers(state)
+    kinds = [event for event, *_ in told]
+    assert kinds == [capi.ACCEL_TRACKER_START, capi.ACCEL_TRACKER_CONFIGURATION, capi.ACCEL_TRACKER_VALUES, capi.ACCEL_TRACKER_VALUES, capi.ACCEL_TRACKER_FINISH]
+    assert told[1][1] == {"lr": 1} and told[2][1]["values"]["loss"] == 0.5 and told[2][1]["kwargs"] == {"more": 1} and told[2][2] == 3
+    assert told[3][1]["values"] == {"a": 1.0, "b": 2.0}
 
 
 def test_only_the_main_process_writes(ranks, tmp_path):

@@ -7,6 +7,8 @@ import types
 import pytest
 
 import accel
+import accel.errors
+from accel.profiling import Profile
 from accel.tracking import TensorBoardTracker
 from accel.utils import ProfileKwargs
 
@@ -68,6 +70,22 @@ def test_the_profiler_is_that_of_torch(tmp_path):
     with accelerator.profile(ProfileKwargs(with_flops=True)) as other:
         pass
     assert other.with_flops and not other.record_shapes
+
+
+def test_the_engines_profiler_beside_torch():
+    """Its traces show torch's operators and what the library does."""
+    accelerator = accel.Accelerator(cpu=True)
+    model = accelerator.prepare(torch.nn.Linear(8, 4))
+    try:
+        with Profile(ProfileKwargs(activities=["cpu"])) as profile:
+            accelerator.backward(model(torch.ones(2, 8)).sum())
+    except accel.errors.UnsupportedError as error:
+        pytest.skip(str(error))
+    kinds = {event["name"]: event.get("cat") for event in profile.events()}
+    assert "aten::linear" in kinds and "accel" in kinds.values()
+    with accelerator.profile() as other:
+        model(torch.ones(2, 8))
+    assert isinstance(other, torch.profiler.profile)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

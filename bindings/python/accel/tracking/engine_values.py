@@ -11,7 +11,8 @@ def loggable(given):
     """Numbers, texts, tensors and maps of them."""
     kept = {}
     for name, value in given.items():
-        value = _value(value)
+        if type(value) is not float:
+            value = _value(value)
         if value is None:
             logger.warning_once(f"{name} is left out: a {type(given[name]).__name__} is neither number nor text nor tensor")
         else:
