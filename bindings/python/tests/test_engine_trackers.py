@@ -120,6 +120,11 @@ def test_settings_and_rules(tmp_path):
     accelerator.end_training()
     assert [line["resumed"] for line in of_kind(tmp_path / "run", "run")] == [False, True]
     assert [line["step"] for line in of_kind(tmp_path / "run", "values")] == [1, 2]
+    accelerator = accel.Accelerator(cpu=True, log_with="csv", project_dir=str(tmp_path))
+    for _ in range(2):  # as a cell of a notebook that runs again
+        accelerator = accel.Accelerator(cpu=True, log_with="csv", project_dir=str(tmp_path))
+        accelerator.init_trackers("cell")
+        accelerator.log({"loss": 1.0}, step=1)
     accel.PartialState._reset_state()
     elsewhere = [tracking.JSONLinesTracker("one", tmp_path), tracking.CSVTracker("other", tmp_path)]
     with pytest.raises(ValueError, match="different runs or folders: .*/one, .*/other"):

@@ -44,7 +44,7 @@ def test_the_writer_of_torch(engine_trackers, tmp_path):
     """What is asked of the SummaryWriter goes through it, beside what the engine writes."""
     pytest.importorskip("tensorboard")
     accelerator = accel.Accelerator(cpu=True, log_with="tensorboard", project_dir=str(tmp_path))
-    accelerator.init_trackers("run")
+    accelerator.init_trackers("run", None, {"tensorboard": {"flush_interval_ms": 100, "flush_secs": 5}})
     writer = accelerator.get_tracker("tensorboard", unwrap=True)
     assert isinstance(writer, torch.utils.tensorboard.SummaryWriter)
     writer.add_scalar("own", 2.0, 7)

@@ -1,6 +1,7 @@
 """Trackers of the engine. A thread of it writes what they are given; those of a program run together, as one set of the state."""
 
 import os
+import weakref
 from pathlib import Path
 
 from .. import capi
@@ -10,7 +11,7 @@ from .engine_values import configuration, images, loggable
 from .tracker import GeneralTracker, on_main_process
 
 # Settings of a tracker that hold for all of the run: those of accel_tracking_options_t.
-_OF_THE_RUN = ("resume", "flush_interval_ms", "queue_bytes", "step_report_interval")
+OF_THE_RUN = ("resume", "flush_interval_ms", "queue_bytes", "step_report_interval")
 _CHANNELS_FIRST = {"NCHW": True, "NHWC": False, "CHW": True, "HWC": False, "HW": False}
 
 
@@ -52,9 +53,7 @@ class EngineTracker(GeneralTracker):
     @on_main_process
     def store_init_configuration(self, values):
         """The trackers of the run begin again, with this configuration."""
-        run = self._running()
-        run.finish()
-        EngineRun(run.trackers, values)
+        self._running().again(values)
 
     @on_main_process
     def log(self, values, step=None, **kwargs):
@@ -112,28 +111,30 @@ class EngineTracker(GeneralTracker):
 
 
 class EngineRun:
-    """The trackers of the engine that run together in a state."""
+    """The trackers of the engine that run together in a state. They hold it, and not the other way round: with the last of them, or of what else
+    has the state, the run ends."""
 
     def __init__(self, trackers, config, state=None):
-        self.trackers, self.state, self._left = list(trackers), current() if state is None else state, set()
-        places = {(tracker.run_name, None if tracker.logging_dir_param is None else os.fspath(tracker.logging_dir_param)) for tracker in self.trackers
+        self.names, self.state, self._left = [tracker.name for tracker in trackers], current() if state is None else state, set()
+        places = {(tracker.run_name, None if tracker.logging_dir_param is None else os.fspath(tracker.logging_dir_param)) for tracker in trackers
                   if tracker.requires_logging_directory}
         if len(places) > 1:
-            raise ValueError(f"the trackers {', '.join(tracker.name for tracker in self.trackers)} have different runs or folders: "
+            raise ValueError(f"the trackers {', '.join(self.names)} have different runs or folders: "
                              f"{', '.join(f'{folder}/{run}' for run, folder in sorted(places))}; those of the engine share one")
-        run_name, folder = next(iter(places), (self.trackers[0].run_name, self.trackers[0].logging_dir_param))
-        settings = {tracker.name: dict(tracker._settings()) for tracker in self.trackers}
-        of_run = {name: own.pop(name) for own in settings.values() for name in _OF_THE_RUN if name in own}
+        run_name, folder = next(iter(places), (trackers[0].run_name, trackers[0].logging_dir_param))
+        settings = {tracker.name: dict(tracker._settings()) for tracker in trackers}
+        of_run = {name: own.pop(name) for own in settings.values() for name in OF_THE_RUN if name in own}
         options = fill(capi.accel_tracking_options_t(), {
             "log_with": ",".join(settings), "logging_dir": None if folder is None else os.fspath(folder), **of_run})
         capi.accel_init_trackers(self.state, str(run_name), configuration(config), settings, options)
-        self._handles = {}
-        for tracker in self.trackers:
+        self._handles, self._has_ended = {}, False
+        self._trackers = weakref.WeakSet(trackers)
+        for tracker in trackers:
             tracker._run = self
 
     @property
     def is_open(self):
-        return self.trackers != [] and is_made()
+        return not self._has_ended and is_made()
 
     def handle_of(self, tracker):
         """The engine's own of a tracker."""
@@ -149,13 +150,17 @@ class EngineRun:
         """A tracker ends; with the last one the run."""
         self._left.add(tracker.name)
         tracker._run = None
-        if len(self._left) == len(self.trackers):
+        if self._left.issuperset(self.names):
             self.finish()
 
+    def again(self, config):
+        """The same trackers, begun again with a configuration."""
+        trackers = sorted((tracker for tracker in self._trackers if tracker._run is self), key=lambda tracker: self.names.index(tracker.name))
+        self.finish()
+        EngineRun(trackers, config, self.state)
+
     def finish(self):
-        self._handles = {}
-        for tracker in self.trackers:
-            tracker._run = None
+        self._handles, self._has_ended = {}, True
         if is_made():
             capi.accel_finish_trackers(self.state)
 

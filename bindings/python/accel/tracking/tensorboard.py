@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ..trees import listify
-from .engine import EngineTracker
+from .engine import OF_THE_RUN, EngineTracker
 from .tracker import on_main_process
 
 _OF_THE_WRITER = ("comment", "purge_step")
@@ -35,7 +35,8 @@ class TensorBoardTracker(EngineTracker):
     def writer(self):
         """A SummaryWriter in the folder of the run, made when it is asked for; None where the tracker does not run."""
         if self._writer is None and self._run is not None:
-            self._writer = _summary_writer()(self.logging_dir, **self.init_kwargs)
+            settings = {name: value for name, value in self.init_kwargs.items() if name not in OF_THE_RUN}
+            self._writer = _summary_writer()(self.logging_dir, **settings)
         return self._writer
 
     @property

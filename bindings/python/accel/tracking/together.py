@@ -35,7 +35,7 @@ def log(trackers, values, step, log_kwargs):
     def tell(tracker):
         kwargs = log_kwargs.get(tracker.name, {})
         run = getattr(tracker, "_run", None) if isinstance(tracker, EngineTracker) and not kwargs else None
-        if run is None or log_kwargs and any(other.name in log_kwargs for other in run.trackers):
+        if run is None or not log_kwargs.keys().isdisjoint(run.names):
             tracker.log(values, step=step, **kwargs)
         elif run not in runs:  # all of its trackers have the values
             runs.append(run)
