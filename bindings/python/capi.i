@@ -177,6 +177,26 @@ typedef struct STRUCT STRUCT##_t;
 }
 %typemap(freearg) (const char *const *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
 
+// Names, and as many numbers.
+%typemap(in) const char *const *ITEMS (size_t n_names = 0) {
+  if (!texts_of_python($input, (const char ***)&$1, &n_names)) SWIG_fail;
+}
+%typemap(freearg) const char *const *ITEMS { PyMem_Free((void *)$1); }
+%typemap(check) (const char *const *ITEMS, const double *ITEMS, size_t COUNT) {
+  if (n_names$argnum != $3) {
+    PyErr_Format(PyExc_ValueError, "%zu names for %zu numbers", n_names$argnum, $3);
+    SWIG_fail;
+  }
+}
+
+// The bytes of any object with the buffer protocol.
+%typemap(in) (const void *ITEMS, size_t COUNT) (Py_buffer view = {0}) {
+  if (PyObject_GetBuffer($input, &view, PyBUF_SIMPLE) != 0) SWIG_fail;
+  $1 = view.buf;
+  $2 = (size_t)view.len;
+}
+%typemap(freearg) (const void *ITEMS, size_t COUNT) { PyBuffer_Release(&view$argnum); }
+
 // Sizes and strides become a tuple.
 %typemap(in, numinputs=0) const int64_t **OUTPUT (const int64_t *sizes = NULL) { $1 = &sizes; }
 %typemap(argout) const int64_t **OUTPUT {

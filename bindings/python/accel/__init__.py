@@ -5,6 +5,7 @@ engine is loaded with the first name that needs it. `accel.capi` is the low laye
 """
 
 import importlib
+import os
 import sys
 
 from . import missing, names
@@ -34,7 +35,8 @@ _NAMES = {
     "objects": ("allow_pickle",),
     "own_gradients": ("OwnGradients",),
     "parallelism_config": ("Mesh", "ParallelismConfig"),
-    "progress": ("tqdm",),
+    "profiling": ("ProfileKwargs",),
+    "progress": ("ProgressBar", "tqdm"),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
     "state": ("AcceleratorState", "GradientState", "Group", "PartialState"),
     "tensors": ("Tensor",),
@@ -44,9 +46,11 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = ("big_modeling", "capi", "collectives", "data", "data_loader", "device", "dtypes", "enums", "errors", "functional", "handlers", "hooks", "launchers", "logging",
-            "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "random", "state", "tracking", "utils")
+            "lr_scheduler", "nn", "ops", "optim", "parallelism_config", "profiling", "progress", "random", "state", "tracking", "utils")
 
 names.add_modules()
+if os.environ.get("ACCELERATE_ENABLE_RICH") and importlib.import_module(f"{__name__}.availability").is_rich_available():
+    importlib.import_module(f"{__name__}.utils.rich")
 
 __version__ = "0.1.0"
 __all__ = sorted(_HOMES) + ["capi", "nn", "ops", "optim", "utils"]

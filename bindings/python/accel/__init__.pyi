@@ -2,7 +2,7 @@
 
 from typing import List
 
-from . import big_modeling as big_modeling, capi as capi, collectives as collectives, data as data, data_loader as data_loader, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, random as random, state as state, tracking as tracking, utils as utils
+from . import big_modeling as big_modeling, capi as capi, collectives as collectives, data as data, data_loader as data_loader, device as device, dtypes as dtypes, enums as enums, errors as errors, functional as functional, handlers as handlers, hooks as hooks, launchers as launchers, logging as logging, lr_scheduler as lr_scheduler, nn as nn, ops as ops, optim as optim, parallelism_config as parallelism_config, profiling as profiling, progress as progress, random as random, state as state, tracking as tracking, utils as utils
 from .accelerator import Accelerator as Accelerator
 from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
@@ -24,7 +24,8 @@ from .memory import find_executable_batch_size as find_executable_batch_size, re
 from .objects import allow_pickle as allow_pickle
 from .own_gradients import OwnGradients as OwnGradients
 from .parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismConfig
-from .progress import tqdm as tqdm
+from .profiling import ProfileKwargs as ProfileKwargs
+from .progress import ProgressBar as ProgressBar, tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
 from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, Group as Group, PartialState as PartialState
 from .tensors import Tensor as Tensor

@@ -6,7 +6,7 @@ import os
 from operator import attrgetter
 from typing import Any
 
-from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice, tracking
+from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice
 from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from .creation import tensor
 from .data_loader import skip_first_batches
@@ -15,16 +15,18 @@ from .environment import parse_flag_from_env
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
+from .observed import Observed
 from .parallelism_config import Mesh, ParallelismConfig
+from .profiling import ProfileKwargs
 from .random import rng_types_of_engine
 from .scopes import scope
-from .state import AcceleratorState, GradientState, PartialState, View, current_of_accelerator, keep
+from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep
 from .tensors import Tensor, backward_options
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from .values import to_engine
 from .weights import in_floating_type, tree_of
 
-_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs)
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
 
 
 def _coordinate(axis, what):
@@ -44,7 +46,7 @@ def _choice(setting, name, names):
     return None if name is None else getattr(capi, f"ACCEL_{setting}_{name}".upper())
 
 
-class Accelerator(View):
+class Accelerator(Observed):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
@@ -108,8 +110,8 @@ class Accelerator(View):
         self._custom_objects: list = []
         self._load_kwargs: dict = {}  # of the load that is under way
         self.deepspeed_engine_wrapped: Any = None  # of the first model that is prepared under DeepSpeed's settings
-        self.log_with = tracking.filter_trackers(log_with, self.logging_dir)
-        self.trackers: list = []
+        self.profile_handler = self._handlers.get(ProfileKwargs)
+        self._choose_trackers(log_with)
 
     def _current(self):
         """The engine's state of this Accelerator, or of the group that the program is in."""
@@ -529,32 +531,6 @@ class Accelerator(View):
 
     clear = free_memory
 
-    # Trackers
-
-    def init_trackers(self, project_name, config=None, init_kwargs=None):
-        """Starts the trackers of log_with for a project."""
-        self.trackers = tracking.start(self.log_with, project_name, self.logging_dir, config, init_kwargs)
-
-    def get_tracker(self, name, unwrap=False):
-        """The running tracker of a name, or with `unwrap` what it writes to."""
-        for tracker in self.trackers:
-            if tracker.name == name:
-                return tracker.tracker if unwrap else tracker
-        if self.trackers:
-            raise ValueError(f"no tracker {name!r}; there are {', '.join(tracker.name for tracker in self.trackers)}")
-        return tracking.GeneralTracker(_blank=True)
-
-    def log(self, values: dict, step: "int | None" = None, log_kwargs: "dict | None" = None) -> None:
-        """Numbers of a step, to every tracker."""
-        for tracker in self.trackers:
-            tracker.log(values, step=step, **(log_kwargs or {}).get(tracker.name, {}))
-
-    def end_training(self) -> None:
-        """Finishes the trackers, waits for all ranks, and leaves the group."""
-        for tracker in self.trackers:
-            tracker.finish()
-        capi.accel_end_training(self._current())
-
     def verify_device_map(self, model: Any) -> bool:
         """Whether a model, or a part of it, is spread over several devices by a device map."""
         return any(len(getattr(module, "hf_device_map", ())) > 1 for module in model.modules())
@@ -574,14 +550,6 @@ class Accelerator(View):
             raise ValueError(f"{type(model).__name__} has weights in 8 or 4 bits with CPU or disk offload ({', '.join(away)} in its device map), and "
                              "cannot be trained; load it on the accelerator as a whole")
         return is_spread
-
-    def step_report(self, reset=False):
-        """Where the time of the loop's steps went."""
-        return capi.accel_step_report(self._current(), int(reset))
-
-    def memory_report(self, reset_peak=False):
-        """The bytes of large CPU tensors in use and kept for the next ones, with cpu_memory="cached"."""
-        return capi.accel_memory_report(int(reset_peak))
 
 
 def _torch_model():

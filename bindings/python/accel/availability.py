@@ -6,7 +6,7 @@ import os
 # Packages of Python.
 _PACKAGES = (
     "aim", "amdsmi", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "import_timer", "matplotlib", "mlflow",
-    "numpy", "pandas", "peft", "pynvml", "pytest", "rich", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
+    "numpy", "pandas", "peft", "pynvml", "pytest", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
     "tqdm", "trackio", "transformers", "triton", "wandb")
 # Types of devices, of which the engine says whether one can be used.
 _DEVICES = ("cuda", "hpu", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
@@ -86,6 +86,13 @@ def _package(name):
 
 def _never(*_, **__):
     return False
+
+
+def is_rich_available():
+    """Whether tracebacks are to be rich's: ACCELERATE_ENABLE_RICH asks for it, and the package is there."""
+    from .environment import parse_flag_from_env
+
+    return importlib.util.find_spec("rich") is not None and parse_flag_from_env("ACCELERATE_ENABLE_RICH")
 
 
 globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})

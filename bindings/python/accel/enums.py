@@ -90,6 +90,8 @@ class LoggerType(BaseEnum):
     CLEARML = "clearml"
     DVCLIVE = "dvclive"
     SWANLAB = "swanlab"
+    JSONL = "jsonl"  # of the engine, not of the reference
+    CSV = "csv"
 
 
 class DDPCommunicationHookType(BaseEnum):

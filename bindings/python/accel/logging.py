@@ -6,8 +6,9 @@ import logging
 import os
 
 from . import capi
-from .state import PartialState
+from .handlers import fill
 from .names import resolver
+from .state import PartialState, current, is_made
 
 
 class MultiProcessAdapter(logging.LoggerAdapter):
@@ -59,8 +60,53 @@ def log_engine(level="WARNING", logger=None):
         return
     logger = logger or logging.getLogger("accel")
     capi.accel_set_log_level(getattr(capi, f"ACCEL_LOG_{level.upper()}"))
-    capi.accel_set_log_callback(logger.log)  # the engine's levels have the numbers of Python's
+    capi.accel_set_log_callback(lambda level, message: logger.log(level, message, extra=_OF_ENGINE))  # its levels have the numbers of Python's
     atexit.register(log_engine, None)
+
+
+_OF_ENGINE = {"accel_engine": True}
+
+
+class SinkHandler(logging.Handler):
+    """Hands what Python's loggers log to the engine's sinks."""
+
+    def emit(self, record):
+        if not is_made() or getattr(record, "accel_engine", False):  # the engine's own messages are there already
+            return
+        try:
+            message = self.format(record).removeprefix(f"[RANK {PartialState().process_index}] ")
+            logger = capi.accel_logger_create(current(), record.name, 10, None)
+            capi.accel_logger_log(logger, record.levelno, message, capi.ACCEL_LOG_ALL_PROCESSES)
+        except Exception:
+            self.handleError(record)
+
+
+_sinks: set = set()
+_handler = SinkHandler()
+_KINDS = {"stderr": capi.ACCEL_LOG_SINK_STDERR, "file": capi.ACCEL_LOG_SINK_FILE, "jsonl": capi.ACCEL_LOG_SINK_JSON_LINES}
+
+
+def add_sink(path=None, kind=None, level=None, engine=None):
+    """All loggers, Python's and the engine's, write there too: to stderr, to a file whose path may have {rank} in it, or to such a file with an
+    object a line (kind="jsonl"). `level` is the lowest; with engine=False without the engine's own messages. A number for remove_sink()."""
+    kind = kind or ("stderr" if path is None else "file")
+    if kind not in _KINDS:
+        raise ValueError(f"kind={kind!r}: expected one of {', '.join(_KINDS)}")
+    level = logging.getLevelName(level.upper()) if isinstance(level, str) else level
+    options = fill(capi.accel_log_sink_options_t(), {"path": None if path is None else os.fspath(path), "kind": _KINDS[kind], "level": level,
+                                                     "engine": engine})
+    sink = capi.accel_log_sink_add(current(), options)
+    _sinks.add(sink)
+    logging.getLogger().addHandler(_handler)
+    return sink
+
+
+def remove_sink(sink):
+    """Ends a sink, after what it has is written."""
+    capi.accel_log_sink_remove(sink)
+    _sinks.discard(sink)
+    if not _sinks:
+        logging.getLogger().removeHandler(_handler)
 
 
 __getattr__ = resolver(__name__)

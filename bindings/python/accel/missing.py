@@ -19,11 +19,8 @@ _PARTS = {
         contextual_fp8_autocast convert_model convert_model_to_fp8_ao filter_first_and_last_linear_layers filter_linear_layers
         find_first_last_linear_layers setup_fp8_env torchao_required""",
     "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
-    "profiling": "ProfileKwargs ProfilerActivity profile",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
-    "a tracker for this service": """
-        AimTracker ClearMLTracker CometMLTracker DVCLiveTracker MLflowTracker SwanLabTracker TrackioTracker WandBTracker""",
 }
 # What has another form here.
 _INSTEAD = {

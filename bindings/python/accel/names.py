@@ -48,6 +48,7 @@ _HOMES = {
     "module_tensors": """align_module_device find_tied_parameters get_non_persistent_buffers get_state_dict_offloaded_model has_offloaded_params
         named_module_tensors retie_parameters set_module_tensor_to_device""",
     "parallelism_config": "ParallelismConfig TorchContextParallelConfig",
+    "profiling": "ProfileKwargs ProfilerActivity",
     "progress": "tqdm",
     "pytorch.align_devices": """AlignDevicesHook attach_align_device_hook attach_align_device_hook_on_blocks
         attach_execution_device_hook get_state_dict_from_offload""",
@@ -73,8 +74,8 @@ _HOMES = {
     "pytorch.scheduler": "AcceleratedScheduler",
     "random": "set_seed synchronize_rng_state synchronize_rng_states",
     "state": "AcceleratorState GradientState is_initialized PartialState",
-    "tracking": """filter_trackers GeneralTracker get_available_trackers LOGGER_TYPE_TO_CLASS on_main_process register_tracker_class
-        TensorBoardTracker""",
+    "tracking": """AimTracker ClearMLTracker CometMLTracker DVCLiveTracker filter_trackers GeneralTracker get_available_trackers LOGGER_TYPE_TO_CLASS
+        MLflowTracker on_main_process register_tracker_class SwanLabTracker TensorBoardTracker TrackioTracker WandBTracker""",
     "trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 find_batch_size
         find_device get_data_structure get_shape honor_type ignorant_find_batch_size initialize_tensors is_namedtuple
         is_tensor_information is_torch_tensor listify pad_input_tensors recursively_apply send_to_device slice_tensors TensorInformation""",
@@ -100,7 +101,7 @@ HOMES = {**dict.fromkeys(availability.__all__, "availability"),
 # Modules of the reference that are not files here.
 _MODULES = """checkpointing commands.config.config_utils commands.utils inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
     utils.fsdp_utils utils.imports utils.memory utils.offload utils.operations utils.random
-    utils.rich utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
+    utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
 
 
 def find(name):

@@ -308,8 +308,23 @@ def _at_places(value, share):
     return tuple(items) if hasattr(value, "_fields") else again(value, items)
 
 
+class _OfClass:
+    """A property of the class itself."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, instance, kind):
+        return self.function()
+
+
+_OF_PROCESS = ("backend", "device", "distributed_type", "num_processes", "process_index", "local_process_index")
+
+
 class PartialState(View):
     """Rank, device and process control, without a training loop. All instances are one."""
+
+    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {name: getattr(PartialState(), name) for name in _OF_PROCESS})
 
     def __init__(self, cpu=False, timeout=None, **settings):
         if _Job.handle is None:
@@ -335,16 +350,6 @@ def current_of_accelerator(accelerator=None):
     if not _Job.accelerator:
         raise NoStateError("AcceleratorState")
     return current(accelerator)
-
-
-class _OfClass:
-    """A property of the class itself."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __get__(self, instance, kind):
-        return self.function()
 
 
 class AcceleratorState(View):

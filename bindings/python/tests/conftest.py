@@ -12,6 +12,7 @@ import warnings
 import pytest
 
 import accel
+import accel.errors
 from accel import capi
 from accel.environment import get_free_port as _free_port
 from warm_start import OF_TORCH, WarmProcess
@@ -86,6 +87,15 @@ def accelerator():
         made = accel.Accelerator(cpu=True)
     yield made
     made.free_memory()
+
+
+@pytest.fixture
+def engine_trackers():
+    """Skips where the engine has none yet."""
+    try:
+        capi.accel_available_trackers()
+    except accel.errors.UnsupportedError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -130,34 +130,6 @@ def test_repeated_blocks_are_compiled_alone():
         utils.TorchDynamoPlugin(backend="unknown")
 
 
-def test_trackers(tmp_path):
-    pytest.importorskip("tensorboard")
-    from accel.tracking import TensorBoardTracker
-
-    accelerator = accel.Accelerator(cpu=True, log_with="tensorboard", project_dir=str(tmp_path))
-    accelerator.init_trackers("run", {"lr": 0.5})
-    accelerator.log({"loss": torch.tensor(1.5), "note": "text", "both": {"a": 1, "b": 2}}, step=1)
-    accelerator.end_training()
-    assert isinstance(accelerator.trackers[0], TensorBoardTracker) and (tmp_path / "run/hparams.json").read_text() == '{"lr": 0.5}'
-    assert any(path.name.startswith("events.out") for path in (tmp_path / "run").iterdir())
-    with pytest.raises(ValueError, match="requires a `logging_dir`"):
-        accel.Accelerator(cpu=True, log_with="tensorboard")
-
-
-def test_registered_trackers(monkeypatch):
-    monkeypatch.setattr(accel.tracking, "LOGGER_TYPE_TO_CLASS", {})
-
-    class Own(accel.GeneralTracker):
-        name, requires_logging_directory = "own", False
-
-    accel.tracking.register_tracker_class(Own)
-    with pytest.warns(UserWarning, match="replaces Own"):
-        accel.tracking.register_tracker_class(type("Other", (Own,), {}))
-    for wrong in (dict, type("Nameless", (accel.GeneralTracker,), {})):
-        with pytest.raises(ValueError, match="subclass|needs: name"):
-            accel.tracking.register_tracker_class(wrong)
-
-
 def test_hooks_of_modules():
     from accel.hooks import ModelHook, add_hook_to_module, remove_hook_from_submodules
 

@@ -1,0 +1,88 @@
+"""The trackers that there are, by name."""
+
+import importlib.util
+import warnings
+
+from .. import capi
+from ..enums import LoggerType
+from .aim import AimTracker
+from .clearml import ClearMLTracker
+from .comet_ml import CometMLTracker
+from .dvclive import DVCLiveTracker
+from .engine import CSVTracker, EngineTracker, JSONLinesTracker
+from .mlflow import EngineMLflowTracker, MLflowTracker
+from .runs import SwanLabTracker, TrackioTracker, WandBTracker
+from .tensorboard import TensorBoardTracker
+from .tracker import GeneralTracker, logger
+
+LOGGER_TYPE_TO_CLASS: dict = {kind.name: kind for kind in (
+    AimTracker, CometMLTracker, EngineMLflowTracker if importlib.util.find_spec("mlflow") is None else MLflowTracker, TensorBoardTracker,
+    WandBTracker, ClearMLTracker, DVCLiveTracker, SwanLabTracker, TrackioTracker, JSONLinesTracker, CSVTracker)}
+
+
+def register_tracker_class(cls):
+    """`log_with=cls.name` means this class from here on. A decorator too."""
+    if not isinstance(cls, type) or not issubclass(cls, GeneralTracker):
+        raise ValueError(f"{cls!r} is no subclass of GeneralTracker")
+    lacking = [name for name in ("name", "requires_logging_directory") if getattr(cls, name, None) in (None, "")]
+    if lacking:
+        raise ValueError(f"{cls.__name__} needs: {', '.join(lacking)}")
+    if LOGGER_TYPE_TO_CLASS.get(cls.name, cls) is not cls:
+        warnings.warn(f"{cls.__name__} replaces {LOGGER_TYPE_TO_CLASS[cls.name].__name__} as the tracker {cls.name!r}", stacklevel=2)
+    LOGGER_TYPE_TO_CLASS[cls.name] = cls
+    return cls
+
+
+def get_available_trackers():
+    """The built-in trackers that can be used here: those of the engine, and those whose package is installed."""
+    return [kind for kind in LoggerType if kind != LoggerType.ALL and _is_available(kind)]
+
+
+def _is_available(kind):
+    if issubclass(LOGGER_TYPE_TO_CLASS[kind.value], EngineTracker):
+        return kind.value in capi.accel_available_trackers()
+    return importlib.util.find_spec(kind.value) is not None
+
+
+def filter_trackers(log_with, logging_dir=None):
+    """What log_with names, once each: instances and classes as they are, others as their names. Built-in trackers that cannot be used here are
+    left out, with a message for debugging; of "all" also those that need a logging_dir when there is none."""
+    given = [] if log_with is None else log_with if isinstance(log_with, (list, tuple)) else [log_with]
+    chosen = []
+    for entry in given:
+        if not _is_tracker(entry) and str(entry) not in LoggerType and str(entry) not in LOGGER_TYPE_TO_CLASS:
+            raise ValueError(f"log_with={str(entry)!r}: expected a GeneralTracker, or one of "
+                             f"{', '.join(dict.fromkeys([*LoggerType.list(), *LOGGER_TYPE_TO_CLASS]))}")
+    if any(not _is_tracker(entry) and str(entry) == "all" for entry in given):
+        given = [entry for entry in given if _is_tracker(entry)] + [kind for kind in get_available_trackers() if _has_place(kind, logging_dir)]
+    for entry in given:
+        if _is_tracker(entry):
+            _check_place(entry, logging_dir)
+        elif str(entry) in LoggerType:
+            entry = LoggerType(str(entry))
+            if not _is_available(entry):
+                logger.logger.debug("the tracker %s is left out: its package is not installed", entry)
+                continue
+            _check_place(LOGGER_TYPE_TO_CLASS[entry.value], logging_dir)
+        else:
+            _check_place(LOGGER_TYPE_TO_CLASS[entry], logging_dir)
+        if _is_tracker(entry) or entry not in chosen:
+            chosen.append(entry)
+    return chosen
+
+
+def _is_tracker(entry):
+    return isinstance(entry, GeneralTracker) or isinstance(entry, type) and issubclass(entry, GeneralTracker)
+
+
+def _has_place(kind, logging_dir):
+    found = logging_dir is not None or not LOGGER_TYPE_TO_CLASS[kind.value].requires_logging_directory
+    if not found:
+        logger.logger.warning("log_with='all' leaves out %s: it requires a logging_dir; give the Accelerator project_dir", kind)
+    return found
+
+
+def _check_place(tracker, logging_dir):
+    """An instance has its own."""
+    if tracker.requires_logging_directory and logging_dir is None and isinstance(tracker, type):
+        raise ValueError(f"Logging with `{tracker.name}` requires a `logging_dir`: give the Accelerator project_dir")

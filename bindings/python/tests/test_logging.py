@@ -1,0 +1,107 @@
+"""Loggers, sinks of the engine, progress bars and tracebacks."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+import accel
+from accel.logging import add_sink, get_logger, log_engine, remove_sink
+
+
+@pytest.fixture
+def sink(accelerator):
+    """Makes sinks, which end with the test; skips where the engine has none yet."""
+    made = []
+
+    def make(**settings):
+        try:
+            made.append(add_sink(**settings))
+        except accel.errors.UnsupportedError as error:
+            pytest.skip(str(error))
+        return made[-1]
+
+    yield make
+    for number in made:
+        remove_sink(number)
+
+
+def test_levels_from_the_environment(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_LOG_LEVEL", "error")
+    level = logging.root.level
+    try:
+        assert get_logger("levels").logger.level == logging.root.level == logging.ERROR
+        assert get_logger("levels", "debug").logger.level == logging.DEBUG
+    finally:
+        logging.root.setLevel(level)
+
+
+def test_sinks_get_what_loggers_log(sink, tmp_path):
+    sink(path=tmp_path / "all_{rank}.jsonl", kind="jsonl", level="INFO")
+    sink(path=tmp_path / "plain.txt", engine=False)
+    logger = get_logger("tests.sinks", "DEBUG")
+    logger.warning("first %d", 1)
+    logging.getLogger("tests.sinks").debug("second")
+    logging.getLogger("tests.sinks").info("third")
+    log_engine("DEBUG", logging.getLogger("tests.sinks"))
+    log_engine(None)
+    lines = [json.loads(line) for line in (tmp_path / "all_0.jsonl").read_text().splitlines()]
+    mine = [line for line in lines if line["logger"] == "tests.sinks"]
+    assert [(line["rank"], line["message"].removeprefix("[RANK 0] ")) for line in mine] == [(0, "first 1"), (0, "third")]
+    assert "second" in (tmp_path / "plain.txt").read_text()
+
+
+def test_wrong_sinks(accelerator):
+    with pytest.raises(ValueError, match="kind='xml': expected one of stderr, file, jsonl"):
+        add_sink(kind="xml")
+
+
+def test_the_first_argument_of_tqdm(accelerator):
+    pytest.importorskip("tqdm")
+    with pytest.raises(ValueError, match=r"main_process_only=True by name"):
+        accel.tqdm(True, range(3))
+
+
+def test_tqdm_is_off_on_other_ranks(ranks):
+    pytest.importorskip("tqdm")
+    assert ranks("""
+        import accel
+        accel.PartialState(cpu=True)
+        print([accel.tqdm(range(2), main_process_only=only, disable=off).disable for only in (True, False) for off in (True, False)])
+    """) == ["[True, False, True, False]\n", "[True, True, True, False]\n"]
+
+
+def test_the_engines_bar(accelerator):
+    lines = []
+    try:
+        bar = accel.ProgressBar(range(3), "train", show=lambda line, is_last: lines.append((line, is_last)), interval_ms=0)
+    except accel.errors.UnsupportedError as error:
+        pytest.skip(str(error))
+    bar.set_postfix(loss=1.5)
+    assert list(bar) == [0, 1, 2]
+    report = bar.report()
+    assert report["count"] == report["total"] == 3 and lines[-1][1] and "train" in lines[-1][0] and "loss" in lines[-1][0]
+    with pytest.raises(RuntimeError):
+        bar.update()
+    with accel.ProgressBar(total=None, disable=True) as quiet:
+        quiet.update(2)
+        assert quiet.report()["total"] is None
+
+
+def tracebacks(**environment):
+    return subprocess.run([sys.executable, "-c", "import accel; hook = __import__('sys').excepthook; print(hook.__module__)"], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, **environment}, check=True).stdout.strip()
+
+
+def test_tracebacks_of_rich(tmp_path):
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich/__init__.py").write_text("")
+    (tmp_path / "rich/traceback.py").write_text("def hook(*_): pass\ndef install(show_locals):\n    assert not show_locals\n    import sys; sys.excepthook = hook\n")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    assert tracebacks(PYTHONPATH=path, ACCELERATE_ENABLE_RICH="1") == "rich.traceback"
+    assert tracebacks(PYTHONPATH=path) == tracebacks(PYTHONPATH=path, ACCELERATE_ENABLE_RICH="no") == "sys"
+    with pytest.raises(ModuleNotFoundError, match="ACCELERATE_ENABLE_RICH"):
+        import accel.utils.rich  # noqa: F401
