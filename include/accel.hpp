@@ -3563,6 +3563,16 @@ inline void progress_update(const ProgressBar& bar, std::int64_t count) {
   detail::check(accel_progress_update(bar.get(), count));
 }
 
+// Sets how many there are, where an estimate becomes better.
+inline void progress_set_total(const ProgressBar& bar, std::int64_t total) {
+  detail::check(accel_progress_set_total(bar.get(), total));
+}
+
+// Writes a line to stderr, above the open bars, which it would otherwise run into.
+inline void progress_write(const ProgressBar& bar, const std::string& line) {
+  detail::check(accel_progress_write(bar.get(), line.c_str()));
+}
+
 // Sets what stands behind the rate: the loss, the memory.
 inline void progress_set_values(const ProgressBar& bar, const Value& values) {
   detail::check(accel_progress_set_values(bar.get(), values.get()));

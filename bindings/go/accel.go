@@ -2171,6 +2171,14 @@ static inline accel_status_t go_accel_progress_update(accel_progress_bar_t *bar,
   return go_checked(accel_progress_update(bar, count), failure);
 }
 
+static inline accel_status_t go_accel_progress_set_total(accel_progress_bar_t *bar, int64_t total, go_failure *failure) {
+  return go_checked(accel_progress_set_total(bar, total), failure);
+}
+
+static inline accel_status_t go_accel_progress_write(accel_progress_bar_t *bar, const char *line, go_failure *failure) {
+  return go_checked(accel_progress_write(bar, line), failure);
+}
+
 static inline accel_status_t go_accel_progress_set_values(accel_progress_bar_t *bar, const accel_value_t *values, go_failure *failure) {
   return go_checked(accel_progress_set_values(bar, values), failure);
 }
@@ -16715,6 +16723,35 @@ func (state *State) ProgressOfDataloader(label string, loader *Dataloader, optio
 func ProgressUpdate(bar *ProgressBar, count_ int64) error {
 	var failure C.go_failure
 	code := C.go_accel_progress_update(bar.c(), C.int64_t(count_), &failure)
+	runtime.KeepAlive(bar)
+	return status(code, failure)
+}
+
+// ProgressSetTotal is accel_progress_set_total. Sets how many there are, where an estimate becomes better.
+//
+//   - bar: A bar.
+//   - total: Not negative; ACCEL_UNSET_INT64: unknown.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT.
+func ProgressSetTotal(bar *ProgressBar, total int64) error {
+	var failure C.go_failure
+	code := C.go_accel_progress_set_total(bar.c(), C.int64_t(total), &failure)
+	runtime.KeepAlive(bar)
+	return status(code, failure)
+}
+
+// ProgressWrite is accel_progress_write. Writes a line to stderr, above the open bars, which it would otherwise run
+// into. Only on ranks that show the bar.
+//
+//   - bar: A bar.
+//   - line: Without its newline.
+//
+// Returns: ACCEL_OK; IO.
+func ProgressWrite(bar *ProgressBar, line string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_progress_write(bar.c(), given.text(line), &failure)
 	runtime.KeepAlive(bar)
 	return status(code, failure)
 }

@@ -5784,6 +5784,20 @@ count: How far. Not negative.
 Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.";
 accel_status_t accel_progress_update(accel_progress_bar_t *bar, int64_t count);
 
+%feature("docstring") accel_progress_set_total "Sets how many there are, where an estimate becomes better.
+
+bar: A bar.
+total: Not negative; ACCEL_UNSET_INT64: unknown.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_progress_set_total(accel_progress_bar_t *bar, int64_t total);
+
+%feature("docstring") accel_progress_write "Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the bar.
+
+bar: A bar.
+line: Without its newline.
+Returns: ACCEL_OK; IO.";
+accel_status_t accel_progress_write(accel_progress_bar_t *bar, const char *line);
+
 %feature("docstring") accel_progress_set_values "Sets what stands behind the rate: the loss, the memory.
 
 bar: A bar.

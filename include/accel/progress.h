@@ -77,6 +77,20 @@ ACCEL_SINCE(0, 1) void accel_progress_bar_release(accel_progress_bar_t *ACCEL_NU
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress_update(accel_progress_bar_t *bar, int64_t count);
 
+/** Sets how many there are, where an estimate becomes better.
+ * @param bar A bar.
+ * @param total Not negative; ACCEL_UNSET_INT64: unknown.
+ * @return ACCEL_OK; INVALID_ARGUMENT.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress_set_total(accel_progress_bar_t *bar, int64_t total);
+
+/** Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the bar.
+ * @param bar A bar.
+ * @param line Without its newline.
+ * @return ACCEL_OK; IO.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress_write(accel_progress_bar_t *bar, const char *line);
+
 /** Sets what stands behind the rate: the loss, the memory.
  * @param bar A bar.
  * @param values A map from names to numbers and texts; "memory": NONE stands for the memory of the process.

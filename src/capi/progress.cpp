@@ -106,6 +106,17 @@ ACCEL_FUNCTION accel_status_t accel_progress_update(accel_progress_bar_t* bar, i
   return guarded(__func__, [&] { check(bar, "bar").bar->update(count); });
 }
 
+ACCEL_FUNCTION accel_status_t accel_progress_set_total(accel_progress_bar_t* bar, int64_t total) {
+  return guarded(__func__, [&] { check(bar, "bar").bar->set_total(optional_number(total)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_progress_write(accel_progress_bar_t* bar, const char* line) {
+  return guarded(__func__, [&] {
+    track::ProgressBar& engine = *check(bar, "bar").bar;
+    engine.write(check_pointer(line, "line"));
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_progress_set_values(accel_progress_bar_t* bar, const accel_value_t* values) {
   return guarded(__func__, [&] {
     track::ProgressBar& engine = *check(bar, "bar").bar;

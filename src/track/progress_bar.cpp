@@ -1,8 +1,10 @@
 #include "track/progress_bar.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
@@ -57,6 +59,11 @@ std::string bar_text(double fraction, size_t columns, bool is_utf8) {
   return bar + std::string(columns - full - (rest > 0 ? 1 : 0), ' ');
 }
 
+void check_total(std::optional<int64_t> total) {
+  require(!total || *total >= 0, Status::kInvalidArgument, "total is ", total.value_or(0),
+          "; expected at least 0, or ACCEL_UNSET_INT64 where it is unknown");
+}
+
 // Where there is no room the label is cut first.
 std::string fitted(const std::string& front, const std::string& back, size_t columns) {
   constexpr size_t kLeastLabel = 8;
@@ -106,8 +113,7 @@ ProgressBar::ProgressBar(std::string label, std::optional<int64_t> total, const 
       begun_(now),
       looked_(now),
       count_seen_(settings.initial) {
-  require(!total || *total >= 0, Status::kInvalidArgument, "total is ", total.value_or(0),
-          "; expected at least 0, or ACCEL_UNSET_INT64 where it is unknown");
+  check_total(total);
   const bool on_terminal = !show_ && terminal.is_terminal();
   shows_ = shows && !settings.disable.value_or(!show_ && !on_terminal);
   if (!shows_) return;
@@ -130,6 +136,18 @@ void ProgressBar::update(int64_t count, Clock::time_point now) {
   auto due = due_.load(std::memory_order_relaxed);
   if (now.time_since_epoch().count() < due) return;
   if (due_.compare_exchange_strong(due, (now + interval_).time_since_epoch().count())) draw(now, false);
+}
+
+void ProgressBar::set_total(std::optional<int64_t> total) {
+  check_total(total);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  total_ = total;
+}
+
+void ProgressBar::write(const std::string& line) {
+  if (!shows_) return;
+  errno = 0;
+  require(terminal_.print(line + "\n"), Status::kIo, "cannot write to stderr: ", std::strerror(errno));
 }
 
 void ProgressBar::set_values(ProgressValues values) {

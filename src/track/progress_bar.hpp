@@ -51,6 +51,9 @@ class ProgressBar {
   ~ProgressBar();
 
   void update(int64_t count, Clock::time_point now = Clock::now());
+  void set_total(std::optional<int64_t> total);
+  // A line above the open bars, where this one is shown. kIo
+  void write(const std::string& line);
   void set_values(ProgressValues values);
   // The same bar for another round, from 0.
   void restart(std::optional<int64_t> total, const std::string& label, Clock::time_point now = Clock::now());

@@ -10350,6 +10350,36 @@ accel_progress_update(bar, count) =
     check(ccall((:accel_progress_update, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, count), "accel_progress_update")
 
 """
+    accel_progress_set_total(bar, total)
+
+Sets how many there are, where an estimate becomes better.
+
+- `bar`: A bar.
+- `total`: Not negative; ACCEL_UNSET_INT64: unknown.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_progress_set_total(bar, total) =
+    check(ccall((:accel_progress_set_total, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, total), "accel_progress_set_total")
+
+"""
+    accel_progress_write(bar, line)
+
+Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the bar.
+
+- `bar`: A bar.
+- `line`: Without its newline.
+
+Returns: ACCEL_OK; IO.
+
+Threads: any.
+"""
+accel_progress_write(bar, line) =
+    check(ccall((:accel_progress_write, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{Cchar}), bar, line), "accel_progress_write")
+
+"""
     accel_progress_set_values(bar, values)
 
 Sets what stands behind the rate: the loss, the memory.
@@ -11840,6 +11870,8 @@ const FUNCTIONS = (
     :accel_progress_bar_retain,
     :accel_progress_bar_release,
     :accel_progress_update,
+    :accel_progress_set_total,
+    :accel_progress_write,
     :accel_progress_set_values,
     :accel_progress_report,
     :accel_progress_end,

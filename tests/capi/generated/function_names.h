@@ -553,6 +553,8 @@ static const char *const accel_function_names[] = {
     "accel_progress_bar_retain",
     "accel_progress_bar_release",
     "accel_progress_update",
+    "accel_progress_set_total",
+    "accel_progress_write",
     "accel_progress_set_values",
     "accel_progress_report",
     "accel_progress_end",

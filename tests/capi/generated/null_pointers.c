@@ -3283,6 +3283,18 @@ static void accel_progress_update_null_pointers(void **state) {
   refused_with_status("accel_progress_update", "bar", accel_progress_update(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_progress_set_total_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_progress_set_total", "bar", accel_progress_set_total(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_progress_write_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_write", "bar", accel_progress_write(NULL, "sample"), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_progress_write", "line", accel_progress_write(samples->valid.progress_bar, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_progress_set_values_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_progress_set_values", "bar", accel_progress_set_values(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -4165,6 +4177,8 @@ int main(void) {
       sweep_test(accel_progress_bar_retain_null_pointers),
       sweep_test(accel_progress_bar_release_null_pointers),
       sweep_test(accel_progress_update_null_pointers),
+      sweep_test(accel_progress_set_total_null_pointers),
+      sweep_test(accel_progress_write_null_pointers),
       sweep_test(accel_progress_set_values_null_pointers),
       sweep_test(accel_progress_report_null_pointers),
       sweep_test(accel_progress_end_null_pointers),

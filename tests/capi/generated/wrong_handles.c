@@ -2927,6 +2927,18 @@ static void accel_progress_update_wrong_handles(void **state) {
   refused_with_status("accel_progress_update", "bar", accel_progress_update(samples->released.progress_bar, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_progress_set_total_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_set_total", "bar", accel_progress_set_total(samples->foreign.progress_bar, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_set_total", "bar", accel_progress_set_total(samples->released.progress_bar, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_progress_write_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_progress_write", "bar", accel_progress_write(samples->foreign.progress_bar, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_progress_write", "bar", accel_progress_write(samples->released.progress_bar, "sample"), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_progress_set_values_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_progress_set_values", "bar", accel_progress_set_values(samples->foreign.progress_bar, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
@@ -3521,6 +3533,8 @@ int main(void) {
       sweep_test(accel_progress_bar_retain_wrong_handles),
       sweep_test(accel_progress_bar_release_wrong_handles),
       sweep_test(accel_progress_update_wrong_handles),
+      sweep_test(accel_progress_set_total_wrong_handles),
+      sweep_test(accel_progress_write_wrong_handles),
       sweep_test(accel_progress_set_values_wrong_handles),
       sweep_test(accel_progress_report_wrong_handles),
       sweep_test(accel_progress_end_wrong_handles),

@@ -79,18 +79,18 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     main_process_first, memory_report, memory_timeline, mesh, mixed_precision, model_flops!, module_tensor_to_device!,
     modules, name, named_module_tensors, next!, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes,
     offload, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
-    prepare, process_index, progress, progress_of_dataloader, progress_report, project, project!, read_ahead,
-    recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!, remainder, remove,
-    remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!, replace_tensor!, requires_grad,
-    requires_grad!, reset_peak_memory!, reshard, resolve_device_map, retie_parameters!, save_model, save_state,
-    scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device, serve_metrics, set_autocast!,
-    set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting, setting!, settings, sharded_modules,
-    share_state, shrink_group, skip_first_batches, slice_tensors, split_between_processes, split_group, state_bytes,
-    state_dict, step, step!, step_number, step_report, step_report_of_ranks, step_report_table, step_was_skipped,
-    sync_gradients, sync_gradients!, synchronize, synchronize!, synchronize_async!, synchronize_rng_states!, tie!,
-    trackers, train!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, update_precision!,
-    use_device!, valid_rows, values!, verify_device_map, wait_for_everyone, wait_for_everyone_async, warning_once,
-    zero_grad!
+    prepare, process_index, progress, progress_of_dataloader, progress_report, progress_set_total, progress_write,
+    project, project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!,
+    reduce_scatter_async!, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!,
+    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, resolve_device_map, retie_parameters!,
+    save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
+    serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
+    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
+    split_between_processes, split_group, state_bytes, state_dict, step, step!, step_number, step_report,
+    step_report_of_ranks, step_report_table, step_was_skipped, sync_gradients, sync_gradients!, synchronize,
+    synchronize!, synchronize_async!, synchronize_rng_states!, tie!, trackers, train!, trigger_sync_in_backward,
+    unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows, values!, verify_device_map,
+    wait_for_everyone, wait_for_everyone_async, warning_once, zero_grad!
 
 """
     State(; options...)
@@ -3986,6 +3986,26 @@ was.
 """
 progress_of_dataloader(state::State, label, loader::DataLoader; options...) =
     made(ProgressBar, out -> with_options(given -> LibAccel.accel_progress_of_dataloader(state, string(label), loader, given, out), LibAccel.accel_progress_options_t; options...))
+
+"""
+    progress_set_total(bar, total)
+
+Sets how many there are, where an estimate becomes better.
+
+- `total`: Not negative; `nothing`: unknown.
+"""
+progress_set_total(bar::ProgressBar, total) =
+    (LibAccel.accel_progress_set_total(bar, total); nothing)
+
+"""
+    progress_write(bar, line)
+
+Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the bar.
+
+- `line`: Without its newline.
+"""
+progress_write(bar::ProgressBar, line) =
+    (LibAccel.accel_progress_write(bar, string(line)); nothing)
 
 """
     progress_report(bar)

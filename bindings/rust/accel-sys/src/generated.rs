@@ -9569,6 +9569,28 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_progress_update(bar: *mut accel_progress_bar_t, count: i64) -> accel_status_t;
 
+    /// Sets how many there are, where an estimate becomes better.
+    ///
+    /// * `bar`: A bar.
+    /// * `total`: Not negative; ACCEL_UNSET_INT64: unknown.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_set_total(bar: *mut accel_progress_bar_t, total: i64) -> accel_status_t;
+
+    /// Writes a line to stderr, above the open bars, which it would otherwise run into.
+    ///
+    /// Only on ranks that show the bar.
+    ///
+    /// * `bar`: A bar.
+    /// * `line`: Without its newline.
+    ///
+    /// Returns: ACCEL_OK; IO.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_progress_write(bar: *mut accel_progress_bar_t, line: *const c_char) -> accel_status_t;
+
     /// Sets what stands behind the rate: the loss, the memory.
     ///
     /// * `bar`: A bar.

@@ -282,6 +282,32 @@ pub fn log_sink_remove(sink: i64) -> Result<()> {
     check(unsafe { sys::accel_log_sink_remove(sink) }).map(drop)
 }
 
+/// Sets how many there are, where an estimate becomes better.
+///
+/// * `bar`: A bar.
+/// * `total`: Not negative; `None`: unknown.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn progress_set_total(bar: &ProgressBar, total: Option<i64>) -> Result<()> {
+    check(unsafe { sys::accel_progress_set_total(bar.as_raw(), or_unset(total)) }).map(drop)
+}
+
+/// Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the
+/// bar.
+///
+/// * `bar`: A bar.
+/// * `line`: Without its newline.
+///
+/// # Errors
+/// Io.
+#[inline]
+pub fn progress_write(bar: &ProgressBar, line: &str) -> Result<()> {
+    let line = c_string(line)?;
+    check(unsafe { sys::accel_progress_write(bar.as_raw(), line.as_ptr()) }).map(drop)
+}
+
 /// Begins a span of the program's own, which traces show. Costs a tenth of a microsecond while nothing is
 /// recorded.
 ///
