@@ -1,10 +1,12 @@
 // Serves the page of a report while the runs go on.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "report/report.hpp"
+#include "track/http/http_server.hpp"
 
 namespace accel::report {
 
@@ -14,16 +16,11 @@ struct LiveOptions {
   int interval = 2000;  // milliseconds
 };
 
-// GET / is the page, GET /data?since=VERSION what is newer than a version. Requests are answered if they are meant for
-// this server by an address, by "localhost" or by the name of `host`: a page of another site whose name was made to
-// point here (DNS rebinding) has another name in its Host header.
+// GET / is the page, GET /data?since=VERSION what is newer than a version.
 class LiveServer {
  public:
-  // Listens. kIo if it cannot.
-  LiveServer(Report& report, LiveOptions options);
-  ~LiveServer();
-  LiveServer(const LiveServer&) = delete;
-  LiveServer& operator=(const LiveServer&) = delete;
+  // Listens, and blocks SIGINT and SIGTERM for run(). kIo if it cannot.
+  LiveServer(Report& report, const LiveOptions& options);
 
   std::string address() const;  // "http://127.0.0.1:8000/"
 
@@ -31,12 +28,12 @@ class LiveServer {
   void run();
 
  private:
-  class Events;
+  track::HttpAnswer answer(const std::string& path, const std::string& query);
 
-  const std::unique_ptr<Events> events_;
+  Report& report_;  // of the server's thread
+  const LiveOptions options_;
+  std::chrono::steady_clock::time_point last_look_{};
+  std::unique_ptr<track::HttpServer> server_;  // ends first
 };
-
-// Whether a request with this Host header is meant for a server that listens at `host`.
-bool is_own_name(const std::string& host_header, const std::string& host);
 
 }  // namespace accel::report

@@ -54,20 +54,20 @@ std::string axis_of(const std::vector<Point>& points) {
 
 class PageData {
  public:
-  PageData(const Report& report, uint32_t since) : report_(report), since_(since) {}
+  PageData(const std::vector<const Run*>& runs, uint32_t version, uint32_t since)
+      : runs_(runs), version_(version), since_(since) {}
 
   std::string write() {
     find_share();
     out_.begin_object();
     out_.name("version");
-    out_.integer(report_.version());
+    out_.integer(version_);
     out_.name("time");
     out_.exact_number(
         std::floor(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()));
     out_.name("num_points");
     out_.integer(static_cast<int64_t>(num_points_));
-    const std::vector<const Run*> runs = report_.runs();
-    out_.list("runs", runs, [this](const Run* run) { write_run(*run); });
+    out_.list("runs", runs_, [this](const Run* run) { write_run(*run); });
     out_.end_object();
     return out_.take();
   }
@@ -87,7 +87,7 @@ class PageData {
 
   void find_share() {
     std::vector<size_t> sizes;
-    for (const Run* const run : report_.runs())
+    for (const Run* const run : runs_)
       for (const auto& [name, series] : run->series) {
         sizes.push_back(new_points(series).size());
         num_points_ += series.num_logged();
@@ -348,8 +348,8 @@ class PageData {
     });
   }
 
-  const Report& report_;
-  const uint32_t since_;
+  const std::vector<const Run*>& runs_;
+  const uint32_t version_, since_;
   size_t share_ = 0;
   size_t num_points_ = 0;
   size_t picture_bytes_ = 0;
@@ -358,6 +358,12 @@ class PageData {
 
 }  // namespace
 
-std::string page_data(const Report& report, uint32_t since) { return PageData(report, since).write(); }
+std::string page_data(const std::vector<const Run*>& runs, uint32_t version, uint32_t since) {
+  return PageData(runs, version, since).write();
+}
+
+std::string page_data(const Report& report, uint32_t since) {
+  return page_data(report.runs(), report.version(), since);
+}
 
 }  // namespace accel::report

@@ -8,10 +8,10 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "report/embedded_picture.hpp"
-#include "report/live_server.hpp"
 #include "report/page.hpp"
 #include "report/page_data.hpp"
 #include "temporary_folder.hpp"
+#include "track/http/http_server.hpp"
 
 namespace accel::report {
 namespace {
@@ -199,10 +199,10 @@ TEST(Report, PicturesOutsideOfTheFolderAreRefused) {
 TEST(Report, ServerAnswersToItsOwnNameAlone) {
   for (const char* const good : {"127.0.0.1", "127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:80",
                                  "192.168.0.7:80", "training.example:80"})
-    EXPECT_TRUE(is_own_name(good, "training.example")) << good;
+    EXPECT_TRUE(track::is_own_name(good, "training.example")) << good;
   for (const char* const bad : {"", ":80", "evil.example", "evil.example:80", "127.0.0.1.evil.example:80",
                                 "localhost.evil.example", "[evil]", "[", "127.0.0.1@evil.example"})
-    EXPECT_FALSE(is_own_name(bad, "127.0.0.1")) << bad;
+    EXPECT_FALSE(track::is_own_name(bad, "127.0.0.1")) << bad;
 }
 
 }  // namespace

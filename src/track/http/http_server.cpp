@@ -163,24 +163,6 @@ class EventHttpServer final : public HttpServer {
     return buffer;
   }
 
-  bool is_own_name(const char* header) const {
-    if (header == nullptr) return false;
-    std::string_view host(header);
-    if (const size_t end = host.find(']'); !host.empty() && host.front() == '[' && end != std::string_view::npos)
-      host = host.substr(1, end - 1);
-    else
-      host = host.substr(0, host.find(':'));
-    std::array<unsigned char, sizeof(in6_addr)> address{};
-    const std::string name(host);
-    if (inet_pton(AF_INET, name.c_str(), address.data()) == 1 || inet_pton(AF_INET6, name.c_str(), address.data()) == 1)
-      return true;
-    std::array<char, 256> of_host{};
-    gethostname(of_host.data(), of_host.size() - 1);
-    for (const char* own : {"localhost", options_.host.c_str(), static_cast<const char*>(of_host.data())})
-      if (evutil_ascii_strcasecmp(name.c_str(), own) == 0) return true;
-    return false;
-  }
-
   static void answer(evhttp_request* request, void* self) {
     const auto& server = *static_cast<EventHttpServer*>(self);
     HttpAnswer result;
@@ -194,12 +176,14 @@ class EventHttpServer final : public HttpServer {
     evhttp_add_header(headers, "Connection", "close");
     evhttp_add_header(headers, "Cache-Control", "no-store");
     evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    for (const auto& [name, value] : result.headers) evhttp_add_header(headers, name.c_str(), value.c_str());
     evbuffer_add(evhttp_request_get_output_buffer(request), result.body.data(), result.body.size());
     evhttp_send_reply(request, result.status, nullptr, nullptr);
   }
 
   HttpAnswer answer_to(evhttp_request* request) const {
-    if (!is_own_name(evhttp_find_header(evhttp_request_get_input_headers(request), "Host")))
+    const char* const host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
+    if (host == nullptr || !is_own_name(host, options_.host))
       return {403, "text/plain; charset=utf-8", "the Host of the request is no name of this server\n"};
     const evhttp_uri* const uri = evhttp_request_get_evhttp_uri(request);
     const char* const path = evhttp_uri_get_path(uri);
@@ -221,6 +205,20 @@ class EventHttpServer final : public HttpServer {
 };
 
 }  // namespace
+
+bool is_own_name(std::string_view header, const std::string& host) {
+  const bool has_brackets = !header.empty() && header.front() == '[' && header.find(']') != std::string_view::npos;
+  const std::string name(has_brackets ? header.substr(1, header.find(']') - 1) : header.substr(0, header.find(':')));
+  if (name.empty()) return false;
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  if (inet_pton(AF_INET, name.c_str(), address.data()) == 1 || inet_pton(AF_INET6, name.c_str(), address.data()) == 1)
+    return true;
+  std::array<char, 256> of_host{};
+  gethostname(of_host.data(), of_host.size() - 1);
+  for (const char* own : {"localhost", host.c_str(), static_cast<const char*>(of_host.data())})
+    if (evutil_ascii_strcasecmp(name.c_str(), own) == 0) return true;
+  return false;
+}
 
 std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpHandler handler) {
   return std::make_unique<EventHttpServer>(options, std::move(handler));

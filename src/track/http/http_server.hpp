@@ -6,6 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace accel::track {
 
@@ -13,6 +16,7 @@ struct HttpAnswer {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers = {};  // more of them
 };
 
 // Called on the server's thread, with the decoded path and the query behind "?" as it came. What it throws is answer
@@ -27,12 +31,15 @@ struct HttpServerOptions {
 };
 
 // Listens until it is destroyed. Requests whose Host is neither an address nor a name of this host are refused: else a
-// page of another site, whose name leads here, could read it through a browser.
+// page of another site, whose name leads here (DNS rebinding), could read it through a browser.
 class HttpServer {
  public:
   virtual ~HttpServer() = default;
   virtual int port() const = 0;
 };
+
+// Whether a request with this Host header is meant for a server that listens at `host`.
+bool is_own_name(std::string_view header, const std::string& host);
 
 // kIo for an address or a port that cannot be used.
 std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpHandler handler);
