@@ -1,5 +1,5 @@
-/* Workload tracking: microseconds of an accel_log() of ten scalars on the thread that calls it, and scalars a second until
- * all are in the files. */
+/* Workload tracking: microseconds of an accel_log() of ten scalars on the thread that calls it, and scalars a second
+ * until all are in the files. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "measure.h"
 
@@ -47,7 +47,8 @@ int main(int argc, char **argv) {
   accel_state_t *state = NULL;
   CHECK(accel_state_create(&settings, &state));
   const double base_rss_mb = measure_memory("VmHWM");
-  double *const call = measure_allocate(repeat * sizeof(double)), *const rate = measure_allocate(repeat * sizeof(double));
+  double *const call = measure_allocate(repeat * sizeof(double)), *const rate =
+                                                                      measure_allocate(repeat * sizeof(double));
   accel_value_t values = make_values();
   for (size_t i = 0; i < repeat; i++) {
     /* As a training loop calls it, with time between the calls, which is not counted. */

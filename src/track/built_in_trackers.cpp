@@ -23,10 +23,15 @@ bool is_local(const Json& /*options*/) { return false; }
 
 std::vector<BuiltIn> built_in_trackers() {
   // max_queue and flush_secs of SummaryWriter are accepted: flush_interval_ms and queue_bytes hold for all trackers.
-  return {{"jsonl", true, {}, make_sink<JsonLines>, is_local},
-          {"csv", true, {}, make_sink<CommaSeparated>, is_local},
-          {"tensorboard", true, {"filename_suffix", "max_queue", "flush_secs"}, make_tensorboard, is_local},
-          {"mlflow", false, {"tracking_uri", "experiment_name", "logging_dir", "run_id", "tags", "nested_run", "run_name", "description"}, make_mlflow, is_mlflow_remote}};
+  return {
+      {"jsonl", true, {}, make_sink<JsonLines>, is_local},
+      {"csv", true, {}, make_sink<CommaSeparated>, is_local},
+      {"tensorboard", true, {"filename_suffix", "max_queue", "flush_secs"}, make_tensorboard, is_local},
+      {"mlflow",
+       false,
+       {"tracking_uri", "experiment_name", "logging_dir", "run_id", "tags", "nested_run", "run_name", "description"},
+       make_mlflow,
+       is_mlflow_remote}};
 }
 
 std::vector<std::string> built_in_names() {

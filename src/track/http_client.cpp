@@ -32,7 +32,7 @@ enum CurlOption {
 constexpr int kResponseCode = 0x200002;
 constexpr long kGlobalAll = 3;
 constexpr size_t kErrorSize = 256;
-constexpr long kConnectTimeout = 5000;              // ms
+constexpr long kConnectTimeout = 5000;               // ms
 constexpr size_t kLongestAnswer = size_t{64} << 20;  // of a server that means no harm
 
 size_t keep_body(const char* data, size_t size, size_t count, void* body) {
@@ -132,8 +132,8 @@ HttpResponse HttpClient::request(const char* method, const std::string& url, std
     set(kPostFields, body.data() == nullptr ? "" : body.data());
   }
   const int failed = library_.easy_perform(handle_);
-  require(failed == 0, Status::kIo, "no answer from '", url.substr(0, url.find('?')), "': ",
-          problem[0] != '\0' ? problem.data() : library_.easy_strerror(failed));
+  require(failed == 0, Status::kIo, "no answer from '", url.substr(0, url.find('?')),
+          "': ", problem[0] != '\0' ? problem.data() : library_.easy_strerror(failed));
   library_.easy_getinfo(handle_, kResponseCode, &response.status);
   return response;
 }
@@ -143,8 +143,9 @@ std::string percent_encoded(std::string_view text, bool keep_slashes) {
   std::string result;
   for (const char byte : text) {
     const auto code = static_cast<unsigned char>(byte);
-    const bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-                          byte == '-' || byte == '.' || byte == '_' || byte == '~' || (keep_slashes && byte == '/');
+    const bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+                          (byte >= 'A' && byte <= 'Z') || byte == '-' || byte == '.' || byte == '_' || byte == '~' ||
+                          (keep_slashes && byte == '/');
     if (is_plain) {
       result += byte;
     } else {

@@ -32,7 +32,8 @@ std::string mlflow_name(std::string_view given) {
     part.clear();
   };
   for (const char byte : given.substr(0, kLongestMetricName)) {
-    const bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+    const bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+                          (byte >= 'A' && byte <= 'Z') ||
                           (byte != '\0' && std::string_view("_-. :").find(byte) != std::string_view::npos);
     if (byte == '/') {
       end_part();
@@ -118,8 +119,7 @@ void Mlflow::write(const Record& record) {
         const Record::Value value = record.value(i);
         // As in the reference, only numbers are metrics.
         if (value.kind != Record::ValueKind::kNumber && value.kind != Record::ValueKind::kInteger) continue;
-        metrics_.push_back(
-            {mlflow_name(value.name), value.number, static_cast<int64_t>(record.time * 1000), number});
+        metrics_.push_back({mlflow_name(value.name), value.number, static_cast<int64_t>(record.time * 1000), number});
         pending_bytes_ += sizeof(MlflowMetric) + value.name.size();
       }
       return;
@@ -211,7 +211,8 @@ std::unique_ptr<RecordSink> make_mlflow(const Run& run, const Json& options) {
   const size_t scheme = settings.tracking_uri.find("://");
   if (!is_mlflow_server(settings.tracking_uri)) {
     require(scheme == std::string::npos || settings.tracking_uri.rfind("file://", 0) == 0, Status::kInvalidArgument,
-            "the tracking URI of MLflow is '", settings.tracking_uri, "'; expected http://, https://, file:// or a folder");
+            "the tracking URI of MLflow is '", settings.tracking_uri,
+            "'; expected http://, https://, file:// or a folder");
     return std::make_unique<Mlflow>(open_mlflow_folder(settings));
   }
   std::string why;

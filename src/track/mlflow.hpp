@@ -43,8 +43,8 @@ class Mlflow final : public RecordSink {
   bool has_ended_ = false;
 };
 
-// By the options and variables of Accelerate's tracker. Null if there is no libcurl or no answer, of which the log has a
-// warning.
+// By the options and variables of Accelerate's tracker. Null if there is no libcurl or no answer, of which the log has
+// a warning.
 std::unique_ptr<RecordSink> make_mlflow(const Run& run, const Json& options);
 bool is_mlflow_remote(const Json& options);
 

@@ -73,9 +73,7 @@ class MlflowFolder final : public MlflowStore {
     for (const auto& [key, value] : parameters) write_text("params", key, value);
   }
 
-  void log_artifact(const std::string& path, const std::string& name) override {
-    copy_files(path, new_artifact(name));
-  }
+  void log_artifact(const std::string& path, const std::string& name) override { copy_files(path, new_artifact(name)); }
   void log_artifact_bytes(const std::string& bytes, const std::string& name) override {
     write_file(new_artifact(name), bytes);
   }

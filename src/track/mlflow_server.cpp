@@ -126,8 +126,7 @@ class MlflowServer final : public MlflowStore {
     experiment_ = find_experiment(settings.experiment);
     if (experiment_.empty()) {
       Json::Members made = member("name", settings.experiment);
-      if (!settings.artifact_location.empty())
-        made.emplace_back("artifact_location", Json(settings.artifact_location));
+      if (!settings.artifact_location.empty()) made.emplace_back("artifact_location", Json(settings.artifact_location));
       if (!settings.tags.empty()) made.emplace_back("tags", key_values(settings.tags));
       experiment_ = json_text(call("POST", "experiments/create", Json(std::move(made))), "experiment_id", "");
     }

@@ -126,13 +126,11 @@ static void a_tracker_of_the_program_hears_everything(void **unused) {
   assert_event(&record, 2, ACCEL_TRACKER_VALUES, 3,
                "{\"values\":{\"loss\":1.5,\"eval\":{\"n\":2}},\"kwargs\":{\"color\":\"red\"}}");
   assert_event(&record, 3, ACCEL_TRACKER_VALUES, ACCEL_NO_STEP, "{\"values\":{\"x\":2.0},\"kwargs\":{}}");
-  assert_event(&record, 4, ACCEL_TRACKER_TABLE, 4,
-               "{\"name\":\"answers\",\"columns\":[\"a\"],\"rows\":[[1],[true]]}");
+  assert_event(&record, 4, ACCEL_TRACKER_TABLE, 4, "{\"name\":\"answers\",\"columns\":[\"a\"],\"rows\":[[1],[true]]}");
   assert_event(&record, 5, ACCEL_TRACKER_FIGURE, 5, "");
   assert_event(&record, 6, ACCEL_TRACKER_ARTIFACT, ACCEL_NO_STEP, "{\"path\":\"/proc/self/status\",\"name\":null}");
   assert_event(&record, 7, ACCEL_TRACKER_FLUSH, ACCEL_NO_STEP, "null");
-  assert_event(&record, 8, ACCEL_TRACKER_VALUES, 6,
-               "{\"values\":{\"loss\":1.5,\"eval\":{\"n\":2}},\"kwargs\":{}}");
+  assert_event(&record, 8, ACCEL_TRACKER_VALUES, 6, "{\"values\":{\"loss\":1.5,\"eval\":{\"n\":2}},\"kwargs\":{}}");
   assert_event(&record, 9, ACCEL_TRACKER_FINISH, ACCEL_NO_STEP, "null");
   assert_int_equal(record.count, 10);
   accel_tracker_release(accel_tracker_retain(found));
@@ -292,11 +290,36 @@ static void images_have_their_shapes_checked(void **unused) {
     accel_status_t status;
     const char *says; /* of an error, or of the lines */
   } cases[] = {
-      {{4, 6}, 2, 0, ACCEL_DTYPE_UINT8, ACCEL_OK, "\"name\":\"0\",\"file\":\"images/0_0.png\",\"width\":6,\"height\":4"},
-      {{4, 6, 3}, 3, 0, ACCEL_DTYPE_FLOAT32, ACCEL_OK, "\"name\":\"1\",\"file\":\"images/1_1.png\",\"width\":6,\"height\":4"},
-      {{3, 4, 6}, 3, 1, ACCEL_DTYPE_FLOAT32, ACCEL_OK, "\"name\":\"2\",\"file\":\"images/2_2.png\",\"width\":6,\"height\":4"},
-      {{2, 4, 6}, 3, 0, ACCEL_DTYPE_UINT8, ACCEL_OK, "\"name\":\"3/1\",\"file\":\"images/3_1_3.png\",\"width\":6,\"height\":4"},
-      {{2, 4, 4, 6}, 4, 1, ACCEL_DTYPE_UINT8, ACCEL_OK, "\"name\":\"4/1\",\"file\":\"images/4_1_4.png\",\"width\":6,\"height\":4"},
+      {{4, 6},
+       2,
+       0,
+       ACCEL_DTYPE_UINT8,
+       ACCEL_OK,
+       "\"name\":\"0\",\"file\":\"images/0_0.png\",\"width\":6,\"height\":4"},
+      {{4, 6, 3},
+       3,
+       0,
+       ACCEL_DTYPE_FLOAT32,
+       ACCEL_OK,
+       "\"name\":\"1\",\"file\":\"images/1_1.png\",\"width\":6,\"height\":4"},
+      {{3, 4, 6},
+       3,
+       1,
+       ACCEL_DTYPE_FLOAT32,
+       ACCEL_OK,
+       "\"name\":\"2\",\"file\":\"images/2_2.png\",\"width\":6,\"height\":4"},
+      {{2, 4, 6},
+       3,
+       0,
+       ACCEL_DTYPE_UINT8,
+       ACCEL_OK,
+       "\"name\":\"3/1\",\"file\":\"images/3_1_3.png\",\"width\":6,\"height\":4"},
+      {{2, 4, 4, 6},
+       4,
+       1,
+       ACCEL_DTYPE_UINT8,
+       ACCEL_OK,
+       "\"name\":\"4/1\",\"file\":\"images/4_1_4.png\",\"width\":6,\"height\":4"},
       {{4}, 1, 0, ACCEL_DTYPE_UINT8, ACCEL_ERROR_SHAPE_MISMATCH, "image '5' has 1 dimensions"},
       {{2, 4, 6, 2}, 4, 0, ACCEL_DTYPE_UINT8, ACCEL_ERROR_SHAPE_MISMATCH, "has 2 channels; expected 1, 3 or 4"},
       {{4, 6}, 2, 0, ACCEL_DTYPE_INT64, ACCEL_ERROR_TYPE_MISMATCH, "image '7' has elements of type"},
@@ -351,7 +374,8 @@ static void bad_input_is_named(void **unused) {
   assert_fails(accel_init_trackers(state, "project", &number, NULL, NULL), ACCEL_ERROR_TYPE_MISMATCH,
                "config is of kind int; expected a map");
   assert_fails(accel_log(state, &numbers, 1, NULL), ACCEL_ERROR_TYPE_MISMATCH, "values is of kind list");
-  assert_fails(accel_log_table(state, "t", &columns, &rows, 1), ACCEL_ERROR_SHAPE_MISMATCH, "row 1 of rows has 1 cells");
+  assert_fails(accel_log_table(state, "t", &columns, &rows, 1), ACCEL_ERROR_SHAPE_MISMATCH,
+               "row 1 of rows has 1 cells");
   assert_fails(accel_log_table(state, "t", &numbers, &rows, 1), ACCEL_ERROR_TYPE_MISMATCH, "columns has a int");
   assert_fails(accel_log_figure(state, "f", "GIF89a", 6, 1), ACCEL_ERROR_INVALID_ARGUMENT, "of an unknown kind");
   assert_fails(accel_log_artifact(state, "/no/such/file", NULL), ACCEL_ERROR_NOT_FOUND, "'/no/such/file'");

@@ -27,8 +27,7 @@ TEST_F(CommaSeparatedFile, ARowAStepWithColumnsThatAreAdded) {
   record.add_number("loss", std::nan(""));
   sink.write(record);
   sink.flush(false);
-  EXPECT_EQ(table(),
-            "step,time,loss,note,\"new, column\"\n1,1001.5,0.5,\"a, \"\"b\"\"\nc\",\n2,1002.5,NaN,,7\n");
+  EXPECT_EQ(table(), "step,time,loss,note,\"new, column\"\n1,1001.5,0.5,\"a, \"\"b\"\"\nc\",\n2,1002.5,NaN,,7\n");
 }
 
 TEST_F(CommaSeparatedFile, ARunGoesOnInTheSameColumns) {

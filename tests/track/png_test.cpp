@@ -24,9 +24,8 @@ std::vector<uint8_t> decoded(const std::string& file, size_t height, size_t widt
   const size_t row = width * channels;
   std::vector<uint8_t> rows(height * (row + 1));
   libdeflate_decompressor* const decompressor = libdeflate_alloc_decompressor();
-  EXPECT_EQ(
-      libdeflate_zlib_decompress(decompressor, file.data() + 41, size, rows.data(), rows.size(), nullptr),
-      LIBDEFLATE_SUCCESS);
+  EXPECT_EQ(libdeflate_zlib_decompress(decompressor, file.data() + 41, size, rows.data(), rows.size(), nullptr),
+            LIBDEFLATE_SUCCESS);
   libdeflate_free_decompressor(decompressor);
   std::vector<uint8_t> pixels;
   for (size_t y = 0; y < height; y++) {

@@ -24,7 +24,10 @@ class CountingSink final : public RecordSink {
  public:
   explicit CountingSink(std::shared_ptr<Written> written) : written_(std::move(written)) {}
   std::string location() const override { return "nowhere"; }
-  void write(const Record& record) override { waiting_ += record.bytes(); count_++; }
+  void write(const Record& record) override {
+    waiting_ += record.bytes();
+    count_++;
+  }
   void flush(bool /*durable*/) override {
     require(!written_->disk_is_full, Status::kIo, "the disk is full");
     written_->records += count_;

@@ -24,7 +24,8 @@ TEST_F(RunFolder, OneProcessHasTheLock) {
   make_folder(run_.folder);
   {
     const RunLock lock(run_.folder);
-    tests::expect_error(Status::kIo, "process " + std::to_string(::getpid()), [&] { const RunLock second(run_.folder); });
+    tests::expect_error(Status::kIo, "process " + std::to_string(::getpid()),
+                        [&] { const RunLock second(run_.folder); });
   }
   EXPECT_FALSE(std::filesystem::exists(run_.folder + "/.run.lock"));
   std::ofstream(run_.folder + "/.run.lock") << "1";  // of a process that was killed

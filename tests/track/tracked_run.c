@@ -1,9 +1,9 @@
 /* A run with trackers, for tests that look at what it leaves behind.
  *
- *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished]
+ *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished | returns]
  *
- * Prints a line for each step that was logged. slow: a millisecond a step; all: also what is no number; unfinished: ends without
- * ending the trackers. */
+ * Prints a line for each step that was logged. slow: a millisecond a step; all: also what is no number; unfinished:
+ * ends at once, without a word; returns: from main(), without ending the trackers. */
 #define _POSIX_C_SOURCE 199309L
 #include <accel.h>
 
@@ -20,18 +20,18 @@ static void check(accel_status_t status) {
   exit(1);
 }
 
-static int has(int argc, char **argv, const char *word) {
+static int has(int argc, char** argv, const char* word) {
   for (int i = 5; i < argc; i++)
     if (strcmp(argv[i], word) == 0) return 1;
   return 0;
 }
 
-static void set(accel_value_t *map, const char *name, accel_value_t value) {
+static void set(accel_value_t* map, const char* name, accel_value_t value) {
   check(accel_value_set(map, name, &value));
 }
 
-static void log_step(accel_state_t *state, int64_t step) {
-  const char *const names[] = {"loss", "train/lr"};
+static void log_step(accel_state_t* state, int64_t step) {
+  const char* const names[] = {"loss", "train/lr"};
   const double values[] = {1.0 / (double)(step + 1), 0.001 * (double)step};
   const accel_status_t status = accel_log_scalars(state, names, values, 2, step);
   if (status == ACCEL_ERROR_IO) {
@@ -41,7 +41,7 @@ static void log_step(accel_state_t *state, int64_t step) {
   }
 }
 
-static void log_everything(accel_state_t *state, const char *folder) {
+static void log_everything(accel_state_t* state, const char* folder) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   const int64_t shape[] = {4, 6, 3}, numbers = 1000;
   accel_value_t values = ACCEL_VALUE_INIT, inner = ACCEL_VALUE_INIT, images = ACCEL_VALUE_INIT;
@@ -75,12 +75,12 @@ static void log_everything(accel_state_t *state, const char *folder) {
   accel_tensor_release(image);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   accel_state_options_t state_options = ACCEL_STATE_OPTIONS_INIT;
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
-  accel_state_t *state = NULL;
+  accel_state_t* state = NULL;
   accel_value_t config = ACCEL_VALUE_INIT, init_kwargs = ACCEL_VALUE_INIT;
-  const char *const kwargs = getenv("TRACKED_RUN_KWARGS");
+  const char* const kwargs = getenv("TRACKED_RUN_KWARGS");
   if (argc < 5) return 2;
   state_options.cpu = 1;
   check(accel_state_create(&state_options, &state));
@@ -100,6 +100,7 @@ int main(int argc, char **argv) {
   }
   if (has(argc, argv, "all")) log_everything(state, argv[1]);
   if (has(argc, argv, "unfinished")) _Exit(0);
+  if (has(argc, argv, "returns")) return 0;
   const accel_status_t ended = accel_finish_trackers(state);
   if (ended == ACCEL_ERROR_IO)
     fprintf(stderr, "%s\n", accel_last_error());

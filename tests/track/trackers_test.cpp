@@ -25,7 +25,8 @@ class TrackersOfARun : public RunFixture {
 
 class NotedTracker final : public ApplicationTracker {
  public:
-  NotedTracker(std::string name, bool main_process_only) : ApplicationTracker(std::move(name)), main_(main_process_only) {}
+  NotedTracker(std::string name, bool main_process_only)
+      : ApplicationTracker(std::move(name)), main_(main_process_only) {}
   bool main_process_only() const override { return main_; }
   bool requires_logging_directory() const override { return needs_folder; }
   void receive(TrackerEvent event, const c10::IValue* /*content*/, int64_t step) override {
