@@ -16093,8 +16093,9 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 //   - initKwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does
-// not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a
+// logging_dir that is missing for one that needs it; ALREADY_EXISTS for a run that is there, if resume is 0;
+// TYPE_MISMATCH; IO.
 func (state *State) InitTrackers(projectName string, config any, initKwargs any, options *TrackingOptions) error {
 	var given arguments
 	defer given.end()
@@ -16118,8 +16119,9 @@ func (state *State) InitTrackers(projectName string, config any, initKwargs any,
 //   - step: ACCEL_NO_STEP: none.
 //   - logKwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
 //
-// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say
-// because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with
+// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long
+// as a tracker cannot write, say because the disk is full: these values wait in memory too, and are written as soon
+// as they can be; beyond queue_bytes they are lost, as the message then says. A failed callback with
 // ACCEL_TRACKER_FAILURE_STOP.
 func (state *State) Log(values any, step int64, logKwargs any) error {
 	var given arguments

@@ -5487,7 +5487,7 @@ project_name: The project. Characters that no file name may have become \"_\" in
 config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
 init_kwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 options: NULL: defaults.
-Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a logging_dir that is missing for one that needs it; ALREADY_EXISTS for a run that is there, if resume is 0; TYPE_MISMATCH; IO.";
 accel_status_t accel_init_trackers(accel_state_t *state, const char *project_name, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_tracking_options_t *options);
 
 %feature("docstring") accel_log "Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
@@ -5496,7 +5496,7 @@ state: A state.
 values: A map from names to values. Numbers that are not finite are kept as such.
 step: ACCEL_NO_STEP: none.
 log_kwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
-Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with ACCEL_TRACKER_FAILURE_STOP.";
+Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long as a tracker cannot write, say because the disk is full: these values wait in memory too, and are written as soon as they can be; beyond queue_bytes they are lost, as the message then says. A failed callback with ACCEL_TRACKER_FAILURE_STOP.";
 accel_status_t accel_log(accel_state_t *state, const accel_value_t *values, int64_t step, const accel_value_t *NULLABLE);
 
 %feature("docstring") accel_log_scalars "accel_log() of numbers, without a map.

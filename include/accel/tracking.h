@@ -51,8 +51,8 @@ typedef struct accel_tracking_options {
  * @param config What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
  * @param init_kwargs A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
  * @param options NULL: defaults.
- * @return ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or
- *   a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a logging_dir that is
+ *   missing for one that needs it; ALREADY_EXISTS for a run that is there, if resume is 0; TYPE_MISMATCH; IO.
  * @threads object, waits
  * @accelerate init_trackers, log_with */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -65,9 +65,9 @@ accel_init_trackers(accel_state_t *state, const char *project_name, const accel_
  * @param values A map from names to values. Numbers that are not finite are kept as such.
  * @param step ACCEL_NO_STEP: none.
  * @param log_kwargs A map from a tracker's name to a map that its callback gets; NULL: none.
- * @return ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because
- *   the disk is full: what waited in memory is then written as soon as it can be. A failed callback with
- *   ACCEL_TRACKER_FAILURE_STOP.
+ * @return ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long as a
+ *   tracker cannot write, say because the disk is full: these values wait in memory too, and are written as soon as they
+ *   can be; beyond queue_bytes they are lost, as the message then says. A failed callback with ACCEL_TRACKER_FAILURE_STOP.
  * @threads object
  * @accelerate log */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

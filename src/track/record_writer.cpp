@@ -1,6 +1,9 @@
 #include "track/record_writer.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/background_thread.hpp"
@@ -11,16 +14,48 @@ namespace {
 
 constexpr size_t kWakeBytes = size_t{1} << 20;   // earlier than the interval
 constexpr size_t kKeptBytes = size_t{64} << 10;  // of a record that is used again
-constexpr std::chrono::seconds kLongestWait(60);
+constexpr std::chrono::seconds kLongestWait(60), kLongestWaitAtExit(10);
+
+// Those that are not ended yet. Programs that return from main() without a word keep what they logged.
+struct LiveWriters {
+  std::mutex mutex;
+  std::vector<RecordWriter*> all;
+  bool is_registered = false;
+};
+
+LiveWriters& live_writers() {
+  static LiveWriters* const instance = std::make_unique<LiveWriters>().release();
+  return *instance;
+}
+
+void release_writers_at_exit() {
+  LiveWriters& live = live_writers();
+  const std::lock_guard<std::mutex> lock(live.mutex);
+  for (RecordWriter* const writer : live.all) writer->release_at_exit(kLongestWaitAtExit);
+}
 
 }  // namespace
 
 RecordWriter::RecordWriter(std::vector<NamedSink> sinks, std::chrono::milliseconds interval, size_t most_bytes)
-    : sinks_(std::move(sinks)), interval_(interval), most_bytes_(most_bytes) {
-  thread_ = background_thread("accel-trackers", [this] { run(); });
+    : sinks_(std::move(sinks)), interval_(interval), most_bytes_(most_bytes), owner_(::getpid()) {
+  LiveWriters& live = live_writers();
+  const std::lock_guard<std::mutex> lock(live.mutex);
+  live.all.push_back(this);
+  try {
+    thread_ = background_thread("accel-trackers", [this] { run(); });
+  } catch (...) {
+    live.all.pop_back();
+    throw;
+  }
+  if (!live.is_registered) live.is_registered = std::atexit(release_writers_at_exit) == 0;
 }
 
 RecordWriter::~RecordWriter() {
+  {
+    LiveWriters& live = live_writers();
+    const std::lock_guard<std::mutex> lock(live.mutex);
+    live.all.erase(std::remove(live.all.begin(), live.all.end(), this), live.all.end());
+  }
   try {
     finish(/*finished=*/false);
   } catch (const std::exception&) {  // the owner ends it before, and hears of it
@@ -50,26 +85,41 @@ void RecordWriter::add(const Record& record) {
   require(failure_.empty(), Status::kIo, failure_);
 }
 
-void RecordWriter::wait_for(Command command) {
+// A forked process has the object, and not the thread.
+bool RecordWriter::is_of_this_process() const { return ::getpid() == owner_; }
+
+void RecordWriter::wait_for(Command command, std::chrono::seconds longest_wait) {
+  if (!is_of_this_process()) return;
   std::unique_lock<std::mutex> lock(mutex_);
   if (is_ended_) return;
   const int64_t before = n_done_;
   command_ = command;
   if (command != Command::kFlush) is_ended_ = true;
   wake_.notify_one();
-  const bool is_done = written_.wait_for(lock, kLongestWait, [&] { return n_done_ != before; });
-  require(is_done, Status::kIo, "the trackers did not write within ", kLongestWait.count(), " s");
+  const bool is_done = written_.wait_for(lock, longest_wait, [&] { return n_done_ != before; });
+  require(is_done, Status::kIo, "the trackers did not write within ", longest_wait.count(), " s");
   require(failure_.empty(), Status::kIo, failure_);
 }
 
-void RecordWriter::flush() { wait_for(Command::kFlush); }
+void RecordWriter::flush() { wait_for(Command::kFlush, kLongestWait); }
 
 void RecordWriter::finish(bool finished) {
-  const auto join = [](std::thread* thread) {
-    if (thread->joinable()) thread->join();
+  const auto end_thread = [this](std::thread* thread) {
+    if (!thread->joinable()) return;
+    if (is_of_this_process())
+      thread->join();
+    else
+      thread->detach();
   };
-  const std::unique_ptr<std::thread, decltype(join)> joined(&thread_, join);
-  wait_for(finished ? Command::kFinish : Command::kRelease);
+  const std::unique_ptr<std::thread, decltype(end_thread)> ended(&thread_, end_thread);
+  wait_for(finished ? Command::kFinish : Command::kRelease, kLongestWait);
+}
+
+void RecordWriter::release_at_exit(std::chrono::seconds longest_wait) {
+  try {
+    wait_for(Command::kRelease, longest_wait);
+  } catch (const std::exception&) {  // nobody is left to hear of it
+  }
 }
 
 // Each is tried, whatever becomes of the others.

@@ -2,6 +2,8 @@
 // again.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -35,6 +37,8 @@ class RecordWriter {
   void flush();
   // Writes everything, and ends the sinks and the thread. Throws kIo; later calls do nothing.
   void finish(bool finished);
+  // The same when the process exits, for those that nobody ended; within the time.
+  void release_at_exit(std::chrono::seconds longest_wait);
 
  private:
   enum class Command { kNone, kFlush, kFinish, kRelease };
@@ -42,11 +46,13 @@ class RecordWriter {
   void run();
   void write_taken(size_t count, Command command);
   void flush_sinks(bool durable, std::string failure);
-  void wait_for(Command command);
+  void wait_for(Command command, std::chrono::seconds longest_wait);
+  bool is_of_this_process() const;
 
   std::vector<NamedSink> sinks_;
   const std::chrono::milliseconds interval_;
   const size_t most_bytes_;
+  const pid_t owner_;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -1,9 +1,9 @@
 /* A run with trackers, for tests that look at what it leaves behind.
  *
- *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished]
+ *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished | returns]
  *
  * Prints a line for each step that was logged. slow: a millisecond a step; all: also what is no number; unfinished:
- * ends without ending the trackers. */
+ * ends at once, without a word; returns: from main(), without ending the trackers. */
 #define _POSIX_C_SOURCE 199309L
 #include <accel.h>
 
@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
   }
   if (has(argc, argv, "all")) log_everything(state, argv[1]);
   if (has(argc, argv, "unfinished")) _Exit(0);
+  if (has(argc, argv, "returns")) return 0;
   const accel_status_t ended = accel_finish_trackers(state);
   if (ended == ACCEL_ERROR_IO)
     fprintf(stderr, "%s\n", accel_last_error());

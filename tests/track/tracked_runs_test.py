@@ -128,6 +128,11 @@ class TrackedRunTest(unittest.TestCase):
         self.assertEqual(steps, list(range(len(steps))))
         self.assertNotEqual(self.lines()[-1]["type"], "end")
 
+    def test_a_program_that_returns_without_a_word_keeps_everything(self):
+        self.run_to_end("jsonl,mlflow", 0, 200, "returns")
+        self.assertEqual(self.steps(), list(range(200)))
+        self.assertEqual(self.lines()[-1]["status"], "released")
+
     def test_a_second_process_is_told_who_has_the_run(self):
         first = self.start("jsonl", 0, 1000000, "slow")
         first.stdout.readline()

@@ -9141,7 +9141,7 @@ functions! {
     /// * `init_kwargs`: NULL is allowed. A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, options that a tracker does not know, or a logging_dir that is missing for one that needs it; TYPE_MISMATCH; IO.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a logging_dir that is missing for one that needs it; ALREADY_EXISTS for a run that is there, if resume is 0; TYPE_MISMATCH; IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_init_trackers(state: *mut accel_state_t, project_name: *const c_char, config: *const accel_value_t, init_kwargs: *const accel_value_t, options: *const accel_tracking_options_t) -> accel_status_t;
@@ -9155,7 +9155,7 @@ functions! {
     /// * `step`: ACCEL_NO_STEP: none.
     /// * `log_kwargs`: NULL is allowed. A map from a tracker's name to a map that its callback gets; NULL: none.
     ///
-    /// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value; IO once a tracker cannot write, say because the disk is full: what waited in memory is then written as soon as it can be. A failed callback with ACCEL_TRACKER_FAILURE_STOP.
+    /// Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long as a tracker cannot write, say because the disk is full: these values wait in memory too, and are written as soon as they can be; beyond queue_bytes they are lost, as the message then says. A failed callback with ACCEL_TRACKER_FAILURE_STOP.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_log(state: *mut accel_state_t, values: *const accel_value_t, step: i64, log_kwargs: *const accel_value_t) -> accel_status_t;

@@ -101,6 +101,7 @@ mod slice;
 mod state;
 mod strings;
 mod tensor;
+mod tracker;
 mod tracking;
 mod tree;
 mod value;
@@ -108,6 +109,7 @@ mod work;
 
 pub use accelerator::*;
 pub use big_model::{OffloadHook, WeightStream};
+pub use tracker::{GeneralTracker, NO_STEP};
 pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use builders::*;
 pub use callback::CallbackResult;

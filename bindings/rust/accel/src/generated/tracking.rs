@@ -12,7 +12,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, TypeMismatch, Io.
+    /// InvalidArgument, TypeMismatch, AlreadyExists, Io.
     #[inline]
     pub fn init_trackers(&self, project_name: &str, config: Option<&Value>, init_kwargs: Option<&Value>, options: impl Into<Option<TrackingOptions>>) -> Result<()> {
         let project_name = c_string(project_name)?;

@@ -1,0 +1,115 @@
+//! Trackers of the program.
+use crate::builders::TrackerOptions;
+use crate::call::made;
+use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::error::{check, Result};
+use crate::generated::TrackerEvent;
+use crate::options::optional;
+use crate::state::State;
+use crate::strings::c_string;
+use crate::tracking::Tracker;
+use crate::value::Value;
+use accel_sys as sys;
+use std::ffi::c_void;
+
+/// As a step: the values belong to none.
+pub const NO_STEP: i64 = sys::ACCEL_UNSET_INT64;
+
+/// A tracker that the program writes. What it does not need it leaves as it is.
+pub trait GeneralTracker: Send + 'static {
+    /// Its name, for `log_with` and messages.
+    fn name(&self) -> String;
+
+    /// Where it runs, and whether it needs a folder.
+    fn options(&self) -> TrackerOptions {
+        TrackerOptions::new()
+    }
+
+    /// The run begins: `project`, `run`, `logging_dir`, `rank`, `world_size`, `options`.
+    fn start(&mut self, _run: &Value) -> CallbackResult {
+        Ok(())
+    }
+
+    /// The configuration of [`State::init_trackers`].
+    fn store_init_configuration(&mut self, _values: &Value) -> CallbackResult {
+        Ok(())
+    }
+
+    /// The values of a step.
+    fn log(&mut self, values: &Value, step: Option<i64>, kwargs: &Value) -> CallbackResult;
+
+    /// What else there is to show: images, tables, figures, artifacts, and events that come later.
+    fn other(&mut self, _event: TrackerEvent, _content: &Value, _step: Option<i64>) -> CallbackResult {
+        Ok(())
+    }
+
+    /// Everything is to be on the disk.
+    fn flush(&mut self) -> CallbackResult {
+        Ok(())
+    }
+
+    /// The run ends.
+    fn finish(&mut self) -> CallbackResult {
+        Ok(())
+    }
+}
+
+impl Tracker {
+    /// A tracker that is one function of what happens. [`State::add_tracker`] adds it to those of a state.
+    pub fn new<F>(name: &str, options: impl Into<Option<TrackerOptions>>, tracker: F) -> Result<Self>
+    where
+        F: FnMut(TrackerEvent, &Value, Option<i64>) -> CallbackResult + Send + 'static,
+    {
+        let (name, options) = (c_string(name)?, options.into());
+        let (options, (data, destroy)) = (optional(&options)?, hand_over(Exclusive::new(tracker)));
+        let call: sys::accel_tracker_fn = call_tracker::<F>;
+        // SAFETY: the closure is of the kind that the callback takes.
+        made(|out| unsafe { sys::accel_tracker_create(name.as_ptr(), options, Some(call), data, destroy, out) })
+    }
+
+    /// A tracker with a method for each thing that happens.
+    pub fn general(mut tracker: impl GeneralTracker) -> Result<Self> {
+        let (name, options) = (tracker.name(), tracker.options());
+        let none = Value::none();
+        Tracker::new(&name, options, move |event, content, step| match event {
+            TrackerEvent::Start => tracker.start(content),
+            TrackerEvent::Configuration => tracker.store_init_configuration(content),
+            TrackerEvent::Values => {
+                let (values, kwargs) = (content.get("values"), content.get("kwargs"));
+                tracker.log(values.unwrap_or(&none), step, kwargs.unwrap_or(&none))
+            }
+            TrackerEvent::Flush => tracker.flush(),
+            TrackerEvent::Finish => tracker.finish(),
+            event => tracker.other(event, content, step),
+        })
+    }
+}
+
+impl State {
+    /// Hands a picture that is already encoded to the trackers that show it: a PNG, JPEG, SVG or HTML file.
+    pub fn log_figure(&self, name: &str, bytes: &[u8], step: i64) -> Result<()> {
+        let name = c_string(name)?;
+        // SAFETY: the bytes are as many as their length says.
+        let status = unsafe {
+            sys::accel_log_figure(self.as_raw(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), step)
+        };
+        check(status).map(drop)
+    }
+}
+
+unsafe extern "C" fn call_tracker<F>(
+    event: sys::accel_tracker_event_t,
+    content: *const sys::accel_value_t,
+    step: i64,
+    data: *mut c_void,
+) -> i32
+where
+    F: FnMut(TrackerEvent, &Value, Option<i64>) -> CallbackResult,
+{
+    callback::run(|| {
+        let content = Value::borrowed(content).ok_or("an event without a content")?;
+        let Some(event) = TrackerEvent::from_raw(event) else { return Ok(()) }; // of a later version
+        let step = (step != NO_STEP).then_some(step);
+        closure::<Exclusive<F>>(data).with(|tracker| tracker(event, content, step))
+    })
+}
