@@ -62,7 +62,7 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     child, children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config,
     contiguous, convert_file_size_to_int, convert_to_fp32, coordinate, count_tokens, cpu_offload, cpu_offload_with_hook,
     current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties,
-    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, enabled, end,
+    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, enabled,
     end_of_dataloader, end_pass, end_training, end_use, estimate_memory, even_batches!, export_trace, find_batch_size,
     find_tied_parameters, finish_trackers, flight_record, float32_matmul_precision!, flush_trackers, fork_launched,
     free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object,
@@ -4015,12 +4015,3 @@ Gives: The list.
 """
 memory_timeline(profile::Profile) =
     result(out -> LibAccel.accel_profile_memory_timeline(profile, out))
-
-"""
-    end(profile)
-
-Ends profiling: a cycle that is being recorded is complete then. With output_trace_dir the ranks wait for each other, so
-that all files are there.
-"""
-end(profile::Profile) =
-    (LibAccel.accel_profile_end(profile); nothing)
