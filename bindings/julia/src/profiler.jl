@@ -10,13 +10,13 @@ trace_ready_callback() = @cfunction(run_trace_ready, Int32, (Ptr{LibAccel.accel_
     profile(state; on_trace_ready, options...) do profile ... end
 
 Records what the block does, as Chrome traces: operators, collectives, waits. `on_trace_ready(profile)` is called when a cycle of the
-schedule is complete, and at the end; `step(profile)` ends a step. The profile may be used after the block: `export_trace`,
+schedule is complete, and at the end; `step!(profile)` ends a step. The profile may be used after the block: `export_trace`,
 `key_averages`, `memory_timeline`. Gives what the block gives.
 
     profile(state; active = 2, warmup = 1, output_trace_dir = "traces") do profile
         for batch in loader
             train(batch)
-            step(profile)
+            step!(profile)
         end
     end
 """
@@ -47,6 +47,8 @@ end
 begin_profile(state, on_trace_ready; options...) = with_options(LibAccel.accel_profile_options_t; options...) do given
     made(Profile, out -> LibAccel.accel_profile_begin(state, given, trace_ready_callback(), keep(on_trace_ready), destroy(), out))
 end
+
+step!(profile::Profile) = (LibAccel.accel_profile_step(profile); profile)
 
 """    span(name) do ... end: a span of the program's own in traces."""
 span(body::Function, name) = scoped(body, out -> LibAccel.accel_span_begin(string(name), out))

@@ -7,7 +7,7 @@
                 on_trace_ready = recorded -> push!(cycles, step_number(recorded))) do recorded
                 for _ in 1:4
                     span(() -> model(Tensor(ones(Float32, 4, 4))), "forward of mine")
-                    step(recorded)
+                    step!(recorded)
                 end
                 recorded
             end
