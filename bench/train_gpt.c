@@ -16,6 +16,20 @@ static accel_recompute_t read_recompute(const char *name) {
   exit(2);
 }
 
+/* Records all steps: "operators", or "all" with what can be recorded of them; nothing for "no". */
+static accel_profile_t *begin_profile(accel_state_t *state, const char *what) {
+  accel_profile_options_t options = ACCEL_PROFILE_OPTIONS_INIT;
+  accel_profile_t *profile = NULL;
+  if (strcmp(what, "no") == 0) return NULL;
+  if (strcmp(what, "operators") != 0 && strcmp(what, "all") != 0) {
+    fprintf(stderr, "--profile %s: expected no, operators or all\n", what);
+    exit(2);
+  }
+  options.record_shapes = options.profile_memory = options.with_flops = options.with_modules = what[0] == 'a';
+  CHECK(accel_profile_begin(state, &options, NULL, NULL, NULL, &profile));
+  return profile;
+}
+
 /* Of the memory of large tensors, in MiB. */
 static double memory_of_tensors(const char *field) {
   accel_value_t report = ACCEL_VALUE_INIT;
@@ -26,9 +40,12 @@ static double memory_of_tensors(const char *field) {
 }
 
 int main(int argc, char **argv) {
-  enum { PRECISION, STEPS, BLOCKS, RECOMPUTE, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {
-      {"--precision", "no"}, {"--steps", "10"}, {"--blocks", "4"}, {"--activation-checkpointing", "nothing"}};
+  enum { PRECISION, STEPS, BLOCKS, RECOMPUTE, PROFILE, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--precision", "no"},
+                                            {"--steps", "10"},
+                                            {"--blocks", "4"},
+                                            {"--activation-checkpointing", "nothing"},
+                                            {"--profile", "no"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const char *precision = options[PRECISION].value;
   const size_t steps = (size_t)measure_integer(&options[STEPS]);
@@ -43,7 +60,10 @@ int main(int argc, char **argv) {
   workload_gpt_of(&training, state, GPT_WARMUP + steps, blocks, recompute);
 
   double *samples = measure_allocate(steps * sizeof *samples);
+  accel_profile_t *const profile = begin_profile(state, options[PROFILE].value);
   const double loss = training_run(&training, GPT_WARMUP, steps, samples);
+  if (profile != NULL) CHECK(accel_profile_end(profile));
+  accel_profile_release(profile);
   const double peak_mb = memory_of_tensors("most_in_use");
   const double activations_mb = peak_mb - memory_of_tensors("in_use");
   const double tokens_per_step = GPT_ACCUMULATE * GPT_BATCH * GPT_CONTEXT * ranks;
@@ -54,6 +74,8 @@ int main(int argc, char **argv) {
   if (blocks != GPT_BLOCKS || recompute != ACCEL_RECOMPUTE_NOTHING)
     snprintf(variant, sizeof variant, ", \"blocks\": %lld, \"recompute\": \"%s\"", (long long)blocks,
              recompute_names[recompute]);
+  if (strcmp(options[PROFILE].value, "no") != 0)
+    snprintf(variant, sizeof variant, ", \"profile\": \"%s\"", options[PROFILE].value);
   snprintf(params, sizeof params, "{\"precision\": \"%s\", \"batch\": %d, \"accumulate\": %d, \"procs\": %d%s}",
            precision, GPT_BATCH, GPT_ACCUMULATE, ranks, variant);
   snprintf(extra, sizeof extra,

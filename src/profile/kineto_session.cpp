@@ -172,7 +172,7 @@ KinetoSession::KinetoSession(const ProfileSettings& settings, c10::DeviceType de
     : configuration_(std::make_unique<Configuration>(settings, device)) {
   std::thread::id own = std::this_thread::get_id();
   if (abandoned_on().compare_exchange_strong(own, std::thread::id())) {
-    kineto::disableProfiler();
+    if (torch::profiler::impl::profilerEnabled()) kineto::disableProfiler();
     session_exists = false;
   }
   require(!session_exists.exchange(true), Status::kInvalidState,
@@ -184,10 +184,12 @@ KinetoSession::KinetoSession(const ProfileSettings& settings, c10::DeviceType de
 
 KinetoSession::~KinetoSession() {
   try {
-    if (is_recording_ && std::this_thread::get_id() != configuration_->thread) {
+    if ((is_recording_ || is_prepared_) && std::this_thread::get_id() != configuration_->thread) {
       abandoned_on() = configuration_->thread;
       return;
     }
+    // Kineto leaves its preparations by a recording only.
+    if (is_prepared_ && !is_recording_) start();
     if (is_recording_) kineto::disableProfiler();
   } catch (const std::exception&) {
     // It records no more; there is nobody to tell.

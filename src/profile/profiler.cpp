@@ -48,18 +48,20 @@ Json seconds_of(const StepTimes::Seconds& seconds) {
 }  // namespace
 
 Profiler::Profiler(ProfileSettings settings, std::shared_ptr<comm::Communicator> communicator, c10::DeviceType device)
-    : settings_(std::move(settings)), communicator_(std::move(communicator)), session_(settings_, device) {
+    : settings_(std::move(settings)),
+      communicator_(std::move(communicator)),
+      session_(std::make_unique<KinetoSession>(settings_, device)) {
   if (!settings_.output_trace_dir.value.empty()) {
     make_folder(settings_.output_trace_dir.value);
     clock_ = measure_clock_offset(*communicator_);
   }
   action_ = track::profile_action(settings_, 0);
-  if (action_ != ProfileAction::kNone) session_.prepare();
+  if (action_ != ProfileAction::kNone) session_->prepare();
   if (track::is_recorded(action_)) start();
 }
 
 Profiler::~Profiler() {
-  if (session_.is_recording()) Spans::end();
+  if (is_recording()) Spans::end();
 }
 
 void Profiler::require_own_thread() const {
@@ -68,7 +70,7 @@ void Profiler::require_own_thread() const {
 }
 
 void Profiler::start() {
-  session_.start();
+  session_->start();
   Spans::begin(settings_.with_modules.value);
   begun_ = unix_nanoseconds();
   first_step_ = step_;
@@ -78,7 +80,7 @@ Profiler::Cycle Profiler::stop() {
   Cycle cycle;
   communicator_->step_times()->end_recording();
   cycle.spans = Spans::end();
-  cycle.trace = session_.stop();
+  cycle.trace = session_->stop();
   cycle.begun = begun_;
   cycle.first_step = first_step_;
   cycle.last_step = step_;
@@ -103,13 +105,13 @@ void Profiler::step() {
     finish_cycle();
   else if (track::is_recorded(before) && !track::is_recorded(action_))
     stop();
-  if (action_ != ProfileAction::kNone) session_.prepare();
-  if (track::is_recorded(action_) && !session_.is_recording()) start();
+  if (action_ != ProfileAction::kNone) session_->prepare();
+  if (track::is_recorded(action_) && !is_recording()) start();
 }
 
 void Profiler::restart() {
   require_own_thread();
-  if (!session_.is_recording()) return;
+  if (!is_recording()) return;
   stop();
   start();
 }
@@ -119,10 +121,11 @@ void Profiler::end(bool waits) {
   if (std::exchange(has_ended_, true)) return;
   std::exception_ptr failure;  // told when the other ranks do not wait for this one
   try {
-    if (session_.is_recording()) finish_cycle();
+    if (is_recording()) finish_cycle();
   } catch (const std::exception&) {
     failure = std::current_exception();
   }
+  session_.reset();
   const std::string& folder = settings_.output_trace_dir.value;
   if (waits && !folder.empty() && communicator_->size() > 1) {
     communicator_->barrier();

@@ -56,6 +56,7 @@ class Profiler {
   };
 
   void require_own_thread() const;
+  bool is_recording() const { return session_ && session_->is_recording(); }
   const Cycle& latest() const;
   void start();
   Cycle stop();
@@ -66,7 +67,7 @@ class Profiler {
   const ProfileSettings settings_;
   const std::shared_ptr<comm::Communicator> communicator_;
   const std::thread::id thread_ = std::this_thread::get_id();
-  KinetoSession session_;
+  std::unique_ptr<KinetoSession> session_;  // until the end
   std::function<void()> trace_ready_;
   ClockOffset clock_;
   std::atomic<int64_t> step_{0};

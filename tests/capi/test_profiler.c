@@ -309,7 +309,7 @@ static void wrong_calls_are_refused(void **state) {
 static void a_folder_that_is_gone_is_an_error(void **state) {
   const struct setting *const setting = *state;
   accel_profile_options_t options = ACCEL_PROFILE_OPTIONS_INIT;
-  accel_profile_t *profile = NULL;
+  accel_profile_t *profile = NULL, *second = NULL;
   char folder[96];
   FILE *file = NULL;
   snprintf(folder, sizeof folder, "%s/traces", setting->folder);
@@ -321,9 +321,9 @@ static void a_folder_that_is_gone_is_an_error(void **state) {
   fclose(file);
   assert_status(accel_profile_end(profile), ACCEL_ERROR_IO);
   assert_ok(accel_profile_end(profile));
-  accel_profile_release(profile);
-  profile = begin(setting, NULL);
-  assert_ok(accel_profile_end(profile));
+  second = begin(setting, NULL); /* while the one that has ended is kept */
+  assert_ok(accel_profile_end(second));
+  accel_profile_release(second);
   accel_profile_release(profile);
 }
 

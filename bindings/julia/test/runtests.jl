@@ -19,7 +19,7 @@ Base.size(mapped::Mapped) = (mapped.length,)
 Base.getindex(mapped::Mapped, index::Int) = mapped.make(index)
 
 @testset "Accel" begin
-    for name in ("tensor", "operator", "value", "model", "callback", "training", "dataset", "data", "observing", "memory", "misuse", "process", "tracking")
+    for name in ("tensor", "operator", "value", "model", "callback", "training", "dataset", "data", "observing", "memory", "misuse", "process", "tracking", "profiler")
         @testset "$name" begin
             include(name * "_test.jl")
         end

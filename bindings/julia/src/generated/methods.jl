@@ -86,7 +86,7 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
     serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
     setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
-    split_between_processes, split_group, state_bytes, state_dict, step, step!, step_number, step_report,
+    split_between_processes, split_group, state_bytes, state_dict, step!, step_number, step_report,
     step_report_of_ranks, step_report_table, step_was_skipped, sync_gradients, sync_gradients!, synchronize,
     synchronize!, synchronize_async!, synchronize_rng_states!, tie!, trackers, train!, trigger_sync_in_backward,
     unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows, values!, verify_device_map,
@@ -4016,14 +4016,6 @@ Gives: {\"count\", \"total\": NONE if unknown, \"seconds\", \"rate\": a second, 
 """
 progress_report(bar::ProgressBar) =
     result(out -> LibAccel.accel_progress_report(bar, out))
-
-"""
-    step(profile)
-
-Ends a step.
-"""
-step(profile::Profile) =
-    (LibAccel.accel_profile_step(profile); nothing)
 
 """
     step_number(profile)
