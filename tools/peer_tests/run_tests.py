@@ -2,7 +2,8 @@
 """Runs Accelerate's own tests with the package accel in its place.
 
 tests/peer/baseline.txt has the tests that Accelerate passes itself on a machine without GPU and network; the others count for nobody.
-tests/peer/passing.txt has those that pass here, and is only added to; tests/peer/reasons.txt says why the others do not.
+tests/peer/passing.txt has those that pass here, and is only added to; tests/peer/reasons.txt says why the others do not; tests/peer/notes.md
+stands at the end of the page.
 Runs in the Python of `tools/setup.sh --torch`, or in $ACCEL_PEER_PYTHON. Exit status: 0; 1 when a test of passing.txt fails or one that
 fails has no reason; 77 when something is not installed.
 """
@@ -107,7 +108,7 @@ def report(files, baseline, outcomes, reasons):
         f"{good} of {len(baseline)} tests pass ({100 * good // len(baseline)} %).", "",
         "| file | passed | failed | not applicable |", "| --- | --- | --- | --- |", *rows, "",
         "Not applicable: skipped, or failing with Accelerate too, since it needs a GPU, a hub or a package.", "",
-        "## Tests that do not pass", "", "| test | reason |", "| --- | --- |", *why, ""])
+        "## Tests that do not pass", "", "| test | reason |", "| --- | --- |", *why, "", (LISTS / "notes.md").read_text()])
 
 
 def parse():

@@ -4,13 +4,14 @@ import csv
 import json
 import math
 import os
+import pathlib
 import types
 
 import pytest
 
 import accel
 from accel import capi, tracking
-from accel.tracking import engine_values
+from accel.tracking import engine_values, registry
 
 pytestmark = pytest.mark.usefixtures("engine_trackers")
 
@@ -129,6 +130,35 @@ def test_settings_and_rules(tmp_path):
     elsewhere = [tracking.JSONLinesTracker("one", tmp_path), tracking.CSVTracker("other", tmp_path)]
     with pytest.raises(ValueError, match="different runs or folders: .*/one, .*/other"):
         started(tmp_path, elsewhere)
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    """As where the package mlflow is not installed."""
+    if "mlflow" not in capi.accel_available_trackers():
+        pytest.skip("the engine has no tracker of MLflow here")
+    monkeypatch.setitem(registry.LOGGER_TYPE_TO_CLASS, "mlflow", tracking.EngineMLflowTracker)
+
+
+def test_runs_of_mlflow(mlflow, monkeypatch, tmp_path):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", str(tmp_path / "store"))
+    accelerator = accel.Accelerator(cpu=True, log_with="mlflow")
+    accelerator.init_trackers("project", {"lr": 0.5}, {"mlflow": {"tags": {"kind": "test"}, "run_name": "named"}})
+    accelerator.log({"loss": 1.5}, step=3)
+    folder = pathlib.Path(accelerator.get_tracker("mlflow", unwrap=True).removeprefix("file://"))
+    accelerator.end_training()
+    assert (folder / "params/lr").read_text() == "0.5" and (folder / "metrics/loss").read_text().split()[1:] == ["1.5", "3"]
+    assert (folder / "tags/kind").read_text() == "test" and "named" in (folder / "meta.yaml").read_text()
+
+
+def test_a_service_that_does_not_answer_is_left_out(mlflow, monkeypatch, tmp_path):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # discard: nobody listens
+    accelerator = accel.Accelerator(cpu=True, log_with=["mlflow", "jsonl"], project_dir=str(tmp_path))
+    accelerator.init_trackers("run")
+    accelerator.log({"loss": 1.5}, step=3)
+    assert [tracker.name for tracker in accelerator.trackers] == ["jsonl"]
+    accelerator.end_training()
+    assert of_kind(tmp_path / "run", "values")[0]["values"] == {"loss": 1.5}
 
 
 def test_a_tracker_by_itself(tmp_path):

@@ -80,6 +80,24 @@ def test_what_is_recorded(profiler, tmp_path):
     assert json.loads((tmp_path / "merged.json").read_text())["traceEvents"]
 
 
+def test_the_traces_of_all_ranks(profiler, ranks, tmp_path):
+    ranks(f"""
+        import accel
+        from accel.utils import ProfileKwargs
+
+        accelerator = accel.Accelerator(cpu=True)
+        with accelerator.profile(ProfileKwargs(output_trace_dir={str(tmp_path / "traces")!r})):
+            accelerator.gather(accel.ones(4))
+        accelerator.end_training()
+    """)
+    for rank in range(2):
+        events = json.loads((tmp_path / f"traces/profile_{rank}.json").read_text())["traceEvents"]
+        collectives = [event for event in events if event.get("cat") == "accel" and event.get("args", {}).get("kind") == "collective"]
+        assert collectives and collectives[0]["args"]["ranks"] == 2
+    merged = json.loads((tmp_path / "traces/profile_merged.json").read_text())["traceEvents"]
+    assert {event["pid"] for event in merged if event.get("cat") == "accel"} == {0, 1}
+
+
 def test_failures(profiler, accelerator, tmp_path):
     class Mine(Exception):
         pass

@@ -183,7 +183,15 @@ def test_on_which_ranks(ranks):
         assert sorted(out.splitlines()) == sorted(everywhere + main)
 
 
-VALUES = {"number": 0.5, "whole": 2, "yes": True, "text": "some", "none": None, "nan": math.nan, "both": {"a": 1, "b": 2.0}, "list": [1, 2]}
+class Single:
+    """As numpy.float32: a number that is no float."""
+
+    def __float__(self):
+        return 0.5
+
+
+VALUES = {"tensor": accel.tensor(1.0), "single": Single(), "number": 0.5, "whole": 2, "yes": True, "text": "some", "none": None, "nan": math.nan,
+          "both": {"a": 1, "b": 2.0}, "list": [1, 2]}
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio", "swanlab"])

@@ -115,11 +115,11 @@ class EngineRun:
     has the state, the run ends."""
 
     def __init__(self, trackers, config, state=None):
-        self.names, self.state, self._left = [tracker.name for tracker in trackers], current() if state is None else state, set()
+        self.state, self._left = current() if state is None else state, set()
         places = {(tracker.run_name, None if tracker.logging_dir_param is None else os.fspath(tracker.logging_dir_param)) for tracker in trackers
                   if tracker.requires_logging_directory}
         if len(places) > 1:
-            raise ValueError(f"the trackers {', '.join(self.names)} have different runs or folders: "
+            raise ValueError(f"the trackers {', '.join(tracker.name for tracker in trackers)} have different runs or folders: "
                              f"{', '.join(f'{folder}/{run}' for run, folder in sorted(places))}; those of the engine share one")
         run_name, folder = next(iter(places), (trackers[0].run_name, trackers[0].logging_dir_param))
         settings = {tracker.name: dict(tracker._settings()) for tracker in trackers}
@@ -128,13 +128,17 @@ class EngineRun:
             "log_with": ",".join(settings), "logging_dir": None if folder is None else os.fspath(folder), **of_run})
         capi.accel_init_trackers(self.state, str(run_name), configuration(config), settings, options)
         self._handles, self._has_ended = {}, False
-        self._trackers = weakref.WeakSet(trackers)
-        for tracker in trackers:
+        self.names = capi.accel_trackers(self.state)  # without those whose service does not answer, of which the log has a warning
+        self._trackers = weakref.WeakSet(tracker for tracker in trackers if tracker.name in self.names)
+        for tracker in self._trackers:
             tracker._run = self
 
     @property
     def is_open(self):
         return not self._has_ended and is_made()
+
+    def has(self, tracker):
+        return tracker in self._trackers
 
     def handle_of(self, tracker):
         """The engine's own of a tracker."""

@@ -94,6 +94,12 @@ class MLflowTracker(GeneralTracker):
 
 
 class EngineMLflowTracker(EngineTracker):
-    """A run of MLflow by the engine: of the server at MLFLOW_TRACKING_URI, or of a folder."""
+    """A run of MLflow by the engine: of the server at MLFLOW_TRACKING_URI, or of a folder. The settings are those of MLflowTracker, and
+    tracking_uri."""
 
     name, requires_logging_directory = "mlflow", False
+
+    def __init__(self, experiment_name, logging_dir=None, **settings):
+        super().__init__(experiment_name)
+        given = {"experiment_name": experiment_name, "logging_dir": None if logging_dir is None else os.fspath(logging_dir), **settings}
+        self.init_kwargs = {name: value for name, value in given.items() if value is not None}

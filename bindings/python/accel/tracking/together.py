@@ -11,7 +11,8 @@ def start(chosen, project_name, logging_dir, config, init_kwargs, state):
     trackers = [_made(entry, project_name, logging_dir, init_kwargs or {}) for entry in chosen]
     of_engine = [tracker for tracker in trackers if isinstance(tracker, EngineTracker)]
     if of_engine and PartialState().is_main_process:
-        EngineRun(of_engine, config, state)
+        run = EngineRun(of_engine, config, state)
+        trackers = [tracker for tracker in trackers if tracker not in of_engine or run.has(tracker)]
     own = [tracker for tracker in trackers if not isinstance(tracker, EngineTracker)]
     for tracker in own:
         tracker.start()
