@@ -83,6 +83,7 @@ libzstd-dev library libzstd
 libsodium-dev library libsodium
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
+libevent-dev library libevent_extra
 $([ -n "$lean" ] || echo "$test_packages")
 ${develop:+$develop_packages}
 LIST

@@ -108,7 +108,6 @@ mod work;
 
 pub use accelerator::*;
 pub use big_model::{OffloadHook, WeightStream};
-pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;
@@ -132,6 +131,7 @@ pub use scheduler::*;
 pub use scope::Scope;
 pub use state::{State, StateReader};
 pub use tensor::Tensor;
+pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use tree::Tree;
 pub use value::{Arg, Kind, Value};
 pub use work::Work;
