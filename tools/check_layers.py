@@ -14,11 +14,11 @@ LAYER = {
     "base": 0,
     "config": 1, "tensor": 1, "kernels": 1,
     "comm": 2, "precision": 2, "launch": 2, "track": 2,
-    "state": 3, "nn": 3, "optim": 3, "report": 3,
+    "state": 3, "nn": 3, "optim": 3,
     "data": 4, "parallel": 4, "quant": 4,
     "checkpoint": 5, "profile": 5,
     "bigmodel": 6,
-    "accelerator": 7,
+    "accelerator": 7, "report": 7,
     "capi": 8, "program": 8,
 }
 PUBLIC_HEADER = "accel.h"

@@ -85,6 +85,7 @@ libsodium-dev library libsodium
 libevent-dev library libevent_extra
 libturbojpeg0-dev library libturbojpeg
 libpng-dev library libpng
+libevent-dev library libevent_extra
 $([ -n "$lean" ] || echo "$test_packages")
 ${develop:+$develop_packages}
 LIST

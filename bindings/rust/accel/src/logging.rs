@@ -39,9 +39,8 @@ impl StateReader {
     /// InvalidArgument.
     pub fn logger(&self, name: &str, level: impl Into<Option<i32>>) -> Result<Logger> {
         let (name, level) = (c_string(name)?, level.into().unwrap_or(sys::ACCEL_UNSET));
-        made(|out| unsafe {
-            sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, None, std::ptr::null_mut(), None, out)
-        })
+        let nothing = std::ptr::null_mut();
+        made(|out| unsafe { sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, None, nothing, None, out) })
     }
 
     /// The same, and `hear` gets the level, the name and the text of each message: for another logging of the program.
@@ -55,10 +54,8 @@ impl StateReader {
     {
         let (name, level) = (c_string(name)?, level.into().unwrap_or(sys::ACCEL_UNSET));
         let (data, destroy) = hand_over(hear);
-        made(|out| unsafe {
-            let hear = Some(self::hear::<F> as sys::accel_logger_fn);
-            sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, hear, data, destroy, out)
-        })
+        let hear = Some(self::hear::<F> as sys::accel_logger_fn);
+        made(|out| unsafe { sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, hear, data, destroy, out) })
     }
 }
 

@@ -44,8 +44,8 @@ impl StateReader {
     ) -> Result<ProgressBar> {
         let (label, options) = (c_string(label)?, options.into());
         let (total, options) = (total.into().unwrap_or(sys::ACCEL_UNSET_INT64), optional(&options)?);
+        let nothing = std::ptr::null_mut();
         made(|out| unsafe {
-            let nothing = std::ptr::null_mut();
             sys::accel_progress_begin(self.as_raw(), label.as_ptr(), total, options, None, nothing, None, out)
         })
     }
@@ -67,8 +67,8 @@ impl StateReader {
         let (label, options) = (c_string(label)?, options.into());
         let (total, options) = (total.into().unwrap_or(sys::ACCEL_UNSET_INT64), optional(&options)?);
         let (data, destroy) = hand_over(Exclusive::new(show));
+        let show = Some(self::show::<F> as sys::accel_progress_fn);
         made(|out| unsafe {
-            let show = Some(self::show::<F> as sys::accel_progress_fn);
             sys::accel_progress_begin(self.as_raw(), label.as_ptr(), total, options, show, data, destroy, out)
         })
     }

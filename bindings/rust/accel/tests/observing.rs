@@ -69,7 +69,9 @@ fn a_bar_counts_an_iterator() {
 #[test]
 fn a_panic_in_a_callback_stays_there() {
     let state = cpu();
-    let bar = state.progress_bar_with("", None, ProgressOptions::new().interval(Duration::ZERO), |_, _| panic!("no")).unwrap();
+    let bar = state
+        .progress_bar_with("", None, ProgressOptions::new().interval(Duration::ZERO), |_, _| panic!("no"))
+        .unwrap();
     let _ = bar.inc(1);
     bar.finish().unwrap();
 }
