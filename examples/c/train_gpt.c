@@ -24,7 +24,6 @@
 
 #define VOCABULARY 256 /* every byte is a token */
 #define MAX_PATH_LENGTH 4096
-#define BAR_WIDTH 24
 
 /* Ends the program with the library's message when a call failed; gives the status back otherwise. */
 #define CHECK(call) check((call), #call)
@@ -65,6 +64,9 @@ struct options {
   int64_t sample_length;
   double temperature;
   struct interval eval_every, log_every;
+  const char *log_dir, *log_with;
+  const char *profile;
+  int64_t metrics_port; /* -1: none */
 };
 
 static const char usage[] =
@@ -87,6 +89,10 @@ static const char usage[] =
     "  --resume[=FOLDER]       continues from the newest checkpoint, or from that one\n"
     "  --eval-every N          steps between validations, or N% of the run (20%; 0: only at the end)\n"
     "  --log-every N           steps between reports of the loss, or N% of the run (4%; 0: none)\n"
+    "  --log-dir DIR           where the numbers of the run go: `accel report DIR` shows them (nowhere)\n"
+    "  --log-with NAMES        how: jsonl, csv, tensorboard, mlflow, joined by commas (jsonl,tensorboard)\n"
+    "  --profile DIR           traces of the steps 4 to 8 of each process, which ui.perfetto.dev shows\n"
+    "  --metrics-port N        numbers for Prometheus at http://127.0.0.1:N/metrics of the main process\n"
     "  --prompt TEXT           what the sample at the end begins with\n"
     "  --sample-length N       its length in bytes (400; 0: no sample)\n"
     "  --temperature X         how freely it is drawn (0.8; less: only what is likely)\n"
@@ -158,6 +164,8 @@ static struct options parse_options(int argc, char **argv) {
   options.learning_rate = 1e-3, options.warmup = 20;
   options.eval_every.percent = 20, options.log_every.percent = 4;
   options.checkpoint_dir = "checkpoints";
+  options.log_with = "jsonl,tensorboard";
+  options.metrics_port = -1;
   options.prompt = "\n", options.sample_length = 400, options.temperature = 0.8;
 
   const struct setting settings[] = {
@@ -177,6 +185,10 @@ static struct options parse_options(int argc, char **argv) {
       {.name = "checkpoint-every", .interval = &options.checkpoint_every},
       {.name = "eval-every", .interval = &options.eval_every},
       {.name = "log-every", .interval = &options.log_every},
+      {.name = "log-dir", .text = &options.log_dir},
+      {.name = "log-with", .text = &options.log_with},
+      {.name = "profile", .text = &options.profile},
+      {.name = "metrics-port", .integer = &options.metrics_port},
       {.name = "prompt", .text = &options.prompt},
       {.name = "sample-length", .integer = &options.sample_length},
       {.name = "temperature", .number = &options.temperature},
@@ -212,13 +224,13 @@ static struct options parse_options(int argc, char **argv) {
  * ------------------------------------------------------------------------------------------------------------------ */
 
 struct progress {
+  accel_progress_bar_t *bar; /* shows nothing where stderr is no terminal */
   int shown, terminal;
   int64_t total;
   int64_t first_step, tokens; /* of this run: where it began, and what was trained since */
-  double began, last_drawn;
+  double began;
   double paused; /* seconds spent on validation and checkpoints, which are no training */
   double first_step_seconds;
-  double loss;
 };
 
 static double now(void) {
@@ -227,13 +239,15 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static struct progress progress_begin(const accel_state_t *state, int64_t first_step, int64_t total) {
-  const struct progress progress = {.shown = accel_is_main_process(state),
-                                    .terminal = isatty(STDOUT_FILENO),
-                                    .total = total,
-                                    .first_step = first_step,
-                                    .began = now(),
-                                    .loss = NAN};
+static struct progress progress_begin(accel_state_t *state, int64_t first_step, int64_t total) {
+  struct progress progress = {.shown = accel_is_main_process(state),
+                              .terminal = isatty(STDERR_FILENO),
+                              .total = total,
+                              .first_step = first_step,
+                              .began = now()};
+  accel_progress_options_t options = ACCEL_PROGRESS_OPTIONS_INIT;
+  options.initial = first_step;
+  CHECK(accel_progress_begin(state, "train", total, &options, NULL, NULL, NULL, &progress.bar));
   return progress;
 }
 
@@ -250,45 +264,46 @@ static double seconds_left(const struct progress *progress, int64_t step) {
   return done == 0 ? 0 : training_seconds(progress) / (double)done * (double)(progress->total - step);
 }
 
-static void progress_draw(struct progress *progress, int64_t step) {
-  char bar[BAR_WIDTH + 1];
-  const int filled = (int)(BAR_WIDTH * step / progress->total);
-  for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-  bar[BAR_WIDTH] = '\0';
-  const int64_t left = (int64_t)seconds_left(progress, step);
-  printf("\r[%s] %lld/%lld  loss %.4f  %.0f tokens/s  %lld:%02lld left \033[K", bar, (long long)step,
-         (long long)progress->total, progress->loss, tokens_per_second(progress), (long long)(left / 60),
-         (long long)(left % 60));
-  fflush(stdout);
-  progress->last_drawn = now();
+static void progress_set_total(struct progress *progress, int64_t total) {
+  progress->total = total;
+  CHECK(accel_progress_set_total(progress->bar, total));
 }
 
-/* After every step. */
-static void progress_step(struct progress *progress, int64_t step) {
-  const int last = step == progress->total;
-  if (progress->shown && progress->terminal && (last || now() - progress->last_drawn > 0.1))
-    progress_draw(progress, step);
+static void set_number(accel_value_t *map, const char *name, double number) {
+  const accel_value_t value = accel_arg_double(number);
+  CHECK(accel_value_set(map, name, &value));
 }
 
 /* After steps whose loss is known. Nine digits say a float exactly: two runs can be compared. */
-static void progress_loss(struct progress *progress, int64_t step, double loss) {
-  progress->loss = loss;
-  if (!progress->shown || progress->terminal) return;
-  printf("step %lld/%lld  loss %.9g  %.0f tokens/s  %.0f s left\n", (long long)step, (long long)progress->total, loss,
-         tokens_per_second(progress), seconds_left(progress, step));
-  fflush(stdout);
+static void progress_loss(const struct progress *progress, int64_t step, double loss) {
+  if (progress->terminal) {
+    accel_value_t values = ACCEL_VALUE_INIT;
+    CHECK(accel_value_map(&values));
+    set_number(&values, "loss", loss);
+    set_number(&values, "tokens/s", round(tokens_per_second(progress)));
+    CHECK(accel_progress_set_values(progress->bar, &values));
+    accel_value_dispose(&values);
+  } else if (progress->shown) {
+    printf("step %lld/%lld  loss %.9g  %.0f tokens/s  %.0f s left\n", (long long)step, (long long)progress->total, loss,
+           tokens_per_second(progress), seconds_left(progress, step));
+    fflush(stdout);
+  }
 }
 
 /* A line of its own, above the bar. */
 static void progress_say(const struct progress *progress, const char *format, ...) {
+  char line[MAX_PATH_LENGTH + 256];
   if (!progress->shown) return;
   va_list arguments;
   va_start(arguments, format);
-  if (progress->terminal) fputs("\r\033[K", stdout);
-  vprintf(format, arguments);
-  putchar('\n');
-  fflush(stdout);
+  vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
+  if (progress->terminal) {
+    CHECK(accel_progress_write(progress->bar, line));
+  } else {
+    puts(line);
+    fflush(stdout);
+  }
 }
 
 /* ---------------------------------------------------------------------------------------------------------------------
@@ -367,8 +382,9 @@ struct training {
   accel_optimizer_t *optimizer;
   accel_scheduler_t *scheduler;
   accel_dataloader_t *loader, *validation;
-  int64_t step;          /* how many are done */
-  int64_t steps, warmup; /* of the whole run; with --seconds an estimate that gets better */
+  accel_profile_t *profile; /* NULL: none */
+  int64_t step;             /* how many are done */
+  int64_t steps, warmup;    /* of the whole run; with --seconds an estimate that gets better */
 };
 
 /* The learning rate rises until the warm-up is over and then falls along half a cosine to a tenth. A schedule of the
@@ -413,7 +429,7 @@ static void training_begin(struct training *training, accel_state_t *state, acce
   settings.lr = options->learning_rate;
   settings.beta2 = 0.99; /* a shorter memory than usual: the batches are small and the run is short */
 
-  training->state = state;
+  training->state = state, training->profile = NULL;
   training->step = 0, training->steps = options->steps, training->warmup = options->warmup;
   training->gpt = make_gpt(options);
   CHECK(accel_optimizer_adamw(training->gpt, &settings, &adamw));
@@ -506,6 +522,74 @@ static double validation_loss(struct training *training) {
   CHECK(accel_scope_end(scope));
   CHECK(accel_module_train(training->model, 1));
   return sum / (double)batches;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------------
+ * What is seen of the run: numbers in trackers, traces
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* The settings of the run, which trackers keep. */
+static accel_value_t settings_of_run(const struct training *training, const struct options *options) {
+  const struct {
+    const char *name;
+    double number;
+  } settings[] = {{"layers", (double)options->layers},
+                  {"heads", (double)options->heads},
+                  {"width", (double)options->width},
+                  {"context", (double)options->context},
+                  {"batch", (double)options->batch},
+                  {"lr", options->learning_rate},
+                  {"warmup", (double)options->warmup},
+                  {"seed", (double)options->seed},
+                  {"processes", accel_num_processes(training->state)}};
+  accel_value_t map = ACCEL_VALUE_INIT;
+  CHECK(accel_value_map(&map));
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    set_number(&map, settings[i].name, settings[i].number);
+  return map;
+}
+
+static void watch_begin(struct training *training, const struct options *options) {
+  if (options->log_dir != NULL) {
+    accel_tracking_options_t tracking = ACCEL_TRACKING_OPTIONS_INIT;
+    tracking.log_with = options->log_with;
+    tracking.logging_dir = options->log_dir;
+    accel_value_t settings = settings_of_run(training, options);
+    CHECK(accel_init_trackers(training->state, "train_gpt", &settings, NULL, &tracking));
+    accel_value_dispose(&settings);
+  }
+  if (options->profile != NULL) {
+    accel_profile_options_t profile = ACCEL_PROFILE_OPTIONS_INIT;
+    profile.output_trace_dir = options->profile;
+    profile.skip_first = 3, profile.active = 5, profile.repeat = 1;
+    CHECK(accel_profile_begin(training->state, &profile, NULL, NULL, NULL, &training->profile));
+  }
+  if (options->metrics_port >= 0 && accel_is_main_process(training->state)) {
+    accel_serve_metrics_options_t serve = ACCEL_SERVE_METRICS_OPTIONS_INIT;
+    int32_t port = 0;
+    serve.port = (int32_t)options->metrics_port;
+    CHECK(accel_serve_metrics(training->state, &serve, &port));
+    printf("metrics: http://127.0.0.1:%d/metrics\n", port);
+  }
+}
+
+/* The loss, and from all ranks where the time went. */
+static void watch_loss(struct training *training, const struct options *options, double loss,
+                       double tokens_per_second) {
+  if (options->log_dir == NULL) return;
+  const char *const names[] = {"train/loss", "train/lr", "train/tokens_per_second"};
+  double numbers[] = {loss, 0, tokens_per_second};
+  accel_value_t report = ACCEL_VALUE_INIT;
+  CHECK(accel_scheduler_last_lr(training->scheduler, 0, &numbers[1]));
+  CHECK(accel_log_scalars(training->state, names, numbers, 3, training->step));
+  CHECK(accel_step_report_of_ranks(training->state, 1, &report));
+  accel_value_dispose(&report);
+}
+
+static void watch_end(struct training *training) {
+  if (training->profile == NULL) return;
+  CHECK(accel_profile_end(training->profile));
+  accel_profile_release(training->profile);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------------
@@ -674,6 +758,8 @@ static void print_summary(const struct training *training, const char *text_name
 
 static void validate(struct training *training, struct progress *progress) {
   const double loss = validation_loss(training);
+  const char *const name = "validation/loss";
+  CHECK(accel_log_scalars(training->state, &name, &loss, 1, training->step));
   progress_say(progress, "step %lld  validation loss %.4f  (%.2f bits a byte)", (long long)training->step, loss,
                loss / log(2.0));
 }
@@ -723,15 +809,20 @@ static void train(struct training *training, const struct options *options) {
   while (training->step < training->steps) {
     accel_tensor_t *loss = train_batch(training);
     progress.tokens += batch_tokens;
+    CHECK(accel_count_tokens(training->state, options->batch * options->context));
     if (accel_sync_gradients(training->state)) { /* a whole step, not a part of one */
       const int64_t done = ++training->step - progress.first_step;
       if (done == 1) progress.first_step_seconds = elapsed_seconds(&progress);
       if (options->seconds > 0 && is_time_to_estimate(done))
-        training->steps = progress.total = estimate_steps(training, options->seconds, &progress);
+        progress_set_total(&progress, training->steps = estimate_steps(training, options->seconds, &progress));
+      if (training->profile != NULL) CHECK(accel_profile_step(training->profile));
+      CHECK(accel_progress_update(progress.bar, 1));
 
-      if (is_due(&log_every, training->step, training->steps))
-        progress_loss(&progress, training->step, mean_of_ranks(training->state, loss));
-      progress_step(&progress, training->step);
+      if (is_due(&log_every, training->step, training->steps)) {
+        const double mean_loss = mean_of_ranks(training->state, loss);
+        progress_loss(&progress, training->step, mean_loss);
+        watch_loss(training, options, mean_loss, tokens_per_second(&progress));
+      }
 
       const double pause = now();
       if (is_due(&eval_every, training->step, training->steps) && training->step < training->steps)
@@ -745,6 +836,8 @@ static void train(struct training *training, const struct options *options) {
   progress_say(&progress, "trained %lld tokens in %.1f s, %.0f tokens/s", (long long)progress.tokens,
                training_seconds(&progress), tokens_per_second(&progress));
   validate(training, &progress);
+  CHECK(accel_progress_end(progress.bar));
+  accel_progress_bar_release(progress.bar);
 }
 
 int main(int argc, char **argv) {
@@ -757,7 +850,9 @@ int main(int argc, char **argv) {
   training_begin(&training, state, text, &options);
   print_summary(&training, text_name, text, &options);
   if (options.resume) resume(&training, &options);
+  watch_begin(&training, &options);
   train(&training, &options);
+  watch_end(&training);
   if (accel_is_main_process(state) && options.sample_length > 0) print_sample(&training, &options);
 
   CHECK(accel_end_training(state));

@@ -74,15 +74,13 @@ void count_tokens(Accelerator& accelerator, int64_t n_tokens) {
 int serve_metrics(Accelerator& accelerator, const ServeMetricsSettings& settings) {
   auto& live = accelerator.live_metrics();
   if (live == nullptr)
-    live = std::make_shared<track::LiveMetricsServer>(accelerator.state().communicator()->rank(), settings);
+    live = std::make_shared<track::LiveMetricsServer>(
+        accelerator.state().communicator()->rank(),
+        [&trackers = accelerator.trackers()] { return trackers.latest_scalars(); }, settings);
   else
     live->move(settings);
   refresh_live_metrics(accelerator);
   return live->port();
-}
-
-void show_scalar(Accelerator& accelerator, const std::string& name, double value) {
-  if (accelerator.live_metrics() != nullptr) accelerator.live_metrics()->metrics().set_scalar(name, value);
 }
 
 void note_log(Accelerator& accelerator, int64_t step_report_interval) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "config/generated/settings.hpp"
 #include "track/step_report.hpp"
@@ -23,9 +22,8 @@ void count_tokens(Accelerator& accelerator, int64_t n_tokens);
 // Returns the port.
 int serve_metrics(Accelerator& accelerator, const ServeMetricsSettings& settings);
 
-// For what is logged: each scalar, and then once. Cost nothing without a server and without an interval, in steps, at
-// which trackers get the report of this rank.
-void show_scalar(Accelerator& accelerator, const std::string& name, double value);
+// After each log. Costs nothing without a server and without an interval, in steps, at which trackers get the report of
+// this rank.
 void note_log(Accelerator& accelerator, int64_t step_report_interval);
 
 }  // namespace accel::accelerator

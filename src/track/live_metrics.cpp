@@ -71,11 +71,6 @@ void LiveMetrics::set_report(const JobReport& job) {
   slowdown_ = job.slowdown;
 }
 
-void LiveMetrics::set_scalar(const std::string& name, double value) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  scalars_[name] = value;
-}
-
 std::string LiveMetrics::text() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string out;
@@ -107,7 +102,7 @@ std::string LiveMetrics::text() const {
   Family slowdown(out, "accel_slowdown", "gauge", "Computing time of the slowest rank by the median of all.");
   if (slowest_rank_ && slowdown_) slowdown.add(*slowdown_, rank_label(*slowest_rank_));
   Family scalars(out, "accel_scalar", "gauge", "The latest value that was logged.");
-  for (const auto& [name, value] : scalars_)
+  for (const auto& [name, value] : scalars_())
     scalars.add(value, accel::text("name=\"", label(name), "\",", rank_label(rank_)));
   return out;
 }

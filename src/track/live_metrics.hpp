@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "track/step_report.hpp"
 
@@ -15,23 +18,25 @@ class LiveMetrics {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit LiveMetrics(int rank) : rank_(rank) {}
+  using Scalars = std::map<std::string, double, std::less<>>;
+
+  // `scalars` returns what was logged last; the server's thread calls it.
+  LiveMetrics(int rank, std::function<Scalars()> scalars) : rank_(rank), scalars_(std::move(scalars)) {}
 
   // Whether the report is so old that it is worth some microseconds to make another one.
   bool wants_report(Clock::time_point now = Clock::now());
   void set_report(const RankOfJob& rank);
   void set_report(const JobReport& job);
-  void set_scalar(const std::string& name, double value);
 
   // Text format 0.0.4.
   std::string text() const;
 
  private:
   const int rank_;
+  const std::function<Scalars()> scalars_;
   Clock::time_point due_{};  // of the loop's thread
   mutable std::mutex mutex_;
   std::map<int64_t, RankReport> ranks_;
-  std::map<std::string, double> scalars_;
   std::optional<int64_t> slowest_rank_;
   std::optional<double> slowdown_;
 };

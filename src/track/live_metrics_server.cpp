@@ -40,8 +40,9 @@ std::unique_ptr<HttpServer> serve(std::shared_ptr<const LiveMetrics> metrics, co
 
 }  // namespace
 
-LiveMetricsServer::LiveMetricsServer(int rank, const ServeMetricsSettings& settings)
-    : metrics_(std::make_shared<LiveMetrics>(rank)), server_(serve(metrics_, settings)) {}
+LiveMetricsServer::LiveMetricsServer(int rank, std::function<LiveMetrics::Scalars()> scalars,
+                                     const ServeMetricsSettings& settings)
+    : metrics_(std::make_shared<LiveMetrics>(rank, std::move(scalars))), server_(serve(metrics_, settings)) {}
 
 // The former one ends when the other one listens, unless they want the same port.
 void LiveMetricsServer::move(const ServeMetricsSettings& settings) {

@@ -1,6 +1,7 @@
 // Serves live metrics at http://HOST:PORT/metrics, through the plugin libaccel_http.so.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "config/generated/settings.hpp"
@@ -13,7 +14,7 @@ namespace accel::track {
 class LiveMetricsServer {
  public:
   // kUnsupported without the plugin; kIo for an address that cannot be used.
-  LiveMetricsServer(int rank, const ServeMetricsSettings& settings);
+  LiveMetricsServer(int rank, std::function<LiveMetrics::Scalars()> scalars, const ServeMetricsSettings& settings);
 
   // Listens there from now on, and shows the same.
   void move(const ServeMetricsSettings& settings);

@@ -15,14 +15,16 @@ RankOfJob rank_of(int64_t rank) {
   return result;
 }
 
+LiveMetrics::Scalars nothing() { return {}; }
+
 bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
 }
 
-TEST(LiveMetrics, SayNothingBeforeAnythingIsKnown) { EXPECT_EQ(LiveMetrics(0).text(), ""); }
+TEST(LiveMetrics, SayNothingBeforeAnythingIsKnown) { EXPECT_EQ(LiveMetrics(0, nothing).text(), ""); }
 
 TEST(LiveMetrics, ShowTheReportOfTheRank) {
-  LiveMetrics metrics(2);
+  LiveMetrics metrics(2, nothing);
   metrics.set_report(rank_of(2));
   const std::string text = metrics.text();
   EXPECT_TRUE(has_line(text, "# TYPE accel_steps_total counter")) << text;
@@ -33,7 +35,7 @@ TEST(LiveMetrics, ShowTheReportOfTheRank) {
 }
 
 TEST(LiveMetrics, ShowAllRanksWhenTheyAreKnown) {
-  LiveMetrics metrics(0);
+  LiveMetrics metrics(0, nothing);
   RankOfJob slow = rank_of(1);
   slow.report.times.mean[0] = 0.5;
   metrics.set_report(JobReport({rank_of(0), slow}));
@@ -42,16 +44,13 @@ TEST(LiveMetrics, ShowAllRanksWhenTheyAreKnown) {
 }
 
 TEST(LiveMetrics, NamesOfScalarsAreEscapedAndNumbersMayBeAny) {
-  LiveMetrics metrics(0);
-  metrics.set_scalar("a\"b\\c\nd", NAN);
-  metrics.set_scalar("up", INFINITY);
-  metrics.set_scalar("up", -INFINITY);
+  const LiveMetrics metrics(0, [] { return LiveMetrics::Scalars{{"a\"b\\c\nd", NAN}, {"up", -INFINITY}}; });
   EXPECT_TRUE(has_line(metrics.text(), R"(accel_scalar{name="a\"b\\c\nd",rank="0"} NaN)")) << metrics.text();
   EXPECT_TRUE(has_line(metrics.text(), R"(accel_scalar{name="up",rank="0"} -Inf)"));
 }
 
 TEST(LiveMetrics, WantAReportOnceASecond) {
-  LiveMetrics metrics(0);
+  LiveMetrics metrics(0, nothing);
   const auto now = LiveMetrics::Clock::now();
   EXPECT_TRUE(metrics.wants_report(now));
   EXPECT_FALSE(metrics.wants_report(now + std::chrono::milliseconds(999)));

@@ -89,6 +89,7 @@ class MetricsTest(unittest.TestCase):
         for part in ("data", "forward", "backward", "communication", "optimizer", "other"):
             self.assertIn(("accel_step_seconds", (("part", part), ("rank", "0"))), samples)
         self.assertEqual(served.say("step"), "step")
+        self.assertEqual(parse(served.get()[2])["accel_scalar", (("name", "loss"), ("rank", "0"))], 1.5)
 
     def test_only_what_there_is(self):
         served = Served(self)

@@ -155,6 +155,8 @@ static void log_from_ranks(char* folder) {
 static void serve(int port) {
   accel_serve_metrics_options_t options = ACCEL_SERVE_METRICS_OPTIONS_INIT;
   accel_state_t* state = new_state();
+  const char* const name = "loss";
+  const double loss = 1.5;
   char line[64];
   int32_t found = 0;
   options.port = port;
@@ -173,6 +175,7 @@ static void serve(int port) {
     } else {
       MUST(accel_count_tokens(state, 100));
       MUST(accel_set_model_flops(state, 6e6, 1e12));
+      MUST(accel_log_scalars(state, &name, &loss, 1, ACCEL_NO_STEP));
       printf("step\n");
     }
     fflush(stdout);

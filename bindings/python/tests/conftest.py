@@ -89,15 +89,6 @@ def accelerator():
     made.free_memory()
 
 
-@pytest.fixture
-def engine_trackers():
-    """Skips where the engine has none yet."""
-    try:
-        capi.accel_available_trackers()
-    except accel.errors.UnsupportedError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session")
 def launcher():
     """The program `accel`."""

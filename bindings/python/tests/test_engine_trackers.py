@@ -13,7 +13,6 @@ import accel
 from accel import capi, tracking
 from accel.tracking import engine_values, registry
 
-pytestmark = pytest.mark.usefixtures("engine_trackers")
 
 
 def lines_of(folder):
