@@ -110,8 +110,8 @@ class TraceReader {
   // "rank 3 (host)", else the number of the process.
   int64_t rank_of(const std::string& process) const {
     const auto named = process_names_.find(process);
-    for (std::string_view from :
-         {std::string_view(named != process_names_.end() ? named->second : ""), std::string_view(process)}) {
+    const std::string name = named != process_names_.end() ? named->second : "";
+    for (std::string_view from : {std::string_view(name), std::string_view(process)}) {
       if (from.substr(0, 5) == "rank ") from.remove_prefix(5);
       int64_t rank = 0;
       if (std::from_chars(from.data(), from.data() + from.size(), rank).ec == std::errc()) return rank;
