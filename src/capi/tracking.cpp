@@ -161,12 +161,13 @@ void add_tensor(Record& record, const std::string& name, const at::Tensor& tenso
           "' is a tensor of complex numbers; expected real ones");
   require(!tensor.is_meta() && tensor.numel() > 0, Status::kTypeMismatch, "value '", name,
           "' is a tensor without elements; expected at least one");
-  if (tensor.numel() > 1)
-    record.add_histogram(name, histogram_of(tensor));
-  else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true))
+  if (tensor.numel() > 1) {
+    if (record.wants_histograms) record.add_histogram(name, histogram_of(tensor));
+  } else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
     record.add_integer(name, tensor::single_integer(tensor));
-  else
+  } else {
     record.add_number(name, tensor::single_number(tensor));
+  }
 }
 
 void add_value(Record& record, const std::string& name, const c10::IValue& value);

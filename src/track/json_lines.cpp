@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <utility>
 
@@ -210,8 +211,25 @@ void JsonLines::flush(bool durable) {
     write_run();
     file_.buffer() += lines;
   }
+  std::exception_ptr failed;
+  try {
+    write_side_files();
+  } catch (const Error&) {  // the lines do not wait for it
+    failed = std::current_exception();
+  }
+  file_.flush(durable);
+  if (failed != nullptr) std::rethrow_exception(failed);
+}
+
+void JsonLines::write_side_files() {
   while (!side_files_.empty()) {
     const SideFile& file = side_files_.front();
+    const bool is_lost = !file.copied_from.empty() && ::access(file.copied_from.c_str(), R_OK) != 0;
+    if (is_lost) {
+      const std::string path = std::move(side_files_.front().copied_from);
+      side_files_.erase(side_files_.begin());
+      fail(Status::kIo, "the artifact '", path, "' is gone; expected it until accel_flush_trackers()");
+    }
     make_folder(file.path.substr(0, file.path.find_last_of('/')));
     if (file.copied_from.empty())
       write_file(file.path, file.bytes);
@@ -219,7 +237,6 @@ void JsonLines::flush(bool durable) {
       copy_files(file.copied_from, file.path);
     side_files_.erase(side_files_.begin());
   }
-  file_.flush(durable);
 }
 
 size_t JsonLines::pending_bytes() const {

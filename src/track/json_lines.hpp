@@ -30,6 +30,7 @@ class JsonLines final : public RecordSink {
   void write_values(const Record& record);
   void write_histogram(const Record& record, const Record::Value& value);
   void write_picture(const char* type, const Record& record, const Picture& picture);
+  void write_side_files();
   void begin_line(const char* type, double time);
 
   Run run_;

@@ -178,6 +178,8 @@ void Mlflow::write_all() {
     const Artifact artifact = std::move(artifacts_.front());
     artifacts_.pop_front();
     try {
+      require(artifact.copied_from.empty() || ::access(artifact.copied_from.c_str(), R_OK) == 0, Status::kNotFound,
+              "the artifact '", artifact.copied_from, "' is gone; expected it until accel_flush_trackers()");
       if (artifact.copied_from.empty())
         store_->log_artifact_bytes(artifact.bytes, artifact.name);
       else

@@ -19,6 +19,7 @@ void Record::clear() {
   path.clear();
   document = {};
   pictures.clear();
+  wants_histograms = true;
   text_.clear();
   entries_.clear();
   histograms_.clear();

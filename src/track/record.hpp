@@ -60,6 +60,7 @@ class Record {
   std::string path;      // of an artifact
   Json document;         // a configuration, a step report, or {"columns", "rows"} of a table
   std::vector<Picture> pictures;
+  bool wants_histograms = true;  // false where nobody writes them
 
   void clear();
   void add_number(std::string_view name, double number) { add(ValueKind::kNumber, name).number = number; }

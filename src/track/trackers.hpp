@@ -101,6 +101,7 @@ template <typename Fill>
 void Trackers::log(int64_t step, const Fill& fill) {
   record_.clear();
   record_.step = step;
+  record_.wants_histograms = !writers_.empty();
   fill(record_);
   if (record_.kind == Record::Kind::kValues) keep_latest();
   if (!writers_.empty()) add_to_writers();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "expect_error.hpp"
 #include "run_fixture.hpp"
 
 namespace accel::track {
@@ -106,6 +107,21 @@ TEST_F(JsonLinesFile, PicturesAndArtifactsAreFilesBeside) {
   EXPECT_EQ(read(run_.folder + "/images/a_.._b_7.png"), "bytes");
   EXPECT_EQ(read(run_.folder + "/images/a_.._b_7_2.png"), "others");
   EXPECT_EQ(read(run_.folder + "/artifacts/note.txt"), "content");
+}
+
+TEST_F(JsonLinesFile, AnArtifactThatIsGoneHoldsNothingUp) {
+  JsonLines sink(run_);
+  Record record;
+  record.kind = Record::Kind::kArtifact;
+  record.path = folder_ + "/missing";
+  record.name = "missing";
+  sink.write(record);
+  tests::expect_error(Status::kIo, "the artifact '" + folder_ + "/missing' is gone", [&] { sink.flush(false); });
+  record = values(1);
+  record.add_number("loss", 1);
+  sink.write(record);
+  sink.flush(false);
+  EXPECT_EQ(lines().size(), 3U);
 }
 
 TEST_F(JsonLinesFile, ALineThatACrashCutOffIsRemoved) {

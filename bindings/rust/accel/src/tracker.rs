@@ -70,13 +70,12 @@ impl Tracker {
     /// A tracker with a method for each thing that happens.
     pub fn general(mut tracker: impl GeneralTracker) -> Result<Self> {
         let (name, options) = (tracker.name(), tracker.options());
-        let none = Value::none();
         Tracker::new(&name, options, move |event, content, step| match event {
             TrackerEvent::Start => tracker.start(content),
             TrackerEvent::Configuration => tracker.store_init_configuration(content),
             TrackerEvent::Values => {
-                let (values, kwargs) = (content.get("values"), content.get("kwargs"));
-                tracker.log(values.unwrap_or(&none), step, kwargs.unwrap_or(&none))
+                let values = content.get("values").ok_or("values are missing")?;
+                tracker.log(values, step, content.get("kwargs").ok_or("kwargs are missing")?)
             }
             TrackerEvent::Flush => tracker.flush(),
             TrackerEvent::Finish => tracker.finish(),
