@@ -57,7 +57,8 @@ int main(int argc, char **argv) {
   measure_begin(argc, argv, options, 1);
   const size_t repeat = (size_t)measure_integer(&options[0]);
   CHECK(accel_state_create(NULL, &watched.state));
-  CHECK(accel_progress_begin(watched.state, "bench", (int64_t)CALLS * 100, NULL, ignore_line, NULL, NULL, &watched.bar));
+  CHECK(
+      accel_progress_begin(watched.state, "bench", (int64_t)CALLS * 100, NULL, ignore_line, NULL, NULL, &watched.bar));
   CHECK(accel_logger_create(watched.state, "bench", ACCEL_LOG_INFO, NULL, NULL, NULL, &watched.logger));
   sink_options.kind = ACCEL_LOG_SINK_FILE;
   sink_options.path = "/dev/null";
