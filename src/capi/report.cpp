@@ -10,12 +10,13 @@
 #include "capi/value.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "tensor/tree.hpp"
+#include "tensor/tree_json.hpp"
 #include "track/throughput.hpp"
 
 namespace accel::capi {
 namespace {
 
-accel_value_t report_value(const Json& report) { return from_ivalue(tree::from_json(print_json(report), "report")); }
+accel_value_t report_value(const Json& report) { return from_ivalue(tree::from_json(report, "report")); }
 
 }  // namespace
 

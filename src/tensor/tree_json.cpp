@@ -1,3 +1,5 @@
+#include "tensor/tree_json.hpp"
+
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 
@@ -84,7 +86,9 @@ c10::IValue value_of(const Json& node, const std::string& source, int depth) {
 std::string to_json(const c10::IValue& value) { return print_json(json_of(value, 0)); }
 
 c10::IValue from_json(const std::string& json, const std::string& source) {
-  return value_of(parse_json(json, source), source, 0);
+  return from_json(parse_json(json, source), source);
 }
+
+c10::IValue from_json(const Json& document, const std::string& source) { return value_of(document, source, 0); }
 
 }  // namespace accel::tree

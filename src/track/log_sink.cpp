@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -22,6 +20,7 @@
 #include "base/system_error.hpp"
 #include "base/text_check.hpp"
 #include "track/terminal.hpp"
+#include "track/whole_write.hpp"
 
 namespace accel::track {
 namespace {
@@ -84,7 +83,9 @@ class Sink {
     constexpr std::string_view kRank = "{rank}";
     for (size_t at = path_.find(kRank); at != std::string::npos; at = path_.find(kRank, at))
       path_.replace(at, kRank.size(), std::to_string(rank));
-    file_ = FileDescriptor(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+    // A pipe without a reader is an error instead of a wait.
+    file_ =
+        FileDescriptor(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
     if (!file_.is_open()) fail_system(Status::kIo, "open", path_);
   }
 
@@ -104,18 +105,11 @@ class Sink {
  private:
   // One write() a line: other processes may append to the same file.
   void append(const std::string& line) {
-    std::string_view rest = line;
-    const std::string ended = is_cut_ ? "\n" + line : "";
-    if (is_cut_) rest = ended;
-    const size_t whole = rest.size();
-    while (!rest.empty()) {
-      const ssize_t written = ::write(file_.number(), rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        is_cut_ = is_cut_ || rest.size() < whole;  // the next line must not continue this one
-        fail_system(Status::kIo, "write", path_);
-      }
-      rest.remove_prefix(static_cast<size_t>(written));
+    const std::string whole = is_cut_ ? "\n" + line : line;
+    const size_t written = write_whole(file_.number(), whole);
+    if (written < whole.size()) {
+      is_cut_ = is_cut_ || written > 0;  // the next line must not continue this one
+      fail_system(Status::kIo, "write", path_);
     }
     is_cut_ = false;
   }

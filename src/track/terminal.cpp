@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
 #include "base/environment.hpp"
 #include "base/text_check.hpp"
+#include "track/whole_write.hpp"
 
 namespace accel::track {
 namespace {
@@ -129,7 +129,7 @@ void Terminal::close(Line& line, bool leave) {
 
 bool Terminal::print(std::string_view lines) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (columns_on_screen_.empty()) return write_all(lines);
+  if (columns_on_screen_.empty()) return write_whole(descriptor_, lines) == lines.size();
   draw(std::string(lines));
   return true;
 }
@@ -154,17 +154,7 @@ void Terminal::draw(std::string before) {
     output += line->text;
     columns_on_screen_.push_back(columns_of(line->text));
   }
-  write_all(output);
-}
-
-bool Terminal::write_all(std::string_view text) const {
-  while (!text.empty()) {
-    const ssize_t written = write(descriptor_, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+  write_whole(descriptor_, output);
 }
 
 }  // namespace accel::track

@@ -50,7 +50,6 @@ class Terminal {
  private:
   std::string up_to_first() const;
   void draw(std::string before);
-  bool write_all(std::string_view text) const;
 
   const int descriptor_;
   mutable std::mutex mutex_;

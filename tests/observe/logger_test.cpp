@@ -1,9 +1,14 @@
 #include "track/logger.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -191,6 +196,47 @@ TEST_F(LoggerTest, AFullDiskIsAnErrorAndOtherSinksGoOn) {
   log(LogLevel::kError, "the engine's own calls do not fail");
   EXPECT_EQ(objects("good").size(), 1U);
   EXPECT_EQ(heard.size(), 1U);
+}
+
+TEST_F(LoggerTest, AReaderThatIsGoneIsAnErrorAndNoSignal) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  LogSinkSettings nobody;
+  nobody.kind = LogSinkKind::kFile;
+  nobody.path = path;
+  expect_error(Status::kIo, "No such device", [&] { add_log_sink(nobody, 0); });
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  sinks_.push_back(add_log_sink(nobody, 0));
+  std::vector<std::string> heard;
+  Logger logger = logger_of(0, heard);
+  logger.log(kInfo, "one", LogRanks::kMainProcess);
+  close(reader);
+  for (int i = 0; i < 2; i++)
+    expect_error(Status::kIo, "Broken pipe", [&] { logger.log(kInfo, "two", LogRanks::kMainProcess); });
+}
+
+// A limit of the size of files cuts a line as a full disk does.
+TEST_F(LoggerTest, ALineThatWasCutOffIsNotContinued) {
+  add(LogSinkKind::kFile, "cut");
+  std::vector<std::string> heard;
+  Logger logger = logger_of(0, heard);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 100;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  expect_error(Status::kIo, "File too large",
+               [&] { logger.log(kInfo, std::string(200, 'x'), LogRanks::kMainProcess); });
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(content("cut").size(), 100U);
+  logger.log(kInfo, "whole", LogRanks::kMainProcess);
+  logger.log(kInfo, "also whole", LogRanks::kMainProcess);
+  const std::string text = content("cut");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_EQ(text[100], '\n');
+  EXPECT_NE(text.find("test: whole\n2"), std::string::npos) << text;
 }
 
 TEST_F(LoggerTest, RefusesFilesThatCannotBe) {

@@ -25,7 +25,12 @@ unsafe extern "C" fn show<F>(line: *const c_char, is_last: i32, user_data: *mut 
 where
     F: FnMut(&str, bool) + Send + 'static,
 {
-    run(|| closure::<Exclusive<F>>(user_data).with(|show| Ok(show(&text(line), is_last == 1))));
+    run(|| {
+        closure::<Exclusive<F>>(user_data).with(|show| {
+            show(&text(line), is_last == 1);
+            Ok(())
+        })
+    });
 }
 
 impl StateReader {

@@ -1,0 +1,14 @@
+// Nested values of JSON that is parsed already. That of text is in tensor/tree.hpp.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <string>
+
+#include "base/json.hpp"
+
+namespace accel::tree {
+
+c10::IValue from_json(const Json& document, const std::string& source);
+
+}  // namespace accel::tree
