@@ -86,6 +86,7 @@ std::unique_ptr<TraceOfRank> read_trace(const std::string& path, size_t place) {
     if (error.status() == Status::kCorrupt) throw;
     trace->trace.refuse(error.message());
   }
+  forget_pages(trace->file.data(), trace->file.size());
   if (trace->rank < 0 || trace->rank >= kDevicePids) trace->trace.refuse(text("its rank is ", trace->rank));
   return trace;
 }
