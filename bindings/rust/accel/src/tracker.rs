@@ -1,9 +1,8 @@
 //! Trackers of the program.
-use crate::builders::TrackerOptions;
+use crate::builders::{TrackerEvent, TrackerOptions};
 use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Result};
-use crate::generated::TrackerEvent;
 use crate::options::optional;
 use crate::state::State;
 use crate::strings::c_string;
