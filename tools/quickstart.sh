@@ -27,10 +27,11 @@ esac
 "$accel" launch --num-processes 2 --mixed-precision "$precision" -- \
   "$examples/train_gpt" --seconds 75 --layers 2 --width 128 --batch 4 --lr 0.004 --prompt "def " --temperature 0.7 \
   --checkpoint-dir "$checkpoints" --checkpoint-every 50% --log-dir "$checkpoints/runs" "$@"
-"$accel" report "$checkpoints/runs" --output "$checkpoints/report.html" >/dev/null
+if [ -d "$checkpoints/runs" ]; then # --log-dir may name another one
+  printf '\nA page with the curves of this run: '
+  "$accel" report "$checkpoints/runs" --output "$checkpoints/report.html"
+fi
 cat <<END
-
-A page with the curves of this run: $checkpoints/report.html
 
 What to try next:
   75 seconds more, from there      tools/quickstart.sh --resume
