@@ -80,8 +80,8 @@ const TABLES = {
 function spanTimes(run) {
   const {spans} = run.trace;
   if (!spans.length) return null;
-  const kinds = [...new Set(spans.map(span => span.kind))], ranks = [...new Set(spans.map(span => span.rank))].sort((a, b) => a - b);
-  const rows = ranks.map(rank => ({label: "rank " + rank, parts: spans.filter(span => span.rank === rank).map(span => (
+  const kinds = [...new Set(spans.map(span => span.kind))].sort(byKind), ranks = [...new Set(spans.map(span => span.rank))].sort((a, b) => a - b);
+  const rows = ranks.map(rank => ({label: "rank " + rank, parts: spans.filter(span => span.rank === rank).sort((a, b) => byKind(a.kind, b.kind)).map(span => (
       {kind: kindClass(span.kind), value: span.seconds, title: `rank ${rank}, ${span.kind}: ${formatSeconds(span.seconds)} in ${formatCount(span.count)} spans`}))}));
   return html("div", {class: "card"}, html("p", {class: "say"}, "Time by kind of span, without the spans inside of it"),
               legend(kinds.map(kind => ({label: kind, color: "k-" + kindClass(kind)}))), stackedBars("Time by kind of span and by rank", rows.slice(0, 64), formatSeconds),
@@ -112,7 +112,7 @@ const TRACES = {
     return [...traced.flatMap(run => [...titleOf(run, runs), html("div", {class: "grid wide"}, spanTimes(run),
         run.trace.timeline.length > 0 && html("div", {class: "card"}, html("p", {class: "say"}, "A few steps in detail"), legend(kindsOf(run).map(kind => ({label: kind, color: "k-" + kind}))),
                                               timeline("Timeline of a few steps", run.trace.timeline)),
-        html("div", {class: "grid"}, operatorTable(run, false, "Operators by self time"), operatorTable(run, true, "Kernels and copies of devices")))]),
+        html("div", {class: "grid pairs"}, operatorTable(run, false, "Operators by self time"), operatorTable(run, true, "Kernels and copies of devices")))]),
       html("p", {class: "say"}, "Every event: open ", html("a", {href: "https://ui.perfetto.dev", rel: "noreferrer noopener", target: "_blank"}, "ui.perfetto.dev"),
            " and drop a trace on it (it stays in the browser): ", traced.flatMap(run => run.trace.files.map(file => html("code", null, run.facts.folder + "/" + file))).slice(0, 8).flatMap((code, i) => i ? [", ", code] : [code]))];
   },

@@ -182,7 +182,7 @@ const COMPARISON = {
     const values = configured.map(run => new Map([...run.facts.configuration, ...run.facts.environment.map(([name, value]) => ["environment/" + name, value])]));
     const names = [...new Set(values.flatMap(map => [...map.keys()]))].filter(name => new Set(values.map(map => map.get(name))).size > 1);
     const columnsOf = all => all.map(run => ({title: html("span", null, dot(colorOf(run)), " ", run.name)}));
-    const metrics = loggedNames(runs).sort();
+    const metrics = loggedNames(runs).sort(), logged = runs.filter(run => loggedNames([run]).length);
     const cellOf = (run, name) => {
       const series = seriesOf(run, name);
       if (!series) return "";
@@ -193,8 +193,8 @@ const COMPARISON = {
       names.length ? html("div", {class: "card"}, scrolled("Settings that differ", dataTable("", [{title: "setting"}, ...columnsOf(configured)], names.map(name =>
           [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "What the runs say of their configuration and environment is the same."),
       metrics.length > 0 && html("h3", null, "Metrics ", html("small", null, "latest (least to greatest)")),
-      metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columnsOf(runs)], metrics.map(name =>
-          [name, ...runs.map(run => cellOf(run, name))])))),
+      metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columnsOf(logged)], metrics.map(name =>
+          [name, ...logged.map(run => cellOf(run, name))])))),
     ];
   },
 };

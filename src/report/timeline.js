@@ -42,6 +42,10 @@ function timeline(label, spans) {
 const KINDS = ["forward", "backward", "collective", "communication", "wait", "data", "optimizer", "checkpoint", "offload", "step",
                "operator", "device", "annotation"];
 
+function byKind(a, b) {
+  return (KINDS.indexOf(a) + 1 || KINDS.length + 1) - (KINDS.indexOf(b) + 1 || KINDS.length + 1) || a.localeCompare(b);
+}
+
 // Files may name any kind.
 function kindClass(kind) {
   return KINDS.includes(kind) ? kind : "other";
