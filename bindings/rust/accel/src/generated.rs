@@ -1,6 +1,5 @@
 //! The regular functions, which tools/apigen writes from the header.
 use crate::big_model::{OffloadHook, WeightStream};
-use crate::tracking::{Logger, Profile, ProgressBar, Tracker};
 use crate::builders::*;
 use crate::call::*;
 use crate::comm::Mesh;
@@ -17,6 +16,7 @@ use crate::scope::Scope;
 use crate::state::{State, StateReader};
 use crate::strings::{c_path, c_string, Texts};
 use crate::tensor::Tensor;
+use crate::tracking::{Logger, Profile, ProgressBar, Tracker};
 use crate::tree::Tree;
 use crate::value::{Arg, Value};
 use crate::work::{lent, Work};

@@ -106,8 +106,6 @@ mod work;
 
 pub use accelerator::*;
 pub use big_model::{OffloadHook, WeightStream};
-pub use tracker::{GeneralTracker, NO_STEP};
-pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use builders::*;
 pub use callback::CallbackResult;
 pub use checkpoint::Checkpoint;
@@ -130,6 +128,8 @@ pub use scheduler::*;
 pub use scope::Scope;
 pub use state::{State, StateReader};
 pub use tensor::Tensor;
+pub use tracker::{GeneralTracker, NO_STEP};
+pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 pub use tree::Tree;
 pub use value::{Arg, Kind, Value};
 pub use work::Work;
