@@ -114,19 +114,16 @@ Json json_of(const c10::IValue& value, const std::string& path) {
        "; expected numbers, texts, tensors, lists and maps");
 }
 
-Json json_map(const accel_value_t* value, const char* name) {
-  if (value == nullptr) return {};
-  const c10::IValue read = to_ivalue(*value, name);
-  if (read.isNone()) return {};
-  require(read.isGenericDict(), Status::kTypeMismatch, name, " is of kind ", tree::kind_name(read), "; expected a map");
-  return json_of(read, "");
-}
-
 c10::IValue read_map(const accel_value_t* value, const char* name) {
   c10::IValue read = to_ivalue(*check_pointer(value, name), name);
   require(read.isGenericDict(), Status::kTypeMismatch, name, " is of kind ", tree::kind_name(read),
           "; expected a map from names to values");
   return read;
+}
+
+// None for NULL and for NONE.
+c10::IValue optional_map(const accel_value_t* value, const char* name) {
+  return value == nullptr || value->kind == ACCEL_VALUE_NONE ? c10::IValue() : read_map(value, name);
 }
 
 track::Histogram histogram_of(const at::Tensor& given) {
@@ -367,8 +364,9 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     track::TrackingStart start;
     start.project = check_pointer(project_name, "project_name");
-    start.configuration = json_map(config, "config");
-    start.options = json_map(init_kwargs, "init_kwargs");
+    const c10::IValue configuration = optional_map(config, "config"), kwargs = optional_map(init_kwargs, "init_kwargs");
+    start.configuration = json_of(configuration, "");
+    start.options = json_of(kwargs, "");
     start.settings = read_settings(options, "options");
     if (start.settings.logging_dir.value.empty())
       start.settings.logging_dir = accelerator.project().settings().logging_dir.value;
@@ -379,15 +377,14 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     start.world_size = accelerator.state().num_processes();
     track::Trackers& trackers = accelerator.trackers();
     trackers.start(start);
-    const c10::IValue kwargs = init_kwargs == nullptr ? c10::IValue() : to_ivalue(*init_kwargs, "init_kwargs");
     c10::IValue content;
     try {
       trackers.tell(TrackerEvent::kStart, track::kNoStep, [&](const track::ApplicationTracker& tracker) {
         content = start_content(trackers.run(), member_or_empty(kwargs, tracker.name()));
         return &content;
       });
-      if (config != nullptr)
-        tell(trackers, TrackerEvent::kConfiguration, track::kNoStep, [&] { return to_ivalue(*config, "config"); });
+      if (!configuration.isNone())
+        tell(trackers, TrackerEvent::kConfiguration, track::kNoStep, [&] { return configuration; });
     } catch (...) {
       const std::exception_ptr failed = std::current_exception();
       try {
@@ -404,7 +401,7 @@ ACCEL_FUNCTION accel_status_t accel_log(accel_state_t* state, const accel_value_
   return guarded(__func__, [&] {
     track::Trackers& trackers = trackers_of(state);
     const c10::IValue map = read_map(values, "values");
-    log_values(trackers, map, step, log_kwargs == nullptr ? c10::IValue() : read_map(log_kwargs, "log_kwargs"));
+    log_values(trackers, map, step, optional_map(log_kwargs, "log_kwargs"));
     accelerator::note_log(*accelerator_of(state), trackers.step_report_interval());
   });
 }

@@ -186,7 +186,7 @@ void Trackers::start(const TrackingStart& start) {
         record.document = start.configuration;
       });
   } catch (...) {
-    while (!applications_.empty()) leave_out(applications_.back());  // which heard of nothing
+    while (!applications_.empty()) leave_out(*applications_.back());  // which heard of nothing
     finish();
     throw;
   }
@@ -197,9 +197,10 @@ void Trackers::run_application(const std::shared_ptr<ApplicationTracker>& tracke
   tracker->set_running(true);
 }
 
-void Trackers::leave_out(std::shared_ptr<ApplicationTracker> tracker) {
-  tracker->set_running(false);
-  applications_.erase(std::remove(applications_.begin(), applications_.end(), tracker), applications_.end());
+void Trackers::leave_out(ApplicationTracker& tracker) {
+  tracker.set_running(false);
+  const auto is_it = [&](const auto& each) { return each.get() == &tracker; };
+  applications_.erase(std::remove_if(applications_.begin(), applications_.end(), is_it), applications_.end());
 }
 
 void Trackers::finish(bool finished) {
@@ -216,7 +217,7 @@ void Trackers::finish(bool finished) {
   for (const auto& writer : writers_) try_to([&] { writer->finish(finished); });
   writers_.clear();
   built_in_.clear();
-  while (!applications_.empty()) leave_out(applications_.back());
+  while (!applications_.empty()) leave_out(*applications_.back());
   elsewhere_.clear();
   lock_.reset();
   is_running_ = false;
@@ -274,7 +275,7 @@ void Trackers::tell(TrackerEvent event, int64_t step, const EventContent& conten
         continue;
       }
       accel::log(LogLevel::kWarning, error.message(), "; it is left out from now on");
-      leave_out(tracker);
+      leave_out(*tracker);
     }
   }
   if (first != nullptr) std::rethrow_exception(first);

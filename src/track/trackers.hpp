@@ -78,7 +78,7 @@ class Trackers {
   void check(const TrackingStart& start, const std::vector<std::string>& names) const;
   void start_built_in(const TrackingStart& start, const std::vector<std::string>& names);
   void run_application(const std::shared_ptr<ApplicationTracker>& tracker);
-  void leave_out(std::shared_ptr<ApplicationTracker> tracker);
+  void leave_out(ApplicationTracker& tracker);
   void add_to_writers();
   void keep_latest();
 

@@ -188,7 +188,8 @@ static void a_start_that_fails_ends_what_was_started(void **unused) {
   accel_state_t *const state = new_state(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   accel_tracker_t *tracker = NULL;
-  accel_value_t names = ACCEL_VALUE_INIT;
+  accel_value_t names = ACCEL_VALUE_INIT, values = json_value("{\"loss\": 1}");
+  const accel_value_t none = ACCEL_VALUE_INIT;
   (void)unused;
   assert_ok(accel_tracker_create("failing", NULL, note, &failing, NULL, &tracker));
   assert_ok(accel_add_tracker(state, tracker));
@@ -199,7 +200,12 @@ static void a_start_that_fails_ends_what_was_started(void **unused) {
   assert_ok(accel_trackers(state, &names));
   assert_json(&names, "[]");
   failing.answer = ACCEL_OK;
-  assert_ok(accel_init_trackers(state, "project", NULL, NULL, &options));
+  failing.count = 0;
+  assert_ok(accel_init_trackers(state, "project", &none, &none, &options)); /* as bindings give what is left out */
+  assert_ok(accel_log(state, &values, 1, &none));
+  assert_int_equal(failing.count, 2);
+  assert_int_equal(failing.events[1], ACCEL_TRACKER_VALUES);
+  accel_value_dispose(&values);
   accel_value_dispose(&names);
   accel_tracker_release(tracker);
   accel_state_release(state);

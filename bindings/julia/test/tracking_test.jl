@@ -15,8 +15,8 @@ struct NoConnection <: Exception end
     add_tracker(state, noted)
     init_trackers(state, "project", Dict("lr" => 0.5), nothing)
     @test trackers(state) == ["Noted"]
-    Accel.log(state, Dict("loss" => 1.5), 3, Dict("Noted" => Dict("color" => "red")))
-    Accel.log(state, Dict("loss" => 0.5), Accel.NO_STEP, nothing)
+    log_values(state, Dict("loss" => 1.5); step = 3, log_kwargs = Dict("Noted" => Dict("color" => "red")))
+    log_values(state, Dict("loss" => 0.5))
     log_figure(state, "plot", Vector{UInt8}("<svg></svg>"), 4)
     finish_trackers(state)
     @test noted.lines == [(:start, "project", 0), (:configuration, 0.5), (:values, 1.5, 3, 1), (:values, 0.5, nothing, 0),
@@ -30,10 +30,10 @@ end
     end
     add_tracker(state, tracker)
     init_trackers(state, "project", nothing, nothing; on_failure = :stop)
-    @test_throws NoConnection Accel.log(state, Dict("loss" => 1.0), 1, nothing)
+    @test_throws NoConnection log_values(state, Dict("loss" => 1.0); step = 1)
     finish_trackers(state)
     init_trackers(state, "project", nothing, nothing) # warns
-    Accel.log(state, Dict("loss" => 1.0), 1, nothing)
+    log_values(state, Dict("loss" => 1.0); step = 1)
     @test isempty(trackers(state))
 end
 
@@ -41,7 +41,7 @@ end
     mktempdir() do folder
         state = State(cpu = true)
         init_trackers(state, "run", nothing, nothing; log_with = "jsonl", logging_dir = folder)
-        Accel.log(state, Dict("loss" => 1.5, "eval" => Dict("n" => 2)), 7, nothing)
+        log_values(state, Dict("loss" => 1.5, "eval" => Dict("n" => 2)); step = 7)
         finish_trackers(state)
         lines = read(joinpath(folder, "run", "metrics.jsonl"), String)
         @test occursin("\"step\":7", lines) && occursin("\"eval/n\":2", lines)

@@ -88,9 +88,8 @@ impl State {
     pub fn log_figure(&self, name: &str, bytes: &[u8], step: i64) -> Result<()> {
         let name = c_string(name)?;
         // SAFETY: the bytes are as many as their length says.
-        let status = unsafe {
-            sys::accel_log_figure(self.as_raw(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), step)
-        };
+        let status =
+            unsafe { sys::accel_log_figure(self.as_raw(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), step) };
         check(status).map(drop)
     }
 }
