@@ -99,9 +99,9 @@ StepTimes::Report StepTimes::report() {
 
 void StepTimes::end_recording() {
   if (thread_.load(std::memory_order_relaxed) != this_thread() || begun_ == 0) return;
-  const bool has_just_begun = step_ == Ticks{};
+  if (step_ == Ticks{}) return;  // the step has just begun
   change_to(part_);
-  if (!has_just_begun) record_part(SpanKind::kStep, "step", step_begun_, begun_);
+  record_part(SpanKind::kStep, "step", step_begun_, begun_);
 }
 
 void StepTimes::reset() {

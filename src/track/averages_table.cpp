@@ -18,7 +18,7 @@ struct Column {
   Unit unit;
   bool is_always_shown;
 };
-constexpr std::array<Column, 7> kColumns = {{{"self_cpu_us", "Self CPU", Unit::kMicroseconds, true},
+constexpr std::array<Column, 7> kColumns = {{{"self_cpu_us", "Self CPU", Unit::kMicroseconds, false},
                                              {"cpu_us", "CPU", Unit::kMicroseconds, true},
                                              {"count", "Calls", Unit::kCount, true},
                                              {"device_us", "Device", Unit::kMicroseconds, false},
@@ -52,6 +52,12 @@ std::string shown(double value, Unit unit) {
       break;
   }
   return scaled(value, 1e18, {""});
+}
+
+std::string percent(double share) {
+  char shown[16];
+  std::snprintf(shown, sizeof shown, "%.1f", 100 * share);
+  return shown;
 }
 
 struct Row {
@@ -103,7 +109,8 @@ std::string averages_table(const Json& averages, const std::string& sort_by, siz
                    [by](const Row& one, const Row& other) { return one.values[by] > other.values[by]; });
   double total = 0;
   for (const Row& row : rows) total += row.values[0];
-  std::vector<std::vector<std::string>> cells = {{"Name", "Kind", "Self CPU %"}};
+  std::vector<std::vector<std::string>> cells = {{"Name", "Kind"}};
+  if (total > 0) cells[0].emplace_back("Self CPU %");
   std::vector<size_t> columns;
   for (size_t i = 0; i < kColumns.size(); i++) {
     const bool is_used = std::any_of(rows.begin(), rows.end(), [i](const Row& row) { return row.values[i] != 0; });
@@ -113,9 +120,8 @@ std::string averages_table(const Json& averages, const std::string& sort_by, siz
   }
   for (const Row& row : rows) {
     if (row_limit > 0 && cells.size() > row_limit) break;
-    char share[16];
-    std::snprintf(share, sizeof share, "%.1f", total > 0 ? 100 * row.values[0] / total : 0);
-    std::vector<std::string> line = {row.name, row.kind, share};
+    std::vector<std::string> line = {row.name, row.kind};
+    if (total > 0) line.push_back(percent(row.values[0] / total));
     for (const size_t i : columns) line.push_back(shown(row.values[i], kColumns[i].unit));
     cells.push_back(std::move(line));
   }

@@ -135,7 +135,8 @@ class ProfilerTest(unittest.TestCase):
         trace, events = read_events(self.folder / "accel-profile/profile_0.json")
         # Three steps are skipped and five recorded.
         self.assertEqual(trace["accel"]["steps"], {"first": 3, "end": 8})
-        self.assertEqual(len(named(events, "step", cat="accel")), 5)
+        for part in ("step", "data", "forward", "backward"):
+            self.assertEqual(len(named(events, part, cat="accel")), 5, part)
         self.assertEqual(len(named(events, "a step of the program")), 5)
         assert_nested(events)
 
