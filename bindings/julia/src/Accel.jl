@@ -61,7 +61,7 @@ export Dataset, TensorDataset, RaggedDataset, WindowsDataset, PackedDataset, Csv
 export Sampler, indices, DataLoader, total_batch_size, total_dataset_length
 export backward_sum, local_sgd, clip_grad_norm!, register_comm_hook!, find_executable_batch_size, launch
 export grad_ready!
-export GeneralTracker, log_figure
+export GeneralTracker, Tracker, log_figure
 export profile, span, profile_table, merge_traces
 export save, register_for_checkpointing!, register_random_state!, register_save_state_pre_hook!, register_load_state_pre_hook!,
     checkpoint_progress, load_state_dict, verify_checkpoint, list_checkpoints, show_checkpoint, compare_checkpoints, merge_weights
