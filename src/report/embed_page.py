@@ -20,17 +20,16 @@ def literal(text):
 
 def main():
     output, html, style, *scripts = map(pathlib.Path, sys.argv[1:])
-    parts = {"Html": html.read_text(), "Style": style.read_text(),
-             "Script": '"use strict";\n' + "".join(script.read_text() for script in scripts)}
-    source = '#include "report/page_parts.hpp"\n\nnamespace accel::report {\n\n'
-    for name, text in parts.items():
-        if name == "Script" and "</script" in text.lower():
-            sys.exit("a script holds '</script', which would end it")
-        source += f"constexpr std::string_view kPage{name} =\n{literal(text)};\n"
-    for name in ("Style", "Script"):
+    parts = {"html": html.read_text(), "style": style.read_text(),
+             "script": '"use strict";\n' + "".join(script.read_text() for script in scripts)}
+    if "</script" in parts["script"].lower():
+        sys.exit("a script holds '</script', which would end it")
+    members = [literal(text) for text in parts.values()]
+    for name in ("style", "script"):
         digest = base64.b64encode(hashlib.sha256(parts[name].encode()).digest()).decode()
-        source += f'constexpr std::string_view kPage{name}Hash = "sha256-{digest}";\n'
-    output.write_text(source + "\n}  // namespace accel::report\n")
+        members.append(f'    "sha256-{digest}"')
+    output.write_text('#include "report/page_parts.hpp"\n\nnamespace accel::report {\n\nPageParts page_parts() {\n  return {\n' +
+                      ",\n".join(members) + "};\n}\n\n}  // namespace accel::report\n")
 
 
 if __name__ == "__main__":

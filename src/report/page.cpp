@@ -10,22 +10,24 @@
 namespace accel::report {
 
 std::string content_security_policy(bool is_live) {
-  return text("default-src 'none'; img-src data:; style-src '", kPageStyleHash, "'; script-src '", kPageScriptHash,
+  const PageParts parts = page_parts();
+  return text("default-src 'none'; img-src data:; style-src '", parts.style_hash, "'; script-src '", parts.script_hash,
               "'; base-uri 'none'; form-action 'none'; connect-src ", is_live ? "'self'" : "'none'");
 }
 
 std::string page(const std::string& data, int interval) {
   const std::string policy = content_security_policy(interval > 0), milliseconds = std::to_string(interval);
+  const PageParts fixed = page_parts();
   const std::array<std::pair<std::string_view, std::string_view>, 5> parts = {{
       {"@POLICY@", policy},
-      {"@STYLE@", kPageStyle},
+      {"@STYLE@", fixed.style},
       {"@INTERVAL@", milliseconds},
       {"@DATA@", data},
-      {"@SCRIPT@", kPageScript},
+      {"@SCRIPT@", fixed.script},
   }};
   // In the order of the page, so that nothing inside of a part is taken for the name of another one.
   std::string result;
-  std::string_view rest = kPageHtml;
+  std::string_view rest = fixed.html;
   for (const auto& [name, part] : parts) {
     const size_t place = rest.find(name);
     require(place != std::string_view::npos, Status::kInternal, "the page has no part ", name);

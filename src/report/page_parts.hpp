@@ -6,11 +6,12 @@
 
 namespace accel::report {
 
-extern const std::string_view kPageHtml;
-extern const std::string_view kPageStyle;
-extern const std::string_view kPageScript;
-// As a Content-Security-Policy names them: "sha256-...".
-extern const std::string_view kPageStyleHash;
-extern const std::string_view kPageScriptHash;
+struct PageParts {
+  std::string_view html, style, script;
+  // As a Content-Security-Policy names them: "sha256-...".
+  std::string_view style_hash, script_hash;
+};
+
+PageParts page_parts();
 
 }  // namespace accel::report
