@@ -412,7 +412,7 @@ class LiveTest(ReportTest):
         self.runs.mkdir()
         _, address = self.serve()
         port = address.split(":")[2][:-1]
-        self.expect_refusal(1, f"cannot listen at 127.0.0.1 port {port}: Address already in use", "--live", self.runs, "--port", port)
+        self.expect_refusal(1, f"cannot listen at 127.0.0.1:{port}: Address already in use", "--live", self.runs, "--port", port)
 
     @needs_browser
     def test_the_page_shows_what_is_appended(self):
