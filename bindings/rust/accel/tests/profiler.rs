@@ -1,6 +1,8 @@
 //! The profiler: closures, and what was recorded.
 
-use accel::{merge_traces, nn, span, DType, Device, ErrorCode, Model, Profile, ProfileOptions, State, StateOptions, Tensor};
+use accel::{
+    merge_traces, nn, span, DType, Device, ErrorCode, Model, Profile, ProfileOptions, State, StateOptions, Tensor,
+};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One profiler at a time in a process: the tests take turns.
