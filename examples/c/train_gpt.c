@@ -270,7 +270,7 @@ static void progress_set_total(struct progress *progress, int64_t total) {
 }
 
 static void set_number(accel_value_t *map, const char *name, double number) {
-  const accel_value_t value = accel_arg_double(number);
+  const accel_value_t value = number == floor(number) ? accel_arg_int((int64_t)number) : accel_arg_double(number);
   CHECK(accel_value_set(map, name, &value));
 }
 

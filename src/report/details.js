@@ -95,10 +95,10 @@ function operatorTable(run, onDevice, title) {
   const most = operators[0].self || 1;
   const bar = operator => {
     const share = html("span", {class: "share"});
-    share.style.width = Math.max(1, operator.self / most * 90) + "px";
+    share.style.width = Math.max(1, operator.self / most * 60) + "px";
     return share;
   };
-  return html("div", {class: "card"}, scrolled(title, dataTable(title, [{title: "name"}, {title: "calls", number: true}, {title: "self", number: true}, {title: ""}, {title: "total", number: true}],
+  return html("div", {class: "card operators"}, scrolled(title, dataTable(title, [{title: "name"}, {title: "calls", number: true}, {title: "self", number: true}, {title: ""}, {title: "total", number: true}],
       operators.map(operator => [operator.name, formatCount(operator.count), formatSeconds(operator.self), bar(operator), formatSeconds(operator.seconds)]))));
 }
 

@@ -154,8 +154,13 @@ const TIME = {
   build: runs => runs.flatMap(run => timeByRank(run, runs)),
 };
 
+// Of a device that there is not the memory is always 0.
+function memoryNames(run) {
+  return reportNames(run).filter(name => name.startsWith("memory/") && ranksOf(run, name).some(series => series.values.some(value => value > 0))).sort();
+}
+
 function memoryCharts(runs) {
-  return runs.flatMap(run => reportNames(run).filter(name => name.startsWith("memory/")).sort().map(name => {
+  return runs.flatMap(run => memoryNames(run).map(name => {
     const title = name.slice("memory/".length).replaceAll("_", " ") + (runs.length > 1 ? ", " + run.name : "");
     return {run, name, chart: chartOf(`memory ${run.id} ${name} ${title}`, title, {format: formatBytes, ticks: byteTicksOf, fromZero: true})};
   }));
@@ -163,7 +168,7 @@ function memoryCharts(runs) {
 
 const MEMORY = {
   id: "memory", title: "Memory",
-  key: runs => runs.map(run => run.id + reportNames(run).join()).join(";"),
+  key: runs => runs.map(run => run.id + memoryNames(run).join()).join(";"),
   build(runs) {
     const all = memoryCharts(runs);
     return all.length ? html("div", {class: "grid"}, all.map(one => one.chart.element)) : null;
