@@ -71,7 +71,7 @@ const char* span_kind_name(SpanKind kind) {
 }
 
 void Spans::add(SpanRecord span) noexcept {
-  const uint64_t recording = recording_.load(std::memory_order_acquire);
+  const uint64_t recording = current_recording.load(std::memory_order_acquire);
   if (recording == 0) return;
   try {
     ThreadSpans& own = this_thread_spans();
@@ -102,15 +102,15 @@ void Spans::begin(bool with_modules) {
   list.threads.erase(std::remove_if(list.threads.begin(), list.threads.end(), is_gone), list.threads.end());
   list.clock = TickClock();
   list.begun = ticks();
-  with_modules_.store(with_modules, std::memory_order_relaxed);
-  recording_.store(++list.recordings, std::memory_order_release);
+  records_modules.store(with_modules, std::memory_order_relaxed);
+  current_recording.store(++list.recordings, std::memory_order_release);
 }
 
 Spans::Recording Spans::end() {
   ThreadList& list = thread_list();
   const std::lock_guard lock(list.mutex);
-  const uint64_t number = recording_.exchange(0, std::memory_order_acq_rel);
-  with_modules_.store(false, std::memory_order_relaxed);
+  const uint64_t number = current_recording.exchange(0, std::memory_order_acq_rel);
+  records_modules.store(false, std::memory_order_relaxed);
   Recording recording;
   recording.to_unix = list.clock.converter();
   for (const auto& thread : list.threads) {

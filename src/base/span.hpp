@@ -54,8 +54,8 @@ class Spans {
     TickClock::Converter to_unix;
   };
 
-  static bool are_recorded() { return recording_.load(std::memory_order_relaxed) != 0; }
-  static bool has_modules() { return with_modules_.load(std::memory_order_relaxed); }
+  static bool are_recorded() { return current_recording.load(std::memory_order_relaxed) != 0; }
+  static bool has_modules() { return records_modules.load(std::memory_order_relaxed); }
   // Drops it if nothing is recorded, or there is no memory.
   static void add(SpanRecord span) noexcept;
 
@@ -65,8 +65,8 @@ class Spans {
   static Recording end();
 
  private:
-  static inline std::atomic<uint64_t> recording_{0};  // its number; 0: none
-  static inline std::atomic<bool> with_modules_{false};
+  static inline std::atomic<uint64_t> current_recording{0};  // its number; 0: none
+  static inline std::atomic<bool> records_modules{false};
 };
 
 // The time of a scope.

@@ -37,14 +37,14 @@ size_t columns_of(uint32_t code) {
   struct Range {
     uint32_t first, last;
   };
-  constexpr Range combining[] = {
+  constexpr Range kCombining[] = {
       {0x300, 0x36f}, {0x1ab0, 0x1aff}, {0x200b, 0x200f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}};
-  constexpr Range wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xac00, 0xd7a3},
-                            {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
-                            {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
+  constexpr Range kWide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xac00, 0xd7a3},
+                             {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
+                             {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
   const auto has = [code](const Range& range) { return code >= range.first && code <= range.last; };
-  if (std::any_of(std::begin(combining), std::end(combining), has)) return 0;
-  return std::any_of(std::begin(wide), std::end(wide), has) ? 2 : 1;
+  if (std::any_of(std::begin(kCombining), std::end(kCombining), has)) return 0;
+  return std::any_of(std::begin(kWide), std::end(kWide), has) ? 2 : 1;
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ std::string Terminal::up_to_first() const {
 }
 
 // Everything in one write, so that no other process's output gets in between.
-void Terminal::draw(std::string before) {
+void Terminal::draw(const std::string& before) {
   std::string output = up_to_first() + before;
   columns_on_screen_.clear();
   for (const Line* line : lines_) {

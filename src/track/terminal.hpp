@@ -49,7 +49,7 @@ class Terminal {
 
  private:
   std::string up_to_first() const;
-  void draw(std::string before);
+  void draw(const std::string& before);
 
   const int descriptor_;
   mutable std::mutex mutex_;

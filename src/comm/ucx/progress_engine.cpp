@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
@@ -94,7 +95,9 @@ void ProgressEngine::run(const std::function<void()>& function) {
       lock.unlock();
       return function();
     }
-    requests_.push_back(&request);
+    Request** end = &first_request_;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = &request;
     lock.unlock();
     wake_up();
     lock.lock();
@@ -171,7 +174,7 @@ void ProgressEngine::wake_up() {
 }
 
 bool ProgressEngine::has_work() const {
-  return !requests_.empty() ||
+  return first_request_ != nullptr ||
          std::any_of(groups_.begin(), groups_.end(),
                      [](const std::shared_ptr<GroupProgress>& group) { return group->has_work(); });
 }
@@ -200,9 +203,8 @@ void ProgressEngine::run_requests() {
     Request* request = nullptr;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (requests_.empty()) break;
-      request = requests_.front();
-      requests_.pop_front();
+      if (first_request_ == nullptr) break;
+      request = std::exchange(first_request_, first_request_->next);
     }
     try {
       (*request->function)();

@@ -78,6 +78,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
  private:
   struct Request {
     const std::function<void()>* function;
+    Request* next = nullptr;  // in the queue, which needs no memory of its own: a group ends also without any
     bool done = false;
     std::exception_ptr error = nullptr;
   };
@@ -117,7 +118,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<GroupProgress>> groups_;
-  std::list<Request*> requests_;
+  Request* first_request_ = nullptr;
   uint32_t latest_number_ = 0;
   bool claimed_ = false;
   bool stop_ = false;
