@@ -663,6 +663,10 @@ using ClosureFn = std::function<Tensor()>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
 using CheckpointHookFn = std::function<Value(const Value& models, const std::string& folder)>;
+using TrackerFn = std::function<void(accel_tracker_event_t event, const Value& content, std::int64_t step)>;
+using LoggerFn = std::function<void(std::int32_t level, const char* logger, const char* message)>;
+using ProgressFn = std::function<void(const char* line, bool is_last)>;
+using TraceReadyFn = std::function<void(Profile& profile)>;
 
 namespace detail {
 
@@ -679,6 +683,10 @@ inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
 inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data);
+inline accel_status_t run(accel_tracker_event_t event, const accel_value_t* content, std::int64_t step, void* user_data);
+inline void run(std::int32_t level, const char* logger, const char* message, void* user_data);
+inline void run(const char* line, std::int32_t is_last, void* user_data);
+inline accel_status_t run(accel_profile_t* profile, void* user_data);
 
 // A function as user_data, and its end.
 template <typename Function>
@@ -1984,6 +1992,14 @@ class Tracker : public detail::Handle<accel_tracker_t, accel_tracker_retain, acc
  public:
   using Handle::Handle;
 
+  // Makes a tracker of the program.
+  static Tracker create(const std::string& name, const TrackerOptions& options, TrackerFn tracker) {
+    Tracker out;
+    detail::check(accel_tracker_create(name.c_str(), &options, detail::run, detail::keep(std::move(tracker)),
+                                       detail::drop<TrackerFn>, out.put()));
+    return out;
+  }
+
   // The name of a tracker.
   const char* name() const { return accel_tracker_name(self()); }
 
@@ -1996,25 +2012,6 @@ class Tracker : public detail::Handle<accel_tracker_t, accel_tracker_retain, acc
 
   // accel_log() for one tracker.
   void log(const Value& values, std::int64_t step) { detail::check(accel_tracker_log(get(), values.get(), step)); }
-};
-
-// A named source of messages.
-class Logger : public detail::Handle<accel_logger_t, accel_logger_retain, accel_logger_release> {
- public:
-  using Handle::Handle;
-
-  // Whether messages of a level are logged: before one that is costly to make.
-  bool enabled(std::int32_t level) const { return accel_logger_enabled(self(), level) == 1; }
-
-  // Logs a message.
-  void log(std::int32_t level, const std::string& message, accel_log_ranks_t ranks) {
-    detail::check(accel_logger_log(get(), level, message.c_str(), ranks));
-  }
-
-  // Logs a warning, the first time that this logger gets its text.
-  void warning_once(const std::string& message, accel_log_ranks_t ranks) {
-    detail::check(accel_logger_warning_once(get(), message.c_str(), ranks));
-  }
 };
 
 // A progress bar.
@@ -2780,6 +2777,16 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out_sink;
   }
 
+  // Opens a progress bar on stderr, below those that are open.
+  ProgressBar progress_begin(const std::string& label, std::int64_t total, const ProgressOptions& options,
+                             ProgressFn show = nullptr) {
+    ProgressBar out;
+    detail::check(accel_progress_begin(get(), label.c_str(), total, &options,
+                                       show ? static_cast<accel_progress_fn>(detail::run) : nullptr,
+                                       show ? detail::keep(show) : nullptr, detail::drop<ProgressFn>, out.put()));
+    return out;
+  }
+
   // Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for.
   ProgressBar progress_of_dataloader(const std::string& label, const Dataloader& loader,
                                      const ProgressOptions& options = {}) {
@@ -2912,10 +2919,48 @@ class Mesh : public detail::Handle<accel_mesh_t, accel_mesh_retain, accel_mesh_r
   }
 };
 
+// A named source of messages.
+class Logger : public detail::Handle<accel_logger_t, accel_logger_retain, accel_logger_release> {
+ public:
+  using Handle::Handle;
+
+  // Makes a logger.
+  static Logger create(const State& state, const std::string& name, std::int32_t level, LoggerFn callback = nullptr) {
+    Logger out;
+    detail::check(accel_logger_create(state.get(), name.c_str(), level,
+                                      callback ? static_cast<accel_logger_fn>(detail::run) : nullptr,
+                                      callback ? detail::keep(callback) : nullptr, detail::drop<LoggerFn>, out.put()));
+    return out;
+  }
+
+  // Whether messages of a level are logged: before one that is costly to make.
+  bool enabled(std::int32_t level) const { return accel_logger_enabled(self(), level) == 1; }
+
+  // Logs a message.
+  void log(std::int32_t level, const std::string& message, accel_log_ranks_t ranks) {
+    detail::check(accel_logger_log(get(), level, message.c_str(), ranks));
+  }
+
+  // Logs a warning, the first time that this logger gets its text.
+  void warning_once(const std::string& message, accel_log_ranks_t ranks) {
+    detail::check(accel_logger_warning_once(get(), message.c_str(), ranks));
+  }
+};
+
 // A profiler and what it recorded.
 class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, accel_profile_release> {
  public:
   using Handle::Handle;
+
+  // Begins to profile this thread, and what computes for it.
+  static Profile begin(const State& state, const ProfileOptions& options, TraceReadyFn on_trace_ready = nullptr) {
+    Profile out;
+    detail::check(accel_profile_begin(state.get(), &options,
+                                      on_trace_ready ? static_cast<accel_trace_ready_fn>(detail::run) : nullptr,
+                                      on_trace_ready ? detail::keep(on_trace_ready) : nullptr,
+                                      detail::drop<TraceReadyFn>, out.put()));
+    return out;
+  }
 
   // Ends a step.
   void step() { detail::check(accel_profile_step(get())); }
@@ -3788,6 +3833,33 @@ inline accel_status_t run(const accel_value_t* state, void* user_data) {
 inline accel_status_t run(const accel_value_t* models, const char* folder, accel_value_t* out_models, void* user_data) {
   return guarded([&] {
     *out_models = (*static_cast<CheckpointHookFn*>(user_data))(Value::copy(models), folder).release();
+  });
+}
+
+inline accel_status_t run(accel_tracker_event_t event, const accel_value_t* content, std::int64_t step,
+                          void* user_data) {
+  return guarded([&] { (*static_cast<TrackerFn*>(user_data))(event, Value::copy(content), step); });
+}
+
+// As with the library's log: there is nobody to tell.
+inline void run(std::int32_t level, const char* logger, const char* message, void* user_data) {
+  try {
+    (*static_cast<LoggerFn*>(user_data))(level, logger, message);
+  } catch (...) {
+  }
+}
+
+inline void run(const char* line, std::int32_t is_last, void* user_data) {
+  try {
+    (*static_cast<ProgressFn*>(user_data))(line, is_last != 0);
+  } catch (...) {
+  }
+}
+
+inline accel_status_t run(accel_profile_t* profile, void* user_data) {
+  return guarded([&] {
+    Profile recorded(Profile::retained(profile));
+    (*static_cast<TraceReadyFn*>(user_data))(recorded);
   });
 }
 

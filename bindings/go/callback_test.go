@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -251,5 +252,33 @@ func TestTheLogComesToAFunction(t *testing.T) {
 	do(t, SetLogCallback(nil))
 	if size != 4 || len(lines) == 0 {
 		t.Errorf("the size is %d, with %d lines in the log", size, len(lines))
+	}
+}
+
+func TestATrackerOfTheProgram(t *testing.T) {
+	state := get[*State](t)(NewState(&StateOptions{CPU: Ptr(true)}))
+	defer state.Close()
+	var steps []int64
+	tracker := get[*Tracker](t)(NewTracker("own", nil, func(event TrackerEvent, content any, step int64) error {
+		if event == TrackerValues {
+			steps = append(steps, step)
+		}
+		if event == TrackerFlush {
+			return errOwn
+		}
+		return nil
+	}))
+	defer tracker.Close()
+	do(t, state.AddTracker(tracker))
+	stop := TrackerFailureStop
+	do(t, state.InitTrackers("project", nil, nil, &TrackingOptions{OnFailure: &stop}))
+	do(t, state.Log(map[string]any{"loss": 1.5}, 3, nil))
+	err := state.FlushTrackers()
+	if !errors.Is(err, ErrorUser) || !strings.Contains(err.Error(), "tracker 'own' failed: "+errOwn.Error()) {
+		t.Errorf("got %v", err)
+	}
+	do(t, state.FinishTrackers())
+	if !reflect.DeepEqual(steps, []int64{3}) {
+		t.Errorf("got %v", steps)
 	}
 }

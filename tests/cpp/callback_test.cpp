@@ -156,4 +156,48 @@ TEST_F(CppCallback, LogCallbackEndsWhenItIsReplaced) {
   EXPECT_EQ(kept.use_count(), 1);
 }
 
+TEST_F(CppCallback, TrackersLoggersBarsAndProfiles) {
+  State state = State::create();
+  std::vector<std::string> heard;
+  {
+    accel::Tracker tracker =
+        accel::Tracker::create("own", {}, [&](accel_tracker_event_t event, const Value& content, std::int64_t step) {
+          if (event == ACCEL_TRACKER_VALUES)
+            heard.push_back(content.at("values").to_json() + " at " + std::to_string(step));
+          if (event == ACCEL_TRACKER_FLUSH) throw Unknown{7};
+        });
+    accel::TrackingOptions stops;
+    stops.on_failure = ACCEL_TRACKER_FAILURE_STOP;
+    state.add_tracker(tracker);
+    state.init_trackers("project", {}, {}, stops);
+    state.log(Value::map({{"loss", 1.5}}), 3);
+    EXPECT_THROW(state.flush_trackers(), Unknown);
+    state.finish_trackers();
+
+    accel::Logger logger = accel::Logger::create(state, "test", ACCEL_LOG_INFO,
+                                                 [&](std::int32_t level, const char* name, const char* message) {
+                                                   heard.push_back(std::to_string(level) + " " + name + " " + message);
+                                                 });
+    logger.log(ACCEL_LOG_WARNING, "careful", ACCEL_LOG_MAIN_PROCESS);
+
+    std::string last;
+    accel::ProgressBar bar = state.progress_begin("loop", 2, {}, [&](const char* line, bool is_last) {
+      if (is_last) last = line;
+    });
+    accel::progress_update(bar, 2);
+    accel::progress_end(bar);
+    EXPECT_NE(last.find("2/2"), std::string::npos) << last;
+
+    int cycles = 0;
+    accel::Profile profile = accel::Profile::begin(state, {}, [&](accel::Profile& recorded) {
+      cycles++;
+      EXPECT_GT(recorded.key_averages(false).size(), 0U);
+    });
+    EXPECT_EQ(json_of(vector_of({1})), "[1.0]");
+    profile.end();
+    EXPECT_EQ(cycles, 1);
+  }
+  EXPECT_EQ(heard, (std::vector<std::string>{R"({"loss":1.5} at 3)", "30 test careful"}));
+}
+
 }  // namespace callback_test
