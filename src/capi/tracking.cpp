@@ -3,8 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -20,13 +18,12 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/owned_value.hpp"
+#include "capi/tracked_pictures.hpp"
+#include "capi/tracked_values.hpp"
 #include "capi/value.hpp"
-#include "tensor/access.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/tree.hpp"
 #include "track/built_in_trackers.hpp"
-#include "track/png.hpp"
-#include "track/text_numbers.hpp"
 #include "track/tracker.hpp"
 #include "track/trackers.hpp"
 
@@ -48,9 +45,6 @@ static_assert(static_cast<int32_t>(TrackerEvent::kStart) == ACCEL_TRACKER_START 
               static_cast<int32_t>(TrackerEvent::kFinish) == ACCEL_TRACKER_FINISH);
 static_assert(static_cast<int32_t>(TrackerFailure::kWarn) == ACCEL_TRACKER_FAILURE_WARN &&
               static_cast<int32_t>(TrackerFailure::kStop) == ACCEL_TRACKER_FAILURE_STOP);
-
-constexpr int64_t kBins = 64;
-constexpr int64_t kLargestSide = 1 << 16;
 
 class CallbackTracker final : public track::ApplicationTracker {
  public:
@@ -76,44 +70,6 @@ class CallbackTracker final : public track::ApplicationTracker {
 
 track::Trackers& trackers_of(const accel_state_t* state) { return accelerator_of(state)->trackers(); }
 
-std::string below(const std::string& path, std::string_view key) {
-  std::string name = path;
-  if (!name.empty()) name += '/';
-  return name.append(key);
-}
-
-std::string key_text(const c10::IValue& key) {
-  return key.isString() ? key.toStringRef() : std::to_string(key.toInt());
-}
-
-// A configuration or options, with what JSON lacks as text.
-Json json_of(const c10::IValue& value, const std::string& path) {
-  if (value.isNone()) return {};
-  if (value.isBool()) return Json(value.toBool());
-  if (value.isInt()) return Json::number(value.toInt());
-  if (value.isDouble())
-    return std::isfinite(value.toDouble()) ? Json::number(value.toDouble()) : Json(track::word_of(value.toDouble()));
-  if (value.isString()) return Json(value.toStringRef());
-  if (value.isTensor()) return json_of(tree::listify(value), path);
-  if (tree::is_sequence(value)) {
-    Json::Items items;
-    for (const c10::IValue& item : tree::sequence_items(value)) items.push_back(json_of(item, path));
-    return Json(std::move(items));
-  }
-  if (value.isGenericDict()) {
-    Json::Members members;
-    for (const auto& member : value.toGenericDict()) {
-      std::string key = key_text(member.key());
-      Json inner = json_of(member.value(), below(path, key));
-      members.emplace_back(std::move(key), std::move(inner));
-    }
-    return Json(std::move(members));
-  }
-  if (value.isDevice()) return Json(value.toDevice().str());
-  fail(Status::kTypeMismatch, "'", path, "' is of kind ", tree::kind_name(value),
-       "; expected numbers, texts, tensors, lists and maps");
-}
-
 c10::IValue read_map(const accel_value_t* value, const char* name) {
   c10::IValue read = to_ivalue(*check_pointer(value, name), name);
   require(read.isGenericDict(), Status::kTypeMismatch, name, " is of kind ", tree::kind_name(read),
@@ -124,72 +80,6 @@ c10::IValue read_map(const accel_value_t* value, const char* name) {
 // None for NULL and for NONE.
 c10::IValue optional_map(const accel_value_t* value, const char* name) {
   return value == nullptr || value->kind == ACCEL_VALUE_NONE ? c10::IValue() : read_map(value, name);
-}
-
-track::Histogram histogram_of(const at::Tensor& given) {
-  const at::Tensor tensor = given.detach().to(c10::Device(c10::kCPU), at::kDouble).contiguous();
-  const double* const begin = tensor.const_data_ptr<double>();
-  const double* const end = begin + tensor.numel();
-  track::Histogram result;
-  for (const double* element = begin; element != end; element++) {
-    if (!std::isfinite(*element)) continue;
-    result.min = result.count == 0 ? *element : std::min(result.min, *element);
-    result.max = result.count == 0 ? *element : std::max(result.max, *element);
-    result.count++;
-    result.sum += *element;
-    result.sum_squares += *element * *element;
-  }
-  const int64_t bins = result.max > result.min ? kBins : 1;
-  // Halves, because the difference of two finite numbers may not be one.
-  const double width = result.max / static_cast<double>(bins) - result.min / static_cast<double>(bins);
-  for (int64_t i = 0; i < bins; i++) result.edges.push_back(result.min + static_cast<double>(i) * width);
-  result.edges.push_back(result.max);
-  result.counts.resize(static_cast<size_t>(bins));
-  for (const double* element = begin; element != end; element++) {
-    if (!std::isfinite(*element)) continue;
-    const double bin = width > 0 ? *element / width - result.min / width : 0;
-    result.counts[static_cast<size_t>(std::clamp(bin, 0.0, static_cast<double>(bins - 1)))]++;
-  }
-  return result;
-}
-
-void add_tensor(Record& record, const std::string& name, const at::Tensor& tensor) {
-  require(tensor.defined() && !tensor.is_complex(), Status::kTypeMismatch, "value '", name,
-          "' is a tensor of complex numbers; expected real ones");
-  require(!tensor.is_meta() && tensor.numel() > 0, Status::kTypeMismatch, "value '", name,
-          "' is a tensor without elements; expected at least one");
-  if (tensor.numel() > 1) {
-    if (record.wants_histograms) record.add_histogram(name, histogram_of(tensor));
-  } else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
-    record.add_integer(name, tensor::single_integer(tensor));
-  } else {
-    record.add_number(name, tensor::single_number(tensor));
-  }
-}
-
-void add_value(Record& record, const std::string& name, const c10::IValue& value);
-
-void add_members(Record& record, const std::string& path, const c10::IValue& map) {
-  for (const auto& member : map.toGenericDict()) {
-    const c10::IValue& key = member.key();
-    const c10::IValue& value = member.value();
-    // Most values are numbers with a short name, for which no text is made.
-    if (path.empty() && key.isString() && value.isDouble())
-      record.add_number(key.toStringRef(), value.toDouble());
-    else
-      add_value(record, below(path, key_text(key)), value);
-  }
-}
-
-void add_value(Record& record, const std::string& name, const c10::IValue& value) {
-  if (value.isDouble()) return record.add_number(name, value.toDouble());
-  if (value.isInt()) return record.add_integer(name, value.toInt());
-  if (value.isBool()) return record.add_integer(name, value.toBool() ? 1 : 0);
-  if (value.isString()) return record.add_text(name, value.toStringRef());
-  if (value.isTensor()) return add_tensor(record, name, value.toTensor());
-  if (value.isGenericDict()) return add_members(record, name, value);
-  fail(Status::kTypeMismatch, "value '", name, "' is of kind ", tree::kind_name(value),
-       "; expected a number, a text, a tensor or a map of them");
 }
 
 // To the trackers of the program, of content that is made only when there are any.
@@ -242,80 +132,6 @@ void log_values(track::Trackers& trackers, const c10::IValue& values, int64_t st
                });
 }
 
-// [height, width, channels] of uint8
-at::Tensor pixels_of(const at::Tensor& image, const std::string& name) {
-  const int64_t channels = image.size(2);
-  require(channels == 1 || channels == 3 || channels == 4, Status::kShapeMismatch, "image '", name, "' has ", channels,
-          " channels; expected 1, 3 or 4");
-  require(image.size(0) > 0 && image.size(1) > 0 && image.size(0) <= kLargestSide && image.size(1) <= kLargestSide,
-          Status::kShapeMismatch, "image '", name, "' is ", image.size(1), " x ", image.size(0),
-          "; expected sides from 1 to ", kLargestSide);
-  const at::Tensor on_cpu = image.detach().to(c10::Device(c10::kCPU), image.scalar_type());
-  if (image.scalar_type() == at::kByte) return on_cpu.contiguous();
-  const at::Tensor numbers = on_cpu.to(at::kFloat).contiguous();
-  const float* const from = numbers.const_data_ptr<float>();
-  at::Tensor pixels = numbers.to(at::kByte);
-  auto* const to = pixels.mutable_data_ptr<uint8_t>();
-  for (int64_t i = 0; i < numbers.numel(); i++) {
-    const float level = std::isnan(from[i]) ? 0.0F : std::clamp(from[i], 0.0F, 1.0F);
-    to[i] = static_cast<uint8_t>(std::lround(level * 255.0F));
-  }
-  return pixels;
-}
-
-void add_image(Record& record, const std::string& name, const at::Tensor& image) {
-  const at::Tensor pixels = pixels_of(image, name);
-  track::Picture picture{name, "", "png", pixels.size(1), pixels.size(0)};
-  picture.bytes = track::encode_png(pixels.const_data_ptr<uint8_t>(), pixels.size(0), pixels.size(1), pixels.size(2));
-  record.pictures.push_back(std::move(picture));
-}
-
-bool is_channel_count(int64_t size) { return size == 1 || size == 3 || size == 4; }
-
-void add_images(Record& record, const std::string& name, const c10::IValue& value, bool channels_first) {
-  require(value.isTensor(), Status::kTypeMismatch, "image '", name, "' is of kind ", tree::kind_name(value),
-          "; expected a tensor");
-  at::Tensor images = value.toTensor();
-  require(images.scalar_type() == at::kByte || images.is_floating_point(), Status::kTypeMismatch, "image '", name,
-          "' has elements of type ", images.scalar_type(), "; expected uint8 or floating numbers");
-  require(!images.is_meta(), Status::kTypeMismatch, "image '", name, "' has no memory");
-  require(images.dim() >= 2 && images.dim() <= 4, Status::kShapeMismatch, "image '", name, "' has ", images.dim(),
-          " dimensions; expected 2, 3 or, of several, 4");
-  if (images.dim() == 2) images = images.unsqueeze(channels_first ? 0 : 2);
-  if (images.dim() == 3 && !is_channel_count(images.size(channels_first ? 0 : 2)))
-    images = images.unsqueeze(channels_first ? 1 : 3);  // several without channels
-  if (channels_first) images = images.movedim(images.dim() - 3, images.dim() - 1);
-  if (images.dim() == 3) return add_image(record, name, images);
-  for (int64_t i = 0; i < images.size(0); i++) add_image(record, text(name, "/", i), images.select(0, i));
-}
-
-// Of a PNG its width and height are told.
-track::Picture figure_of(const char* name, std::string_view bytes) {
-  const auto begins = [&](std::string_view with) { return bytes.substr(0, with.size()) == with; };
-  track::Picture figure{name, std::string(bytes), "", 0, 0};
-  const auto number_at = [&](size_t at) {
-    int64_t number = 0;
-    for (size_t i = at; i < at + 4; i++) number = number << 8 | static_cast<unsigned char>(bytes[i]);
-    return number;
-  };
-  const size_t first = std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size());
-  const std::string_view text = bytes.substr(first, 4096);
-  if (begins("\x89PNG\r\n\x1a\n") && bytes.size() > 24) {
-    figure.format = "png";
-    figure.width = number_at(16);
-    figure.height = number_at(20);
-  } else if (begins("\xff\xd8\xff")) {
-    figure.format = "jpg";
-  } else if (text.substr(0, 1) == "<" && text.find("<svg") != std::string_view::npos) {
-    figure.format = "svg";
-  } else if (text.substr(0, 1) == "<") {
-    figure.format = "html";
-  }
-  require(!figure.format.empty(), Status::kInvalidArgument, "figure '", name, "' of ", bytes.size(),
-          " bytes is of an unknown kind; expected a PNG, JPEG, SVG or HTML file");
-  return figure;
-}
-
 c10::IValue read_list(const accel_value_t* value, const char* name) {
   c10::IValue read = to_ivalue(*check_pointer(value, name), name);
   require(tree::is_sequence(read), Status::kTypeMismatch, name, " is of kind ", tree::kind_name(read),
@@ -335,7 +151,7 @@ Json table_document(const c10::IValue& columns, const c10::IValue& rows) {
             tree::sequence_items(row).size(), " cells; expected ", width, ", as columns");
     number++;
   }
-  return Json(Json::Members{{"columns", json_of(columns, "columns")}, {"rows", json_of(rows, "rows")}});
+  return Json(Json::Members{{"columns", tracked_json(columns, "columns")}, {"rows", tracked_json(rows, "rows")}});
 }
 
 c10::IValue start_content(const track::Run& run, const c10::IValue& options) {
@@ -365,8 +181,8 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     track::TrackingStart start;
     start.project = check_pointer(project_name, "project_name");
     const c10::IValue configuration = optional_map(config, "config"), kwargs = optional_map(init_kwargs, "init_kwargs");
-    start.configuration = json_of(configuration, "");
-    start.options = json_of(kwargs, "");
+    start.configuration = tracked_json(configuration, "");
+    start.options = tracked_json(kwargs, "");
     start.settings = read_settings(options, "options");
     if (start.settings.logging_dir.value.empty())
       start.settings.logging_dir = accelerator.project().settings().logging_dir.value;
