@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -146,6 +147,17 @@ class Recorded final : public KinetoTrace {
   std::string file_;
 };
 
+// [Note: the end of a process that has just begun to profile] Kineto's first profiler starts a thread, which reads a
+// static map when it begins to run. A process that ends before that destroys the map under it, and aborts. So its exit
+// waits until the thread is this old.
+constexpr std::chrono::milliseconds kAgeOfThread{200};
+std::atomic<std::chrono::steady_clock::rep> thread_begun{0};
+
+void wait_for_thread() {
+  const std::chrono::steady_clock::time_point begun{std::chrono::steady_clock::duration(thread_begun.load())};
+  std::this_thread::sleep_until(begun + kAgeOfThread);
+}
+
 }  // namespace
 
 struct KinetoSession::Configuration {
@@ -202,6 +214,9 @@ void KinetoSession::prepare() {
   // Read once, when Kineto is loaded: it would write to standard error.
   const EnvironmentDefaults quiet(std::vector<EnvironmentDefaults::Variable>{{"KINETO_LOG_LEVEL", "99"}});
   kineto::prepareProfiler(configuration_->config, configuration_->activities);
+  std::chrono::steady_clock::rep none = 0;
+  if (thread_begun.compare_exchange_strong(none, std::chrono::steady_clock::now().time_since_epoch().count()))
+    std::atexit(wait_for_thread);
   is_prepared_ = true;
 }
 
