@@ -160,6 +160,32 @@ void wait_for_thread() {
 
 }  // namespace
 
+namespace {
+
+// Ends a recording before what LibTorch has of the thread is gone: exit() destroys that first, and would crash later.
+// Constructed behind it, as the order is reversed.
+struct EndsWithThread {
+  ~EndsWithThread() {
+    if (recording == nullptr || !recording->exchange(false)) return;
+    try {
+      kineto::disableProfiler();
+    } catch (const std::exception&) {
+      // It records no more; there is nobody to tell.
+    }
+    std::thread::id own = std::this_thread::get_id();
+    if (abandoned_on().compare_exchange_strong(own, std::thread::id())) session_exists = false;
+  }
+
+  std::shared_ptr<std::atomic<bool>> recording;
+};
+
+void end_with_thread(const std::shared_ptr<std::atomic<bool>>& recording) {
+  static thread_local EndsWithThread ends;
+  ends.recording = recording;
+}
+
+}  // namespace
+
 struct KinetoSession::Configuration {
   Configuration(const ProfileSettings& settings, c10::DeviceType device)
       : config(ProfilerState::KINETO, settings.record_shapes.value, settings.profile_memory.value,
@@ -196,13 +222,13 @@ KinetoSession::KinetoSession(const ProfileSettings& settings, c10::DeviceType de
 
 KinetoSession::~KinetoSession() {
   try {
-    if ((is_recording_ || is_prepared_) && std::this_thread::get_id() != configuration_->thread) {
+    if ((is_recording() || is_prepared_) && std::this_thread::get_id() != configuration_->thread) {
       abandoned_on() = configuration_->thread;
       return;
     }
     // Kineto leaves its preparations by a recording only.
-    if (is_prepared_ && !is_recording_) start();
-    if (is_recording_) kineto::disableProfiler();
+    if (is_prepared_) start();
+    if (is_recording_->exchange(false)) kineto::disableProfiler();
   } catch (const std::exception&) {
     // It records no more; there is nobody to tell.
   }
@@ -210,7 +236,7 @@ KinetoSession::~KinetoSession() {
 }
 
 void KinetoSession::prepare() {
-  if (is_prepared_) return;
+  if (is_prepared_ || is_recording()) return;
   // Read once, when Kineto is loaded: it would write to standard error.
   const EnvironmentDefaults quiet(std::vector<EnvironmentDefaults::Variable>{{"KINETO_LOG_LEVEL", "99"}});
   kineto::prepareProfiler(configuration_->config, configuration_->activities);
@@ -227,11 +253,13 @@ void KinetoSession::start() {
   } catch (const c10::Error& error) {
     fail(Status::kInvalidState, "LibTorch's profiler does not start: ", error.what_without_backtrace());
   }
-  is_recording_ = true;
+  is_prepared_ = false;
+  *is_recording_ = true;
+  end_with_thread(is_recording_);
 }
 
 std::unique_ptr<KinetoTrace> KinetoSession::stop() {
-  is_recording_ = is_prepared_ = false;
+  *is_recording_ = false;
   return std::make_unique<Recorded>(kineto::disableProfiler());
 }
 

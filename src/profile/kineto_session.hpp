@@ -3,6 +3,7 @@
 
 #include <c10/core/DeviceType.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,13 +53,15 @@ class KinetoSession {
   void prepare();
   void start();
   std::unique_ptr<KinetoTrace> stop();
-  bool is_recording() const { return is_recording_; }
+  bool is_recording() const { return *is_recording_; }
 
  private:
   struct Configuration;
 
   const std::unique_ptr<const Configuration> configuration_;
-  bool is_prepared_ = false, is_recording_ = false;
+  // Shared with the thread, whose end is that of the recording.
+  const std::shared_ptr<std::atomic<bool>> is_recording_ = std::make_shared<std::atomic<bool>>(false);
+  bool is_prepared_ = false;  // and does not record yet
 };
 
 }  // namespace accel::profile

@@ -1,5 +1,6 @@
-/* A program that trains: profiled_program STEPS [profile FOLDER | span | fail | checkpoint FOLDER | nothing]. With
- * `profile` it records itself, with the others `accel profile` does. */
+/* A program that trains: profiled_program STEPS [profile FOLDER | leave FOLDER | span | fail |
+ * checkpoint FOLDER | nothing]. With `profile` it records itself, as with `leave`, which exits meanwhile; with the
+ * others `accel profile` does. */
 #include <string.h>
 
 #include "rank_program.h"
@@ -68,7 +69,7 @@ int main(int count, char** arguments) {
   int step;
   if (strcmp(mode, "nothing") == 0) return 0;
   training = begin_training();
-  if (strcmp(mode, "profile") == 0) {
+  if (strcmp(mode, "profile") == 0 || strcmp(mode, "leave") == 0) {
     accel_profile_options_t options = ACCEL_PROFILE_OPTIONS_INIT;
     options.output_trace_dir = folder;
     CHECK(accel_profile_begin(training.state, &options, NULL, NULL, NULL, &profile));
@@ -86,7 +87,7 @@ int main(int count, char** arguments) {
       CHECK(accel_checkpoint_wait(training.state, 60000));
     }
   }
-  if (strcmp(mode, "fail") == 0) exit(3);
+  if (strcmp(mode, "fail") == 0 || strcmp(mode, "leave") == 0) exit(3);
   if (profile != NULL) CHECK(accel_profile_end(profile));
   accel_profile_release(profile);
   end_training(&training);

@@ -175,6 +175,10 @@ class ProfilerTest(unittest.TestCase):
         self.assertNotEqual(written[0]["tid"], named(events, "aten::addmm")[0]["tid"])
         self.assertTrue(named(events, "copy state", cat="accel"))
 
+    def test_a_program_may_end_while_it_records(self):
+        result = self.run_program(PROGRAM, 2, "leave", self.folder / "traces", status=3)
+        self.assertEqual(result.stderr, "")
+
     def test_a_program_that_profiles_itself_is_told(self):
         result = self.profile("--", PROGRAM, 2, "profile", self.folder / "own", status=1)
         self.assertIn("a profiler records in this process already", result.stderr)
