@@ -158,14 +158,10 @@ void wait_for_thread() {
   std::this_thread::sleep_until(begun + kAgeOfThread);
 }
 
-}  // namespace
-
-namespace {
-
 // Ends a recording before what LibTorch has of the thread is gone: exit() destroys that first, and would crash later.
 // Constructed behind it, as the order is reversed.
-struct EndsWithThread {
-  ~EndsWithThread() {
+struct RecordingEndsWithThread {
+  ~RecordingEndsWithThread() {
     if (recording == nullptr || !recording->exchange(false)) return;
     try {
       kineto::disableProfiler();
@@ -180,7 +176,7 @@ struct EndsWithThread {
 };
 
 void end_with_thread(const std::shared_ptr<std::atomic<bool>>& recording) {
-  static thread_local EndsWithThread ends;
+  static thread_local RecordingEndsWithThread ends;
   ends.recording = recording;
 }
 
