@@ -4,7 +4,7 @@
 //!     cargo build --release && accel launch --num-processes 2 -- target/release/candle
 //!
 //! A layer of tanh learns sin(3 x), as in ../own_gradients.rs, from the same numbers.
-use accel::{AdamOptions, Model, Optimizer, Parameters, ParametersOptions, Reduction, StateOptions};
+use accel::{AdamOptions, Model, Optimizer, Parameters, ParametersOptions, Reduction, RequiresGrad, StateOptions};
 use candle_core::{Device, Tensor, Var};
 use std::error::Error;
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, numbers) in NAMES.iter().zip(initial) {
         let shape = numbers.len();
         network.push(Var::from_slice(&numbers, shape, &Device::Cpu)?);
-        model.add_parameter(name, accel::Tensor::from_vec(numbers, &[shape as i64])?, true)?;
+        model.add_parameter(name, accel::Tensor::from_vec(numbers, &[shape as i64])?, RequiresGrad::Yes)?;
     }
     let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
     let optimizer = state.prepare_optimizer(&Optimizer::adam(&model, AdamOptions::new().lr(0.01))?)?;

@@ -26,10 +26,10 @@ unsafe impl Sync for ParametersHandle {}
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {
-/// use accel::{Model, Optimizer, Parameters, ParametersOptions, SgdOptions, StateOptions, Tensor};
+/// use accel::{Model, Optimizer, Parameters, ParametersOptions, RequiresGrad, SgdOptions, StateOptions, Tensor};
 /// let state = StateOptions::new().cpu(true).build()?;
 /// let model = Model::container("Slope")?;
-/// model.add_parameter("slope", Tensor::from_vec(vec![0.0f32], &[1])?, true)?;
+/// model.add_parameter("slope", Tensor::from_vec(vec![0.0f32], &[1])?, RequiresGrad::Yes)?;
 /// let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
 /// let optimizer = state.prepare_optimizer(&Optimizer::sgd(&model, SgdOptions::new().lr(0.1))?)?;
 /// for _ in 0..50 {
@@ -47,6 +47,7 @@ unsafe impl Sync for ParametersHandle {}
 /// ```
 ///
 /// Several threads may report gradients at the same time; the other functions need the parameters for themselves.
+#[derive(Debug)]
 pub struct Parameters {
     handle: ParametersHandle,
     /// Gradients that are on their way.

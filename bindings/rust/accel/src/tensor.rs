@@ -26,7 +26,7 @@ handle! {
     /// assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0, 16.0, 23.0]);
     /// # Ok(()) }
     /// ```
-    Tensor(accel_tensor_t), accel_tensor_release
+    Tensor(accel_tensor_t), accel_tensor_release, it has a Debug of its own
 }
 
 // SAFETY: what takes `&self` is of the kind `any` in the header.
@@ -87,20 +87,59 @@ impl Tensor {
     }
 }
 
-/// What a tensor is.
+/// What a tensor is. These are plain values: a tensor that is there has them.
+///
+/// # Panics
+/// Where the library refuses every call, which is in a process that was forked off; and the shape of a nested tensor.
 impl Tensor {
     /// The sizes of the dimensions.
-    pub fn shape(&self) -> Result<Vec<i64>> {
-        self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) })
+    pub fn shape(&self) -> Vec<i64> {
+        plain(self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) }))
     }
 
+    /// The number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        plain(made(|out| unsafe { sys::accel_tensor_ndim(self.as_raw(), out) }))
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn numel(&self) -> i64 {
+        plain(made(|out| unsafe { sys::accel_tensor_numel(self.as_raw(), out) }))
+    }
+
+    /// The type of the elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        let number: Result<i32> = made(|out| unsafe { sys::accel_tensor_dtype(self.as_raw(), out) });
+        match number {
+            Err(error) if error.code() == ErrorCode::Unsupported => DType::Other,
+            number => DType::known_or_other(plain(number)),
+        }
+    }
+
+    /// Where it is.
+    #[inline]
+    pub fn device(&self) -> Device {
+        plain(made(|out| unsafe { sys::accel_tensor_device(self.as_raw(), out) }))
+    }
+}
+
+fn plain<T>(answer: Result<T>) -> T {
+    answer.unwrap_or_else(|error| panic!("a tensor cannot be asked: {error}"))
+}
+
+/// Its memory.
+impl Tensor {
     /// The distances between neighbours, in elements.
     pub fn strides(&self) -> Result<Vec<i64>> {
         self.sizes(|out| unsafe { sys::accel_tensor_strides(self.as_raw(), out) })
     }
 
     fn sizes(&self, ask: impl FnOnce(*mut *const i64) -> i32) -> Result<Vec<i64>> {
-        let (ndim, mut sizes) = (self.ndim()?, ptr::null());
+        let ndim: usize = made(|out| unsafe { sys::accel_tensor_ndim(self.as_raw(), out) })?;
+        let mut sizes = ptr::null();
         check(ask(&mut sizes))?;
         // SAFETY: the tensor has so many sizes, which are copied at once.
         Ok(if ndim == 0 { Vec::new() } else { unsafe { slice::from_raw_parts(sizes, ndim) }.to_vec() })
@@ -119,7 +158,7 @@ impl Tensor {
     /// Converts the elements; the same memory when nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         memory::reads(self)?;
-        let device = self.device()?.to_raw();
+        let device = self.device().to_raw();
         made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
     }
 
@@ -156,12 +195,13 @@ impl Tensor {
     /// From the first to behind the last byte. None where no slice can be: on another device, without elements; and where
     /// the tensor cannot be asked, which the call itself will tell.
     pub(crate) fn bytes(&self) -> Option<Range<usize>> {
-        let numel = usize::try_from(self.numel().ok()?).ok().filter(|numel| *numel > 0)?;
-        if self.device().ok()? != Device::Cpu {
+        let strides = self.strides().ok()?;
+        let numel = usize::try_from(self.numel()).ok().filter(|numel| *numel > 0)?;
+        if self.device() != Device::Cpu {
             return None;
         }
         let start = self.data_ptr().ok()? as usize;
-        let (shape, strides) = (self.shape().ok()?, self.strides().ok()?);
+        let shape = self.shape();
         let last: i64 = shape.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum();
         Some(start..start + (last as usize + 1) * (self.nbytes().ok()? / numel))
     }
@@ -184,9 +224,11 @@ impl Made for Option<Tensor> {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.dtype(), self.shape(), self.device()) {
-            (Ok(dtype), Ok(shape), Ok(device)) => write!(formatter, "Tensor({dtype}, {shape:?}, {device:?})"),
-            _ => formatter.write_str("Tensor(of a kind that is not known here)"),
+        // No panic, wherever it is shown.
+        let shape = self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) });
+        match shape {
+            Ok(shape) => write!(formatter, "Tensor({}, {shape:?}, {:?})", self.dtype(), self.device()),
+            Err(error) => write!(formatter, "Tensor({})", error.message()),
         }
     }
 }
