@@ -224,6 +224,14 @@ impl StateOptions {
         self.0.device_plugins = self.1.text(device_plugins);
         self
     }
+
+    /// Other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
+    /// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+    /// ACCEL_EMBEDDED. Default false.
+    pub fn embedded(mut self, embedded: bool) -> Self {
+        self.0.embedded = embedded.into();
+        self
+    }
 }
 
 builder! {
