@@ -27,6 +27,30 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_parameters_register(accel_state_t* state, const accel_value_t* tensors,
+                                                        const accel_parameters_options_t* options,
+                                                        accel_parameters_t** out) {
+  return guarded(__func__, out, [&]() -> std::shared_ptr<accelerator::PreparedParameters> {
+    fail(Status::kUnsupported, "registered parameters are not there yet");
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_module(const accel_parameters_t* parameters, accel_module_t** out) {
+  return guarded(__func__, out, [&]() -> nn::ModulePtr {
+    parameters_of(parameters);
+    fail(Status::kUnsupported, "registered parameters are not there yet");
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_step(accel_parameters_t* parameters, accel_optimizer_t* optimizer,
+                                                    const accel_value_t* gradients,
+                                                    const accel_parameters_step_options_t* options, double* out_norm) {
+  return guarded(__func__, [&] {
+    parameters_of(parameters);
+    fail(Status::kUnsupported, "registered parameters are not there yet");
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_parameters_gradient(const accel_parameters_t* parameters, size_t index,
                                                         accel_tensor_t** out) {
   return guarded(__func__, out, [&] { return parameters_of(parameters).gradients().gradient(index); });

@@ -57,31 +57,32 @@ export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, 
     SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
     add_child!, add_group!, add_parameter!, add_seed_callback!, add_tracker, align_module_device, all_gather!,
     all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting,
-    autocast, backend, begin_use, broadcast_objects, broadcast_objects_async, buffers, calculate_maximum_sizes, chained,
-    check_device_map, check_tied_parameters_on_same_device, check_trigger, checkpoint_activations, checkpoint_wait,
-    child, children_bottom_up, clean_device_map, clip_grad_value!, compute_module_sizes, concatenate, config,
-    contiguous, convert_file_size_to_int, convert_to_fp32, coordinate, count_tokens, cpu_offload, cpu_offload_with_hook,
-    current_device!, current_epoch, default_state!, destroy_process_group, device, device_memory, device_properties,
-    disk_offload, dispatch_model, dispatch_report, distributed_type, empty_cache!, enable_grad, end_of_dataloader,
-    end_pass, end_training, end_use, estimate_memory, even_batches!, export_trace, find_batch_size,
-    find_tied_parameters, finish!, finish_trackers, flight_record, float32_matmul_precision!, flush_trackers,
-    fork_launched, free_memory!, from_config, gather, gather_async, gather_for_metrics, gather_for_metrics_async,
-    gather_object, gather_object_async, gather_uneven, gather_uneven_async, gathered_parameters, generator_state,
-    generator_state!, get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves,
-    get_non_persistent_buffers, get_state_dict, get_tracker, gradient, gradient!, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, group, has_offloaded_params,
-    in_dataloader, inference_mode, init_empty_weights, init_on_device, init_trackers, input_names!, is_available,
-    is_debug, is_distributed, is_last_process, is_local_main_process, is_logged, is_main_process, iscontiguous,
-    istraining, join_uneven_inputs, key_averages, kind, learning_rate, learning_rate!, listify, load,
-    load_checkpoint_and_dispatch!, load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!,
-    load_torchscript, local_main_process_first, local_num_processes, local_process_index, location, log_artifact,
-    log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, lomo_backward, loss_scale,
-    main_process_first, memory_report, memory_timeline, mesh, mixed_precision, model_flops!, module_tensor_to_device!,
-    modules, name, named_module_tensors, next!, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes,
-    offload, one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters,
-    prepare, process_index, progress, progress_of_dataloader, progress_report, progress_set_total, progress_write,
-    project, project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!,
-    reduce_scatter_async!, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!,
+    autocast, backend, begin_use, binary_cross_entropy_with_logits, broadcast_objects, broadcast_objects_async, buffers,
+    calculate_maximum_sizes, chained, check_device_map, check_tied_parameters_on_same_device, check_trigger,
+    checkpoint_activations, checkpoint_wait, child, children_bottom_up, clean_device_map, clip_grad_value!,
+    compute_module_sizes, concatenate, config, contiguous, convert_file_size_to_int, convert_to_fp32, coordinate,
+    count_tokens, cpu_offload, cpu_offload_with_hook, current_device!, current_epoch, default_state!,
+    destroy_process_group, device, device_memory, device_properties, disk_offload, dispatch_model, dispatch_report,
+    distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_pass, end_training, end_use, estimate_memory,
+    even_batches!, export_trace, find_batch_size, find_tied_parameters, finish!, finish_trackers, flight_record,
+    float32_matmul_precision!, flush_trackers, fork_launched, free_memory!, from_config, gather, gather_async,
+    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven,
+    gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_balanced_memory,
+    get_max_layer_size, get_max_memory, get_module_leaves, get_non_persistent_buffers, get_state_dict, get_tracker,
+    gradient, gradient!, gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps,
+    gradient_accumulation_steps!, group, has_offloaded_params, huber_loss, in_dataloader, inference_mode,
+    init_empty_weights, init_on_device, init_trackers, input_names!, is_available, is_debug, is_distributed,
+    is_last_process, is_local_main_process, is_logged, is_main_process, iscontiguous, istraining, join_uneven_inputs,
+    key_averages, kind, l1_loss, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
+    load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
+    local_num_processes, local_process_index, location, log_artifact, log_images, log_message, log_sink_add,
+    log_sink_remove, log_table, log_values, lomo_backward, loss_scale, main_process_first, memory_report,
+    memory_timeline, mesh, mixed_precision, model, model_flops!, module_tensor_to_device!, modules, mse_loss, name,
+    named_module_tensors, next!, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, offload,
+    one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters, prepare,
+    process_index, progress, progress_of_dataloader, progress_report, progress_set_total, progress_write, project,
+    project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!,
+    register_parameters, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!,
     replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, resolve_device_map, retie_parameters!,
     save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
     serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
@@ -132,6 +133,7 @@ not change it.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -176,6 +178,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -2517,6 +2520,53 @@ Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
 
 """
+    register_parameters(state, tensors; options...)
+
+Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the
+application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
+CHECK(accel_parameters_register(state, &tensors, `nothing`, &parameters)); CHECK(accel_parameters_module(parameters,
+&module)); CHECK(accel_optimizer_adamw(module, `nothing`, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer));
+for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters,
+optimizer, &gradients, `nothing`, `nothing`)); } The parameters are in the order of their names, whatever the order of the map, so
+hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of
+optimizers are what is sharded.
+
+- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+- `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
+- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+"""
+register_parameters(state::State, tensors; options...) =
+    made(Parameters, out -> with_options(given -> lend(tensors -> LibAccel.accel_parameters_register(state, tensors, given, out), tensors), LibAccel.accel_parameters_options_t; options...))
+
+"""
+    model(parameters)
+
+The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the
+names that they were registered with.
+"""
+model(parameters::Parameters) =
+    made(Model, out -> LibAccel.accel_parameters_module(parameters, out))
+
+"""
+    step!(parameters, optimizer, gradients; options...)
+
+One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are
+averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the
+others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(),
+accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and
+accel_optimizer_zero_grad().
+
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+- `max_grad_norm`: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
+- `grad_norm_type`: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+- `allow_missing`: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
+
+Gives: The joint norm of the gradients before clipping; NaN in micro-batches that only add. `nothing`: not wanted.
+"""
+step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) =
+    output(out -> with_options(given -> lend(gradients -> LibAccel.accel_parameters_step(parameters, optimizer, gradients, given, out), gradients), LibAccel.accel_parameters_step_options_t; options...), Float64)
+
+"""
     gradient(parameters, index)
 
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
@@ -3054,6 +3104,42 @@ The same elements, row-major without gaps.
 """
 contiguous(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
+
+"""
+    mse_loss(input, target)
+
+Mean of the squared differences, with gradients.
+"""
+mse_loss(input::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_mse_loss(input, target, out))
+
+"""
+    l1_loss(input, target)
+
+Mean of the absolute differences, with gradients.
+"""
+l1_loss(input::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_l1_loss(input, target, out))
+
+"""
+    huber_loss(input, target, delta)
+
+Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that
+outliers do not rule.
+
+- `delta`: Where the one becomes the other. In (0, inf).
+"""
+huber_loss(input::Tensor, target::Tensor, delta) =
+    made(Tensor, out -> LibAccel.accel_huber_loss(input, target, delta, out))
+
+"""
+    binary_cross_entropy_with_logits(logits, target)
+
+Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+exact for large scores.
+"""
+binary_cross_entropy_with_logits(logits::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_binary_cross_entropy_with_logits(logits, target, out))
 
 """
     calculate_maximum_sizes(model)

@@ -684,3 +684,30 @@ impl ParametersOptions {
         self
     }
 }
+
+builder! {
+    /// What [`accel_parameters_step`](accel_sys::accel_parameters_step) does on the way.
+    #[derive(Clone, Copy)]
+    ParametersStepOptions(accel_parameters_step_options_t = ACCEL_PARAMETERS_STEP_OPTIONS_INIT), (),
+    max_grad_norm grad_norm_type allow_missing
+}
+
+impl ParametersStepOptions {
+    /// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping.
+    pub fn max_grad_norm(mut self, max_grad_norm: f64) -> Self {
+        self.0.max_grad_norm = max_grad_norm;
+        self
+    }
+
+    /// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2.
+    pub fn grad_norm_type(mut self, grad_norm_type: f64) -> Self {
+        self.0.grad_norm_type = grad_norm_type;
+        self
+    }
+
+    /// Parameters that the gradients lack have zeros; false: they are an error. Default false.
+    pub fn allow_missing(mut self, allow_missing: bool) -> Self {
+        self.0.allow_missing = allow_missing.into();
+        self
+    }
+}

@@ -1,0 +1,1 @@
+#include "accelerator/registered_parameters.hpp"
