@@ -95,6 +95,7 @@ pub trait Module: Send + 'static {
 
 /// When a hook runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum When {
     /// It sees the inputs.
     BeforeForward,

@@ -66,24 +66,68 @@ impl Tensor {
         unsafe { Self::over_memory(data, shape, None, elements) }
     }
 
-    /// A tensor over memory that `owner` keeps.
+    /// A tensor over elements that somebody else keeps, which are not copied.
+    ///
+    /// # Errors
+    /// ShapeMismatch when the shape has another number of elements.
     ///
     /// # Safety
-    /// Shape and strides must stay inside of the memory, which must live and stay in its place as long as `owner`.
+    /// The elements must outlive this tensor and all that share its memory, and nothing else may use them while the library does.
+    pub unsafe fn over_slice<T: Element>(elements: &mut [T], shape: &[i64]) -> Result<Self> {
+        fits(elements.len(), shape)?;
+        Self::over_memory(elements.as_mut_ptr(), shape, None, ())
+    }
+
+    /// A tensor over memory of another framework, on any device, which is not copied. `owner` keeps the memory, and is dropped with
+    /// the last tensor that shares it, also where this fails. Without strides the elements lie one after another, row by row.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// use accel::prelude::*;
+    /// let mut theirs = vec![1.0f32, 2.0, 3.0, 4.0].into_boxed_slice();
+    /// let data = theirs.as_mut_ptr();
+    /// // SAFETY: the box has four elements, and moves without them.
+    /// let turned =
+    ///     unsafe { Tensor::from_raw_parts(data.cast(), &[2, 2], Some(&[1, 2]), DType::Float32, Device::Cpu, theirs)? };
+    /// assert_eq!(turned.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch.
+    ///
+    /// # Safety
+    /// Shape and strides must stay inside of the memory, which has elements of this dtype, and lives and stays in its place on this
+    /// device as long as `owner`. Nothing else may write it while the library uses it, or use it while the library writes it.
+    pub unsafe fn from_raw_parts<Owner: Send + 'static>(
+        data: *mut c_void,
+        shape: &[i64],
+        strides: Option<&[i64]>,
+        dtype: DType,
+        device: Device,
+        owner: Owner,
+    ) -> Result<Self> {
+        let (owner, destroy) = crate::callback::hand_over(owner);
+        if let Some(strides) = strides.filter(|strides| strides.len() != shape.len()) {
+            destroy.into_iter().for_each(|destroy| destroy(owner));
+            let message = format!("strides {strides:?} for shape {shape:?}: expected one for each dimension");
+            return Err(Error::new(ErrorCode::ShapeMismatch, message));
+        }
+        let (sizes, ndim) = array(shape);
+        let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
+        let (dtype, device) = (dtype.to_raw(), device.to_raw());
+        made(|out| sys::accel_tensor_from_blob(data, sizes, ndim, strides, dtype, device, owner, destroy, out))
+    }
+
+    /// # Safety
+    /// As [`Tensor::from_raw_parts`].
     pub(crate) unsafe fn over_memory<T: Element, Owner: Send + 'static>(
         data: *mut T,
         shape: &[i64],
         strides: Option<&[i64]>,
         owner: Owner,
     ) -> Result<Self> {
-        let (sizes, ndim) = array(shape);
-        let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
-        let (owner, destroy) = crate::callback::hand_over(owner);
-        let cpu = Device::Cpu.to_raw();
-        made(|out| {
-            let dtype = T::DTYPE.to_raw();
-            sys::accel_tensor_from_blob(data.cast(), sizes, ndim, strides, dtype, cpu, owner, destroy, out)
-        })
+        Self::from_raw_parts(data.cast(), shape, strides, T::DTYPE, Device::Cpu, owner)
     }
 }
 
