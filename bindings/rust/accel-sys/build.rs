@@ -11,7 +11,7 @@ mod find;
 mod libtorch;
 
 fn main() {
-    for name in ["LIBACCEL", "PATH", "PKG_CONFIG_PATH"] {
+    for name in ["LIBACCEL", "PKG_CONFIG_PATH", "VIRTUAL_ENV"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -9,7 +9,9 @@ const FILE_NAMES: [&str; 2] = ["libaccel.so.0.1", "libaccel.so"];
 /// The file in a place: an unpacked archive or an installation, the folder of the library, or the library itself.
 pub fn in_place(place: &Path) -> Option<PathBuf> {
     if place.is_file() {
-        return Some(place.to_path_buf());
+        // The name for building may be a script for the linker, beside the library.
+        let loaded = place.with_file_name(FILE_NAMES[0]);
+        return Some(if place.ends_with(FILE_NAMES[1]) && loaded.is_file() { loaded } else { place.to_path_buf() });
     }
     let of_debian = format!("lib/{}-linux-gnu", env::consts::ARCH);
     let folders = ["lib", "lib64", of_debian.as_str(), "", "accel/lib"];

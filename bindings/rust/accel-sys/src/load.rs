@@ -32,9 +32,14 @@ pub fn load(file: Option<&Path>) -> Result<(), String> {
     load_once(file, &mut failure())
 }
 
-/// What the first call that found no library, or none with its function, would say.
+/// Why a call of this thread or another one answered an error without the library: there is none, or it has no such function.
 pub fn load_failure() -> Option<String> {
-    failure().clone()
+    let mut failure = failure();
+    if LIBRARY.load(Ordering::Acquire).is_null() {
+        return failure.clone();
+    }
+    // The next failure of a call is one of the library again.
+    failure.take()
 }
 
 fn failure() -> MutexGuard<'static, Option<String>> {
@@ -191,4 +196,36 @@ impl<T> Missing for *const T {
 
 impl<T> Missing for *mut T {
     const ANSWER: Self = ptr::null_mut();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_is_not_there_is_told_once() {
+        static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        load(None).unwrap();
+        assert_eq!(load_failure(), None);
+        assert!(symbol(&KNOWN, "accel_of_another_version\0").is_null());
+        let said = load_failure().unwrap();
+        assert!(said.contains("accel_of_another_version") && said.contains("pip install libaccel=="), "{said}");
+        assert_eq!(load_failure(), None);
+        assert!(!symbol(&KNOWN, "accel_version\0").is_null());
+    }
+
+    #[test]
+    fn what_gets_a_library_is_told_by_what_is_missing() {
+        let torch = how_to_get("libtorch_cpu.so: cannot open shared object file", Path::new("/x/libaccel.so"));
+        assert!(torch.contains("pip install torch==2.13.0") && torch.contains("ACCEL_LIBTORCH"), "{torch}");
+        assert!(how_to_get("undefined symbol: _ZN5torch8", Path::new("/x/libaccel.so")).contains("torch=="));
+        let accel = how_to_get("no such file", Path::new(FILE_NAME));
+        assert!(accel.contains("neither python3's package") && accel.contains("pip install libaccel"), "{accel}");
+    }
+
+    #[test]
+    fn another_library_is_refused() {
+        let libc = open(Path::new("libc.so.6"), RTLD_GLOBAL).unwrap();
+        assert!(examine(libc, Path::new("/x.so")).unwrap_err().contains("accel_version"));
+    }
 }

@@ -76,7 +76,8 @@ fn the_build_finds_the_library_where_the_page_says() {
     let file = prefix.add("lib/libaccel.so.0.1", "");
     let header = prefix.add("include/accel.h", "");
     // An archive or installation, the folder, the file.
-    for place in [&prefix.0, &prefix.0.join("lib"), &file] {
+    let script_of_linker = prefix.add("lib/libaccel.so", "INPUT(libaccel.so.0.1)");
+    for place in [&prefix.0, &prefix.0.join("lib"), &file, &script_of_linker] {
         assert_eq!(script.found(&[("LIBACCEL", place)]), file, "{place:?}");
     }
     // What dependents get.
