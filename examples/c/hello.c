@@ -17,4 +17,8 @@ int main(void) {
   CHECK(accel_value_to_json(&ranks, &text));
   CHECK(accel_print(state, text.data));
   CHECK(accel_end_training(state));
+  accel_buffer_dispose(&text);
+  accel_value_dispose(&ranks);
+  accel_tensor_release(rank);
+  accel_state_release(state);
 }

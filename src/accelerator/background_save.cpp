@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "base/span.hpp"
 
 namespace accel::accelerator {
@@ -39,12 +40,13 @@ void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint
       std::make_shared<std::pair<std::unique_ptr<checkpoint::TrainingStateWriter>, checkpoint::TrainingState>>(
           std::move(writer), std::move(state));
   writer_.start("the asynchronous save of '" + folder + "'",
-                [this, work, ranks = std::move(ranks), then = std::move(then)] {
+                [this, work, folder, ranks = std::move(ranks), then = std::move(then)] {
                   snapshot_.wait();
                   work->first->write(work->second, ranks);
                   work->first.reset();
                   work->second.clear();
                   then(ranks);
+                  log(LogLevel::kInfo, "the training state is saved in '", folder, "'");
                 });
 }
 

@@ -251,6 +251,7 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
       ranks_of(state_, options.save_on_each_node));
+  log(LogLevel::kInfo, "the training state is saved in '", folder, "'");
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
@@ -283,6 +284,7 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
   for (const ModelEntry& entry : models_)
     if (entry.memory != nullptr) entry.memory->gather(*entry.parallel());
   guard.check();
+  log(LogLevel::kInfo, "the training state is loaded from '", folder, "'");
   return loaded.iteration;
 }
 
@@ -317,7 +319,9 @@ void Accelerator::save_model(const nn::ModulePtr& module, const std::string& fol
   require_copies();
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
-  if (writes) checkpoint::save_model(folder, tensors, options);
+  if (!writes) return;
+  checkpoint::save_model(folder, tensors, options);
+  log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 
 }  // namespace accel::accelerator

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/log_tap.hpp"
+#include "base/log_variable.hpp"
 
 namespace accel {
 namespace {
@@ -32,6 +33,10 @@ Logger& logger() {
   return *instance;
 }
 
+bool application_takes(LogLevel level) {
+  return static_cast<int32_t>(level) >= logger().level.load(std::memory_order_relaxed);
+}
+
 std::shared_ptr<const Sink> current_sink() {
   Logger& state = logger();
   const std::lock_guard<std::mutex> lock(state.mutex);
@@ -53,11 +58,11 @@ void set_log_tap(LogTap tap) { logger().tap.store(tap, std::memory_order_release
 
 void set_log_level(LogLevel level) { logger().level.store(static_cast<int32_t>(level), std::memory_order_relaxed); }
 
-bool log_enabled(LogLevel level) {
-  return static_cast<int32_t>(level) >= logger().level.load(std::memory_order_relaxed);
-}
+bool log_enabled(LogLevel level) { return application_takes(level) || log_variable_takes(level); }
 
 void log_message(LogLevel level, const std::string& message) {
+  log_to_variable(level, message);
+  if (!application_takes(level)) return;
   if (const LogTap tap = logger().tap.load(std::memory_order_acquire)) tap(level, message);
   const auto sink = current_sink();
   if (sink && sink->callback != nullptr) sink->callback(static_cast<int32_t>(level), message.c_str(), sink->user_data);

@@ -1,4 +1,5 @@
-// Log messages, which are passed to the application's callback only: a library does not print.
+// Log messages, which are passed to the application's callback, and where the variable ACCEL_LOG says: a library does
+// not print unasked.
 #pragma once
 
 #include <cstdint>

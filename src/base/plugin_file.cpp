@@ -11,6 +11,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/linker_error.hpp"
+#include "base/log.hpp"
 #include "base/read_line.hpp"
 
 namespace accel {
@@ -65,7 +66,10 @@ std::string missing_plugin(const std::string& name) {
 
 void* load_plugin_file(const std::string& path) {
   void* const plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (plugin != nullptr) return plugin;
+  if (plugin != nullptr) {
+    log(LogLevel::kInfo, "the plugin ", path, " is loaded");
+    return plugin;
+  }
   const char* const reason = dlerror();
   fail(is_lack_of_memory(reason) ? Status::kOutOfMemory : Status::kUnsupported, "the plugin ", path,
        " cannot be loaded: ", reason == nullptr ? "?" : reason);

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "accel.h"
+#include "base/log.hpp"
 #include "base/status.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -9,6 +10,17 @@
 #include "capi/thread_error.hpp"
 
 namespace accel::capi {
+
+namespace {
+
+// What the application makes of an error is its own affair; who looks for its cause sees it here.
+void log_error(const ThreadError& error) noexcept try {
+  log(LogLevel::kDebug, error.function, error.function[0] == '\0' ? "" : ": ", accel_status_name(error.status), ": ",
+      error.message);
+} catch (const std::exception&) {  // no memory for the line
+}
+
+}  // namespace
 
 ThreadError& thread_error() noexcept {
   thread_local ThreadError error{};
@@ -29,6 +41,7 @@ void set_thread_error(accel_status_t status, std::string_view message, const cha
   error.function = function;
   error.rank = rank;
   note_error(error);
+  log_error(error);
 }
 
 ACCEL_FUNCTION const char* accel_status_name(accel_status_t status) {

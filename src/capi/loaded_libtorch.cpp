@@ -52,13 +52,13 @@ std::string version_of(const std::string& torch_cpu) {
   return text(number >> 56, ".", number >> 48 & 0xff, ".", number >> 40 & 0xff);
 }
 
+}  // namespace
+
 LoadedLibtorch loaded_libtorch() {
   const std::string torch_cpu = file_of_function(&at::get_num_threads);
   return {version_of(torch_cpu), torch_cpu, file_of_function(&c10::GetAllocator),
           file_of_function(&require_matching_libtorch)};
 }
-
-}  // namespace
 
 void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for) {
   const std::string version = loaded.version.empty() ? "of an unknown version" : loaded.version;

@@ -15,6 +15,8 @@ struct LoadedLibtorch {
   std::string accel;      // the file that this code is in
 };
 
+LoadedLibtorch loaded_libtorch();
+
 // Throws UNSUPPORTED unless its version is `built_for` and its two libraries are of one copy.
 void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for);
 

@@ -1,18 +1,22 @@
 // Section 3: process control.
 #include "state/state.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <atomic>
 #include <cstdio>
 #include <iterator>
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "base/host_name.hpp"
 #include "base/interruption.hpp"
 #include "base/log.hpp"
 #include "capi/buffer.hpp"
 #include "capi/device.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/loaded_libtorch.hpp"
 #include "capi/options.hpp"
 #include "capi/scope.hpp"
 #include "capi/value.hpp"
@@ -53,12 +57,31 @@ void profile_automatically(const state::State& engine) {
   }
 }
 
+// Once for a process.
+void log_libraries() {
+  static std::atomic<bool> is_logged{false};
+  if (!log_enabled(LogLevel::kInfo) || is_logged.exchange(true)) return;
+  const LoadedLibtorch loaded = loaded_libtorch();
+  log(LogLevel::kInfo, "libaccel ", ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH, " is ",
+      loaded.accel, ", LibTorch ", loaded.version, " is ", loaded.torch_cpu);
+}
+
+void log_state(const state::State& engine) {
+  if (!log_enabled(LogLevel::kInfo)) return;
+  const auto& group = engine.communicator()->group();
+  log(LogLevel::kInfo, "rank ", engine.process_index(), " of ", engine.num_processes(), " has joined: device ",
+      engine.device(), engine.num_processes() > 1 ? text(", collectives by ", group.backend_name) : "", ", threads ",
+      at::get_num_threads(), engine.settings().embedded ? ", embedded" : "", ", on host ", host_name());
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_state_create(const accel_state_options_t* options, accel_state_t** out) {
   return guarded(__func__, out, [&] {
     note_state();
+    log_libraries();
     auto accelerator = std::make_shared<accelerator::Accelerator>(given_settings(options, "options"));
+    log_state(accelerator->state());
     if (profile::is_profiled_automatically()) profile_automatically(accelerator->state());
     return accelerator;
   });
@@ -243,6 +266,7 @@ ACCEL_FUNCTION accel_status_t accel_end_training(accel_state_t* state) {
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     profile::end_automatic_profile();
     accelerator.end_training();
+    log(LogLevel::kInfo, "rank ", accelerator.state().process_index(), " has ended its training");
   });
 }
 

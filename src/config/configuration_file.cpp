@@ -7,6 +7,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/reference_configuration.hpp"
 #include "config/reference_names.hpp"
@@ -167,7 +168,9 @@ const ConfigurationFile* ConfigurationFile::of_environment() {
   };
   static Files& read = *std::make_unique<Files>().release();  // texts are lent to structs of options
   const std::lock_guard<std::mutex> lock(read.mutex);
-  return &read.files.try_emplace(*path, *path).first->second;
+  const auto [file, is_new] = read.files.try_emplace(*path, *path);
+  if (is_new) log(LogLevel::kInfo, "settings are read from '", *path, "', which ", kVariable, " names");
+  return &file->second;
 }
 
 }  // namespace accel

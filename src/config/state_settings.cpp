@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
@@ -29,6 +30,7 @@ constexpr std::string_view kOfTheJob[] = {"debug",
                                           "torch_device",
                                           "device_plugins",
                                           "cpu_affinity",
+                                          "embedded",
                                           "pipeline_parallel_size",
                                           "data_parallel_replicate_size",
                                           "data_parallel_shard_size",
@@ -39,11 +41,26 @@ bool is_of_the_job(const OptionField& field) {
   return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), field.name) != std::end(kOfTheJob);
 }
 
+constexpr int64_t kEmbeddedMemoryKept = int64_t{64} << 20;
+
+// Defaults for a program with a loop of its own: what else would take its time, memory or processors.
+void apply_embedded(StateSettings& settings) {
+  if (!settings.embedded) return;
+  const auto apply = [](auto& setting, auto value) {
+    if (setting.is_default()) setting.set(value, "embedded");
+  };
+  if (!environment_text("OMP_NUM_THREADS")) apply(settings.num_threads, int64_t{1});
+  apply(settings.cpu_kernels, CpuKernels::kDefault);
+  apply(settings.cpu_memory, CpuMemory::kCached);
+  apply(settings.cpu_memory_kept, kEmbeddedMemoryKept);
+}
+
 }  // namespace
 
 StateSettings resolve_state_settings(StateSettings given) {
   refuse_unsupported_environment();
   resolve_settings(given);
+  apply_embedded(given);
   resolve_process_place(given);
   return given;
 }

@@ -42,9 +42,12 @@ const Autotuner::Result* find_of(const Autotuner::Result* result, int threads) {
 Autotuner::Result Autotuner::tune(int threads) const {
   const std::optional<AutotuneCache> cache = AutotuneCache::find(TORCH_VERSION, threads, kind_);
   if (cache) {
-    if (const std::optional<AutotuneTable> kept = cache->load())
+    if (const std::optional<AutotuneTable> kept = cache->load()) {
+      log(LogLevel::kInfo, "matmuls are chosen as measured earlier, '", cache->path(), "'");
       return {threads, *kept, text("measured earlier, '", cache->path(), "'"), nullptr};
+    }
   }
+  log(LogLevel::kInfo, "matmuls are measured, to choose the fastest kernels for ", threads, " threads");
   const ProcessorTime time;
   const AutotuneTable table = tune_();
   const bool is_disturbed = time.share() < kUndisturbed * threads;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "launch/failure_report.hpp"
 #include "launch/output_streams.hpp"
 #include "launch/private_folder.hpp"
@@ -49,6 +50,8 @@ void Job::start(const LaunchOptions& options, const Guardian& guardian, const si
     for (const RankProcess& rank : ranks_) rank.add_polled(of_others);
     for (const pollfd& output : of_others) command.not_inherited.push_back(output.fd);
     ranks_.emplace_back(command, guardian, failures);
+    log(LogLevel::kInfo, "rank ", global_rank(static_cast<size_t>(local_rank)), " is process ",
+        ranks_.back().process());
   }
   failures.write_end.reset();
 
@@ -119,7 +122,9 @@ void Job::collect_ended() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (!ranks_[i].is_running()) continue;
     ranks_[i].collect();
-    if (ranks_[i].is_running() || ranks_[i].end()->is_success()) continue;
+    if (ranks_[i].is_running()) continue;
+    log(LogLevel::kInfo, "rank ", global_rank(i), " has ended with ", describe(*ranks_[i].end()));
+    if (ranks_[i].end()->is_success()) continue;
     if (asks_for_requeue(*ranks_[i].end())) {
       stops_on_purpose = true;
       continue;

@@ -41,6 +41,7 @@ class RankProcess {
   // Kills the process, if it still runs, and its children.
   ~RankProcess();
 
+  pid_t process() const { return process_.number; }
   bool is_running() const { return process_.number > 0 && !end_; }
   const std::optional<ProcessEnd>& end() const { return end_; }
 

@@ -16,6 +16,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/log_variable.hpp"
 #include "base/nvidia_driver.hpp"
 #include "base/processors.hpp"
 #include "comm/backend_communicator.hpp"
@@ -136,6 +137,8 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   const std::string backends = comm::choose_backends(device.type()), staged = comm::staged_devices(backends);
   if (!staged.empty() && *settings.local_process_index == 0)
     log(LogLevel::kInfo, "collectives of ", staged, " tensors are staged through host memory: no plugin has their own");
+  log(LogLevel::kInfo, "rank ", options.rank, " of ", options.size, " meets the others at ", options.host, ":",
+      options.port);
   const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
@@ -241,6 +244,7 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 
 State::State(const StateSettings& given)
     : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
+  set_log_rank(*settings_.process_index);
   check_precision(settings_.mixed_precision, device_);
   check_peer_copies(settings_, device_);
   share_cores(*settings_.local_num_processes, settings_.num_threads);

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
-#include <ctime>
 #include <map>
 #include <mutex>
 #include <new>
@@ -19,8 +17,9 @@
 #include "base/name_list.hpp"
 #include "base/system_error.hpp"
 #include "base/text_check.hpp"
+#include "base/utc_time.hpp"
+#include "base/whole_write.hpp"
 #include "track/terminal.hpp"
-#include "track/whole_write.hpp"
 
 namespace accel::track {
 namespace {
@@ -44,16 +43,6 @@ std::string indented(std::string_view text) {
     if (character == '\n') result += "    ";
   }
   return result;
-}
-
-// "2026-11-25T22:30:08.123Z"
-std::string utc_time(const timeval& now) {
-  tm parts{};
-  gmtime_r(&now.tv_sec, &parts);
-  char text[64];
-  const size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(now.tv_usec / 1000));
-  return text;
 }
 
 std::string text_line(const LogMessage& message, const timeval& now) {

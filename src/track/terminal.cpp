@@ -10,7 +10,7 @@
 
 #include "base/environment.hpp"
 #include "base/text_check.hpp"
-#include "track/whole_write.hpp"
+#include "base/whole_write.hpp"
 
 namespace accel::track {
 namespace {

@@ -246,6 +246,47 @@ static double gradient_of(const accel_tensor_t *leaf) {
 }
 
 /* x^2 of x = 3, whose gradient is 2 x, and whose gradient again is 2. */
+static void test_elements(void **state) {
+  (void)state;
+  const float numbers[] = {1, 2, 3, 4, 5, 6};
+  const int64_t shape[] = {2, 3}, turned[] = {1, 3}, three_by_two[] = {3, 2};
+  accel_tensor_t *const tensor = new_test_tensor(numbers, shape, 2, ACCEL_DTYPE_FLOAT32);
+  void *found = NULL, *data = NULL;
+  int64_t count = 0;
+  assert_ok(accel_tensor_elements(tensor, ACCEL_DTYPE_FLOAT32, &found, &count));
+  assert_int_equal(count, 6);
+  assert_memory_equal(found, numbers, sizeof numbers);
+  ((float *)found)[5] = 7; /* the tensor's own memory */
+  assert_ok(accel_tensor_data(tensor, &data));
+  assert_ptr_equal(data, found);
+  accel_tensor_release(tensor);
+
+  const int64_t none[] = {0, 3};
+  accel_tensor_t *const empty = new_test_tensor(NULL, none, 2, ACCEL_DTYPE_INT64);
+  assert_ok(accel_tensor_elements(empty, ACCEL_DTYPE_INT64, &found, &count));
+  assert_int_equal(count, 0);
+  found = NULL;
+  count = -1;
+  assert_fails(accel_tensor_elements(empty, ACCEL_DTYPE_FLOAT32, &found, &count), ACCEL_ERROR_TYPE_MISMATCH,
+               "the tensor is of int64 and is to be read as float32");
+  assert_fails(accel_tensor_elements(empty, ACCEL_DTYPE_INT64, NULL, &count), ACCEL_ERROR_INVALID_ARGUMENT, "NULL");
+  assert_fails(accel_tensor_elements(empty, ACCEL_DTYPE_INT64, &found, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "NULL");
+  accel_tensor_release(empty);
+
+  float memory[6] = {0};
+  accel_tensor_t *transposed = NULL, *meta = NULL;
+  assert_ok(
+      accel_tensor_from_blob(memory, three_by_two, 2, turned, ACCEL_DTYPE_FLOAT32, kCpu, NULL, NULL, &transposed));
+  assert_fails(accel_tensor_elements(transposed, ACCEL_DTYPE_FLOAT32, &found, &count), ACCEL_ERROR_INVALID_STATE,
+               "the tensor of shape [3, 2] has strides [1, 3]; expected elements without gaps");
+  assert_ok(accel_tensor_empty(NULL, 0, ACCEL_DTYPE_FLOAT32, kMeta, &meta));
+  assert_fails(accel_tensor_elements(meta, ACCEL_DTYPE_FLOAT32, &found, &count), ACCEL_ERROR_INVALID_STATE, "meta");
+  assert_null(found);
+  assert_int_equal(count, -1);
+  accel_tensor_release(meta);
+  accel_tensor_release(transposed);
+}
+
 static void test_backward_options(void **state) {
   (void)state;
   const float three = 3, ten = 10;
@@ -460,6 +501,7 @@ int main(void) {
       capi_unit_test(test_create_refuses),
       capi_unit_test(test_from_blob),
       capi_unit_test(test_read),
+      capi_unit_test(test_elements),
       capi_unit_test(test_backward_options),
       capi_unit_test(test_gradient),
       capi_unit_test(test_convert),

@@ -10,6 +10,7 @@ cc, c++ and pkg-config. What needs CMake is skipped where it is missing.
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -100,6 +101,27 @@ class Installed(PackagingTest):
         run("cmake", "--build", self.folder)
         for program in ("shared", "static"):
             self.assertEqual(run(self.folder / program), "[2,2]\n")
+
+    def test_cmake_fetch_content(self):
+        """As docs/embedding.md says it; in the root of an archive, whose path has blanks, and where it is installed."""
+        if shutil.which("cmake") is None:
+            self.skipTest("cmake is not installed")
+        archive = self.folder / "an archive"
+        shutil.copytree(self.prefix, archive, symlinks=True)
+        installed = archive / option("datadir") / "accel" / "CMakeLists.txt"
+        shutil.copy(installed, archive)
+        engine = self.folder / "engine"
+        shutil.copytree(CONSUMER, engine)
+        shown = (SOURCE / "docs" / "embedding.md").read_text().split("```cmake\n")[1].split("```")[0]
+        offline, changes = re.subn(r"URL \S+\)", 'SOURCE_DIR "${ACCEL}")', shown)
+        self.assertEqual(changes, 1)
+        (engine / "CMakeLists.txt").write_text(
+            f"cmake_minimum_required(VERSION 3.16)\nproject(game C)\nadd_executable(game consumer.c)\n{offline}")
+        for place, source in enumerate((archive, installed.parent)):
+            build = self.folder / str(place)
+            run("cmake", "-S", engine, "-B", build, f"-DACCEL={source}")
+            run("cmake", "--build", build)
+            self.assertEqual(run(build / "game"), "[2,2]\n")
 
     def test_cmake_refuses_another_minor_version(self):
         if shutil.which("cmake") is None:

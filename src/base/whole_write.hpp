@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <string_view>
 
-namespace accel::track {
+namespace accel {
 
 // Returns how much was written: less than all of it on an error, which is in errno. A reader that is gone is EPIPE and
 // sends the program no SIGPIPE; a full pipe that does not block is waited for.
 size_t write_whole(int descriptor, std::string_view bytes);
 
-}  // namespace accel::track
+}  // namespace accel

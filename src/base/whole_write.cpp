@@ -1,4 +1,4 @@
-#include "track/whole_write.hpp"
+#include "base/whole_write.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-namespace accel::track {
+namespace accel {
 namespace {
 
 constexpr int kWaitMs = 1000;
@@ -66,4 +66,4 @@ size_t write_whole(int descriptor, std::string_view bytes) {
   return done;
 }
 
-}  // namespace accel::track
+}  // namespace accel
