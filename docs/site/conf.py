@@ -16,10 +16,10 @@ version = release
 
 extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "repository_pages"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bindings/*/README.md", "examples/README.md",
+include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bindings/*/README.md", "bindings/*/*/README.md", "examples/README.md",
                     "examples/python/README.md", "bench/*.md", "api/coverage.md"]
 exclude_patterns = ["build", "subprojects", "tests", "src", "tools", "include", "packaging", ".*", "docs/site", "docs/requirements.txt",
-                    "bindings/*/[a-z]*"]
+                    "bindings/*/*/[a-z]*"]
 source_suffix = {".md": "markdown"}
 
 myst_heading_anchors = 4

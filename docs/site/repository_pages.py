@@ -12,14 +12,16 @@ import reference
 
 LANGUAGES = ("C", "C++", "Python", "Rust", "Julia", "Go")
 CONTENTS = ("docs/index", "docs/api", "docs/parity")
-DETAILS = r"<details[^>]*>\s*<summary>({})</summary>\n(.*?)\n</details>\n*".format("|".join(map(re.escape, LANGUAGES)))
+DETAILS = r"<details([^>]*)>\s*<summary>({})</summary>\n(.*?)\n</details>\n*".format("|".join(map(re.escape, LANGUAGES)))
 
 
 def with_tabs(text):
     def tabs(group):
         items = re.findall(DETAILS, group[0], re.DOTALL)
+        shown = next((language for attributes, language, _ in items if "open" in attributes), items[0][1])
         return "::::{tab-set}\n" + "".join(
-            f":::{{tab-item}} {language}\n:sync: {language.lower()}\n{body}\n:::\n" for language, body in items) + "::::\n\n"
+            f":::{{tab-item}} {language}\n:sync: {language.lower()}\n{':selected:' if language == shown else ''}\n{body}\n:::\n"
+            for _, language, body in items) + "::::\n\n"
     return re.sub(f"(?:{DETAILS})+", tabs, text, flags=re.DOTALL)
 
 
@@ -41,6 +43,8 @@ def with_navigation(docname, text):
 
 def read_source(app, docname, source):
     text = with_tabs(source[0])
+    if re.match("bindings/[^/]+/[^/]+/README$", docname):  # the page of a package of a binding, which the binding's page links
+        text = f"---\norphan: true\n---\n{text}"
     if docname in CONTENTS:
         text = with_navigation(docname, text)
     language = re.search(r"^<!-- reference: (\w+) -->$", text, re.MULTILINE)

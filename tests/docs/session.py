@@ -28,7 +28,7 @@ class Session:
         tools.mkdir(exist_ok=True)
         if not (tools / "accel").exists():
             (tools / "accel").symlink_to(self.build / "src/program/accel")
-        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL")
+        names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL", "PYTHONUNBUFFERED")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         library = self.build / "src"
         self.environment = {
