@@ -3,7 +3,8 @@
 # names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
 # With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs;
-# where it cannot be had they are skipped.
+# where it cannot be had they are skipped. With --julia, which may stand beside one of these, also the Julia of the last Debian that
+# has a package, whose suite is added to apt.
 # With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
 # moment and started again.
 set -eu
@@ -18,13 +19,16 @@ stop() {
 lean=
 develop=
 torch=
-case "${1:-}" in
-  --lean) lean=yes ;;
-  --develop) develop=yes ;;
-  --torch) develop=yes torch=yes ;;
-  "") ;;
-  *) stop "$1: expected --lean, --develop, --torch or nothing" ;;
-esac
+julia=
+for option in "$@"; do
+  case $option in
+    --lean) lean=yes ;;
+    --develop) develop=yes ;;
+    --torch) develop=yes torch=yes ;;
+    --julia) julia=yes ;;
+    *) stop "$option: expected --lean, --develop, --torch, --julia or nothing" ;;
+  esac
+done
 
 mkdir -p build/deps
 # One set-up of a clone at a time; what a stopped one has left behind, say pip, still holds the lock.
@@ -237,7 +241,9 @@ if [ -n "$develop" ]; then
       echo "set-up: cargo cannot fetch the crates of bindings/rust/Cargo.lock; the tests of the Rust binding are skipped"
     fi
   fi
-  tools/install_julia.sh || [ $? = 77 ] || exit 1
+fi
+if [ -n "$develop$julia" ]; then
+  tools/install_julia.sh ${julia:+--add-source} || [ $? = 77 ] || exit 1
 fi
 if [ -n "$torch" ] && ! cmp -s bindings/python/tests/torch_programs.txt build/deps/torch_programs.txt; then
   # Its own environment: the other tests show that the package works without torch.

@@ -4,7 +4,7 @@
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/own_gradients.jl
 #
 # A layer of tanh learns sin(3 x). The processes share each batch, so the losses do not depend on their number.
-using Accel, Printf, Random
+using Accel, Accel.Layers, Accel.Optimizers, Accel.Tensors, Accel.Training, Printf, Random
 
 struct Network
     weight::Vector{Float32}
@@ -50,7 +50,7 @@ State(cpu = true) do state
     share = process_index(state)+1:num_processes(state):BATCH
     for step in 1:STEPS
         batch = 2 .* rand(random, Float32, BATCH) .- 1
-        loss = accumulate(state) do
+        loss = Accel.accumulate(state) do
             x = batch[share]
             error = learn!(gradient_memory, network, x, sin.(3 .* x))
             foreach(i -> grad_ready!(parameters, i), fieldcount(Network):-1:1)
@@ -60,7 +60,7 @@ State(cpu = true) do state
             error
         end
         if step % 100 == 0
-            mean = item(reduce(state, Tensor(loss); by = :mean))
+            mean = Accel.reduce(state, loss; by = :mean)
             is_main_process(state) && @printf("step %d loss: %.4f\n", step, mean)
         end
     end

@@ -6,10 +6,10 @@
         data = TensorDataset(Tensor(xs; reversed = true), Tensor(xs .^ 2; reversed = true))
         plain = AdamW(network; lr = 0.02)
         model, optimizer, scheduler, loader = prepare(state, network, plain, Scheduler(:cosine, plain, 5, 1000, 0.1),
-            DataLoader(data; batch_size = 8, shuffle = true))
+            DataLoader(data; batchsize = 8, shuffle = true))
         losses, steps = Float64[], 0
         for epoch in 1:60, (x, y) in loader
-            accumulate(state, model) do
+            Accel.accumulate(state, model) do
                 loss = aten.mse_loss(model(x), y)
                 backward(state, loss)
                 clip_grad_norm!(state, model, 1.0)
@@ -51,9 +51,9 @@ end
     state = generator_state(generator)
     @test generator_state!(generator, state) === generator && equal(generator_state(seed!(generator, 3)), state)
     state = generator_state()
-    first_draw = Array(randn(Tensor, Float32, 3))
+    first_draw = Array(Accel.randn(Float32, 3))
     generator_state!(nothing, state)
-    @test Array(randn(Tensor, Float32, 3)) == first_draw
+    @test Array(Accel.randn(Float32, 3)) == first_draw
 end
 
 @testset "the library" begin
@@ -170,7 +170,7 @@ end
     @test replace_child!(model, "1", Linear(2, 3)) === model
     @test size(model["1.weight"]) == (3, 2)
     weight = model["0.weight"]
-    gradient!(weight, ones(Tensor, Float32, 2, 2))
+    gradient!(weight, Accel.ones(Float32, 2, 2))
     @test Array(gradient(weight)) == ones(Float32, 2, 2)
     delete!(model, "1")
     @test sort(collect(keys(modules(model)))) == ["", "0"]
@@ -234,19 +234,19 @@ end
         gradients = Parameters(state, module_)
         optimizer = prepare(state, SGD(module_; lr = 1.0))
         memory = view_array(gradient(gradients, 1))
-        accumulate(state) do
+        Accel.accumulate(state) do
             memory .= 1
             grad_ready!(gradients, 1)
             synchronize!(gradients)
             step!(optimizer)
         end
         @test weight == [0 1; 2 3]
-        accumulate(state) do
+        Accel.accumulate(state) do
             grad_ready!(gradients, 1, Float32[1 0; 0 0])
             synchronize!(gradients)
             step!(optimizer)
         end
         @test weight == [-1 1; 2 3]
-        @test_throws AccelError accumulate(() -> synchronize!(gradients), state)
+        @test_throws AccelError Accel.accumulate(() -> synchronize!(gradients), state)
     end
 end
