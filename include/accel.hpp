@@ -574,6 +574,11 @@ struct ParametersOptions : accel_parameters_options_t {
   ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
 
+// What accel_parameters_step() does on the way.
+struct ParametersStepOptions : accel_parameters_step_options_t {
+  ParametersStepOptions() : accel_parameters_step_options_t(ACCEL_PARAMETERS_STEP_OPTIONS_INIT) {}
+};
+
 // How a model is measured and placed.
 struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
@@ -828,6 +833,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     void* out = nullptr;
     detail::check(accel_tensor_data(get(), &out));
     return out;
+  }
+
+  // The elements of a tensor as an array of C.
+  std::tuple<void*, std::int64_t> elements(accel_dtype_t dtype) const {
+    void* out_elements = nullptr;
+    std::int64_t out_count = 0;
+    detail::check(accel_tensor_elements(get(), dtype, &out_elements, &out_count));
+    return {out_elements, out_count};
   }
 
   // The number in a tensor of one element.
@@ -2839,6 +2852,28 @@ class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_re
  public:
   using Handle::Handle;
 
+  // Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory
+  // that the application computes with, and stays that.
+  static Parameters register_(const State& state, const Value& tensors, const ParametersOptions& options = {}) {
+    Parameters out;
+    detail::check(accel_parameters_register(state.get(), tensors.get(), &options, out.put()));
+    return out;
+  }
+
+  // The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models.
+  Module module() const {
+    Module out;
+    detail::check(accel_parameters_module(get(), out.put()));
+    return out;
+  }
+
+  // One micro-batch whose gradients the application has computed.
+  double step(const Optimizer& optimizer, const Value& gradients, const ParametersStepOptions& options = {}) {
+    double out_norm = 0;
+    detail::check(accel_parameters_step(get(), optimizer.get(), gradients.get(), &options, &out_norm));
+    return out_norm;
+  }
+
   // Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to
   // zeros.
   static Parameters create(const State& state, const Module& module, const ParametersOptions& options = {}) {
@@ -3022,7 +3057,7 @@ inline std::string build_info() {
   return out.string();
 }
 
-// Sets where log messages go; until then they go nowhere.
+// Sets where log messages go.
 inline void set_log_callback(LogFn callback = nullptr) {
   detail::check(accel_set_log_callback(callback ? static_cast<accel_log_fn>(detail::run) : nullptr,
                                        callback ? detail::keep(callback) : nullptr, detail::drop<LogFn>));
@@ -3224,6 +3259,35 @@ inline Scope inference_mode() {
 inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   Tensor out;
   detail::check(accel_cross_entropy(logits.get(), labels.get(), out.put()));
+  return out;
+}
+
+// Mean of the squared differences, with gradients.
+inline Tensor mse_loss(const Tensor& input, const Tensor& target) {
+  Tensor out;
+  detail::check(accel_mse_loss(input.get(), target.get(), out.put()));
+  return out;
+}
+
+// Mean of the absolute differences, with gradients.
+inline Tensor l1_loss(const Tensor& input, const Tensor& target) {
+  Tensor out;
+  detail::check(accel_l1_loss(input.get(), target.get(), out.put()));
+  return out;
+}
+
+// Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so
+// that outliers do not rule.
+inline Tensor huber_loss(const Tensor& input, const Tensor& target, double delta) {
+  Tensor out;
+  detail::check(accel_huber_loss(input.get(), target.get(), delta, out.put()));
+  return out;
+}
+
+// Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions.
+inline Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target) {
+  Tensor out;
+  detail::check(accel_binary_cross_entropy_with_logits(logits.get(), target.get(), out.put()));
   return out;
 }
 

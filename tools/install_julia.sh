@@ -56,10 +56,10 @@ PROGRAM
 command -v apt-get >/dev/null || skip "there is no apt-get"
 if [ "$(id -u)" = 0 ]; then
   as_root=
-elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
+elif [ "${2:-}" = --sudo ] && command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
   as_root=sudo
 else
-  skip "installing it needs root"
+  skip "installing it needs root; with --sudo, tools/setup.sh calls sudo"
 fi
 
 # The mirror that this system uses for Debian itself.

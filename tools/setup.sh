@@ -3,8 +3,11 @@
 # names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
 # With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs;
-# where it cannot be had they are skipped. With --julia, which may stand beside one of these, also the Julia of the last Debian that
+# where it cannot be had they are skipped. With --docs, which may stand beside one of these, also the generator of the
+# documentation's site, into build/deps/docs; --develop has it too. With --julia, which may, too, also the Julia of the last Debian that
 # has a package, whose suite is added to apt.
+# --check says what would be installed, how much and with which rights, and does nothing. Root is needed for Debian packages only: it
+# calls sudo with --sudo, and otherwise, where it is not root, takes what it can without and names the rest with the one command.
 # With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
 # moment and started again.
 set -eu
@@ -19,21 +22,28 @@ stop() {
 lean=
 develop=
 torch=
+docs=
 julia=
+check=
+sudo=
 for option in "$@"; do
   case $option in
     --lean) lean=yes ;;
-    --develop) develop=yes ;;
-    --torch) develop=yes torch=yes ;;
+    --develop) develop=yes docs=yes ;;
+    --torch) develop=yes docs=yes torch=yes ;;
+    --docs) docs=yes ;;
     --julia) julia=yes ;;
-    *) stop "$option: expected --lean, --develop, --torch, --julia or nothing" ;;
+    --check) check=yes ;;
+    --sudo) sudo=yes ;;
+    *) stop "$option: expected --lean, --develop, --torch, --docs, --julia, --check, --sudo or nothing" ;;
   esac
 done
+PATH=$PWD/build/deps/bin:$PATH # what pip has installed here
 
-mkdir -p build/deps
+[ -n "$check" ] || mkdir -p build/deps
 # One set-up of a clone at a time; what a stopped one has left behind, say pip, still holds the lock.
-exec 8>build/deps/.lock
-if command -v flock >/dev/null && ! flock -n 8; then
+[ -n "$check" ] || exec 8>build/deps/.lock
+if [ -z "$check" ] && command -v flock >/dev/null && ! flock -n 8; then
   echo "set-up: another one is running in this clone; waiting for its end"
   flock 8
 fi
@@ -123,7 +133,58 @@ become_root() {
   as_root=
   [ "$(id -u)" != 0 ] || return 0
   as_root=sudo
-  command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }
+  [ -n "$sudo" ] && command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }
+}
+
+# Of packages that are missing those without which nothing can be built for somebody who is not root: the others are a wish (ccache),
+# come with pip (Meson, Ninja), or are built from the sources that subprojects/*.wrap name.
+needed_without_root() {
+  for package in "$@"; do
+    case $package in
+      ccache | meson | ninja-build) ;;
+      libcjson-dev | libyaml-dev | libcli11-dev | libxxhash-dev | libdeflate-dev | libzstd-dev | libcmocka-dev | libgtest-dev) ;;
+      *) echo "$package" ;;
+    esac
+  done
+}
+
+# What a download of packages takes, if apt-get can tell.
+size_of_packages() {
+  command -v apt-get >/dev/null || return 0
+  apt-get -qq -y --no-install-recommends -o Debug::NoLocking=1 --print-uris install "$@" 2>/dev/null |
+    awk '{ bytes += $3 } END { if (bytes > 0) printf ", %d MB to download", bytes / 1e6 + 1 }'
+}
+
+# Says what would be done.
+say_plan() {
+  packages=$(echo $(missing_packages))
+  if [ -n "$packages" ]; then
+    # shellcheck disable=SC2086 # one word a package
+    echo "set-up: Debian packages that are missing$(size_of_packages $packages): $packages"
+    if [ "$(id -u)" = 0 ]; then
+      echo "set-up: they are installed by apt-get; you are root"
+    else
+      # shellcheck disable=SC2086
+      needed=$(echo $(needed_without_root $packages))
+      if [ -n "$needed" ]; then
+        echo "set-up: root is needed for: $needed; run as root: apt-get install $packages (or add --sudo here)"
+      else
+        echo "set-up: no root is needed: Meson and Ninja come with pip, the libraries from the sources in subprojects/*.wrap"
+      fi
+    fi
+  fi
+  if [ -z "${LIBTORCH:-}" ] && [ ! -e build/deps/torch/lib/libtorch_cpu.so ]; then
+    cache=${XDG_CACHE_HOME:-$HOME/.cache}/libaccel
+    size=$(awk '/^# size/ { bytes += $4 } END { printf "%d", bytes / 1e6 + 1 }' tools/libtorch.txt)
+    if ls "$cache"/torch-*.whl >/dev/null 2>&1; then
+      echo "set-up: LibTorch: its wheel is in $cache; 490 MB are unpacked into build/deps"
+    else
+      echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into build/deps"
+    fi
+  fi
+  [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 130 MB of Python packages, crates and tools for tests in build/deps"
+  [ -z "$docs" ] || [ -e build/deps/docs.txt ] || echo "set-up: 130 MB in build/deps/docs, for the documentation's site"
+  [ -z "$torch" ] || [ -e build/deps/torch_programs.txt ] || echo "set-up: 5500 MB in build/deps/torch_python, for the tests of torch's programs"
 }
 
 # apt-get as it is wanted here: without questions, and waiting for another one that runs.
@@ -134,7 +195,7 @@ apt() {
 
 install_packages() {
   command -v apt-get >/dev/null || stop "missing: $*; there is no apt-get, install what these Debian packages contain"
-  become_root || stop "missing: $*; run as root: apt-get install $*"
+  become_root || stop "missing: $*; run as root: apt-get install $* (or start this with --sudo)"
   echo "set-up: installing $*"
   log=$PWD/build/deps/apt.log
   # First with the lists of packages that are there. They may be old or missing, and an earlier installation may have been
@@ -187,8 +248,21 @@ pip_reason() {
   echo "${reason:-$(grep -v '^ *$' build/deps/pip.log | tail -n 1)}"
 }
 
+if [ -n "$check" ]; then
+  plan=$(say_plan)
+  echo "${plan:-set-up: nothing is missing}"
+  exit
+fi
 packages=$(missing_packages)
-if [ "$packages" = ccache ]; then
+# shellcheck disable=SC2086 # one word a package
+if [ -n "$packages" ] && [ "$packages" != ccache ] && [ "$(id -u)" != 0 ] && [ -z "$sudo" ]; then
+  needed=$(echo $(needed_without_root $packages))
+  [ -z "$needed" ] || stop "missing: $needed; run as root: apt-get install $(echo $packages) (or start this with --sudo)"
+  echo "set-up: without root: Meson and Ninja with pip, libraries from the sources in subprojects/*.wrap"
+  mkdir -p build/deps/bin
+  [ -n "$(find_meson)" ] || { pip_install meson 'meson>=1.3,<2' && ln -sf ../python/bin/meson build/deps/bin/meson; }
+  command -v ninja >/dev/null || { pip_install ninja 'ninja>=1.11,<2' && ln -sf ../python/bin/ninja build/deps/bin/ninja; }
+elif [ "$packages" = ccache ]; then
   # A build does without, only a second one takes longer.
   (install_packages ccache) 2>/dev/null || echo "set-up: going on without ccache"
 elif [ -n "$packages" ]; then
@@ -243,7 +317,17 @@ if [ -n "$develop" ]; then
   fi
 fi
 if [ -n "$develop$julia" ]; then
-  tools/install_julia.sh ${julia:+--add-source} || [ $? = 77 ] || exit 1
+  tools/install_julia.sh ${julia:+--add-source} ${sudo:+--sudo} || [ $? = 77 ] || exit 1
+fi
+if [ -n "$docs" ] && ! cmp -s docs/requirements.txt build/deps/docs.txt; then
+  # Its own environment: the versions of the site's packages are those of no other tool.
+  if python3 -m venv build/deps/docs >build/deps/pip.log 2>&1 && mkdir -p build/deps/pip && TMPDIR=$PWD/build/deps/pip build/deps/docs/bin/python -m pip \
+    install --quiet --disable-pip-version-check --no-deps --require-hashes -r docs/requirements.txt >build/deps/pip.log 2>&1; then
+    cp docs/requirements.txt build/deps/docs.txt
+  else
+    echo "set-up: the documentation's site is not built, for pip cannot install its generator: $(pip_reason)"
+    rm -rf build/deps/docs
+  fi
 fi
 if [ -n "$torch" ] && ! cmp -s bindings/python/tests/torch_programs.txt build/deps/torch_programs.txt; then
   # Its own environment: the other tests show that the package works without torch.

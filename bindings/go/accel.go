@@ -203,6 +203,10 @@ static inline void go_unset_accel_parameters_options_t(accel_parameters_options_
   *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_parameters_step_options_t(accel_parameters_step_options_t *options) {
+  *options = (accel_parameters_step_options_t)ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_device_map_options_t(accel_device_map_options_t *options) {
   *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
 }
@@ -951,6 +955,10 @@ static inline accel_status_t go_accel_tensor_data(const accel_tensor_t *tensor, 
   return go_checked(accel_tensor_data(tensor, out), failure);
 }
 
+static inline accel_status_t go_accel_tensor_elements(const accel_tensor_t *tensor, accel_dtype_t dtype, void **out_elements, int64_t *out_count, go_failure *failure) {
+  return go_checked(accel_tensor_elements(tensor, dtype, out_elements, out_count), failure);
+}
+
 static inline accel_status_t go_accel_tensor_item(const accel_tensor_t *tensor, double *out, go_failure *failure) {
   return go_checked(accel_tensor_item(tensor, out), failure);
 }
@@ -1041,6 +1049,22 @@ static inline accel_status_t go_accel_inference_mode_begin(accel_scope_t **out, 
 
 static inline accel_status_t go_accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_cross_entropy(logits, labels, out), failure);
+}
+
+static inline accel_status_t go_accel_mse_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_mse_loss(input, target, out), failure);
+}
+
+static inline accel_status_t go_accel_l1_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_l1_loss(input, target, out), failure);
+}
+
+static inline accel_status_t go_accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_huber_loss(input, target, delta, out), failure);
+}
+
+static inline accel_status_t go_accel_binary_cross_entropy_with_logits(const accel_tensor_t *logits, const accel_tensor_t *target, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_binary_cross_entropy_with_logits(logits, target, out), failure);
 }
 
 static inline accel_status_t go_accel_module_create(const char *kind, accel_module_t **out, go_failure *failure) {
@@ -1713,6 +1737,18 @@ static inline accel_status_t go_accel_clip_grad_norm(accel_state_t *state, const
 
 static inline accel_status_t go_accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value, go_failure *failure) {
   return go_checked(accel_clip_grad_value(state, module, clip_value), failure);
+}
+
+static inline accel_status_t go_accel_parameters_register(accel_state_t *state, const accel_value_t *tensors, const accel_parameters_options_t *options, accel_parameters_t **out, go_failure *failure) {
+  return go_checked(accel_parameters_register(state, tensors, options, out), failure);
+}
+
+static inline accel_status_t go_accel_parameters_module(const accel_parameters_t *parameters, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_parameters_module(parameters, out), failure);
+}
+
+static inline accel_status_t go_accel_parameters_step(accel_parameters_t *parameters, accel_optimizer_t *optimizer, const accel_value_t *gradients, const accel_parameters_step_options_t *options, double *out_norm, go_failure *failure) {
+  return go_checked(accel_parameters_step(parameters, optimizer, gradients, options, out_norm), failure);
 }
 
 static inline accel_status_t go_accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **out, go_failure *failure) {
@@ -4313,6 +4349,11 @@ type StateOptions struct {
 	// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is
 	// chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 	DevicePlugins string
+
+	// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
+	// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+	// ACCEL_EMBEDDED. Default 0
+	Embedded *bool
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -4412,6 +4453,9 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 		made.tensor_parallel_size = C.int32_t(*options.TensorParallelSize)
 	}
 	made.device_plugins = given.nullable(options.DevicePlugins)
+	if options.Embedded != nil {
+		made.embedded = C.accel_flag_t(flag(*options.Embedded))
+	}
 	return made
 }
 
@@ -6441,6 +6485,36 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 	return made
 }
 
+// ParametersStepOptions: What accel_parameters_step() does on the way.
+type ParametersStepOptions struct {
+	// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
+	MaxGradNorm *float64
+
+	// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+	GradNormType *float64
+
+	// 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
+	AllowMissing *bool
+}
+
+func (options *ParametersStepOptions) c(given *arguments) *C.accel_parameters_step_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_parameters_step_options_t)(given.room(C.sizeof_accel_parameters_step_options_t))
+	C.go_unset_accel_parameters_step_options_t(made)
+	if options.MaxGradNorm != nil {
+		made.max_grad_norm = C.double(*options.MaxGradNorm)
+	}
+	if options.GradNormType != nil {
+		made.grad_norm_type = C.double(*options.GradNormType)
+	}
+	if options.AllowMissing != nil {
+		made.allow_missing = C.accel_flag_t(flag(*options.AllowMissing))
+	}
+	return made
+}
+
 // DeviceMapOptions: How a model is measured and placed.
 type DeviceMapOptions struct {
 	// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2".
@@ -7842,9 +7916,11 @@ func StatusName(status_ Status) string {
 	return C.GoString(result)
 }
 
-// SetLogCallback is accel_set_log_callback. Sets where log messages go; until then they go nowhere.
+// SetLogCallback is accel_set_log_callback. Sets where log messages go. Until then they go nowhere, or where the
+// variable ACCEL_LOG says that the user of a program sets: "info" or "debug", "warning", "error" for standard error,
+// "info:run.log" for a file, to which lines are added.
 //
-//   - callback: NULL turns logging off.
+//   - callback: NULL turns logging off, but for ACCEL_LOG.
 //
 // Returns: ACCEL_OK.
 func SetLogCallback(callback LogFunc) error {
@@ -7855,7 +7931,7 @@ func SetLogCallback(callback LogFunc) error {
 
 // SetLogLevel is accel_set_log_level. Sets which log messages are reported.
 //
-//   - level: The lowest level that is reported; ACCEL_LOG_WARNING at first.
+//   - level: The lowest level that the callback gets; ACCEL_LOG_WARNING at first.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SetLogLevel(level int32) error {
@@ -10365,6 +10441,29 @@ func (tensor *Tensor) Data() (out unsafe.Pointer, err error) {
 	return
 }
 
+// Elements is accel_tensor_elements. The elements of a tensor as an array of C. Unlike accel_tensor_data(), it
+// refuses what an array would misread.
+//
+//   - tensor: A tensor on the CPU whose elements are row-major without gaps: accel_tensor_to() and
+//     accel_tensor_contiguous() make one.
+//   - dtype: The type that the caller reads: ACCEL_DTYPE_FLOAT32 for float *.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device; INVALID_STATE for elements with
+// gaps, or a tensor without memory (meta).
+func (tensor *Tensor) Elements(dtype Dtype) (elements unsafe.Pointer, count_ int64, err error) {
+	var cElements unsafe.Pointer
+	var cCount C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_tensor_elements(tensor.c(), C.accel_dtype_t(dtype), &cElements, &cCount, &failure)
+	runtime.KeepAlive(tensor)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	elements = cElements
+	count_ = int64(cCount)
+	return
+}
+
 // Item is accel_tensor_item. The number in a tensor of one element.
 //
 //   - tensor: A tensor of one element.
@@ -10800,6 +10899,85 @@ func CrossEntropy(logits *Tensor, labels *Tensor) (out *Tensor, err error) {
 	code := C.go_accel_cross_entropy(logits.c(), labels.c(), &cOut, &failure)
 	runtime.KeepAlive(logits)
 	runtime.KeepAlive(labels)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// MseLoss is accel_mse_loss. Mean of the squared differences, with gradients.
+//
+//   - input: What a model predicts.
+//   - target: Of the same shape.
+//
+// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+func MseLoss(input *Tensor, target *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_mse_loss(input.c(), target.c(), &cOut, &failure)
+	runtime.KeepAlive(input)
+	runtime.KeepAlive(target)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// L1Loss is accel_l1_loss. Mean of the absolute differences, with gradients.
+//
+//   - input: What a model predicts.
+//   - target: Of the same shape.
+//
+// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+func L1Loss(input *Tensor, target *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_l1_loss(input.c(), target.c(), &cOut, &failure)
+	runtime.KeepAlive(input)
+	runtime.KeepAlive(target)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// HuberLoss is accel_huber_loss. Mean Huber loss, with gradients: squared differences where they are small, absolute
+// ones where they are large, so that outliers do not rule.
+//
+//   - input: What a model predicts.
+//   - target: Of the same shape.
+//   - delta: Where the one becomes the other. In (0, inf).
+//
+// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+func HuberLoss(input *Tensor, target *Tensor, delta float64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_huber_loss(input.c(), target.c(), C.double(delta), &cOut, &failure)
+	runtime.KeepAlive(input)
+	runtime.KeepAlive(target)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// BinaryCrossEntropyWithLogits is accel_binary_cross_entropy_with_logits. Mean binary cross entropy of scores, with
+// gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+//
+//   - logits: The scores.
+//   - target: Probabilities in [0, 1] of the same shape and dtype.
+//
+// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+func BinaryCrossEntropyWithLogits(logits *Tensor, target *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_binary_cross_entropy_with_logits(logits.c(), target.c(), &cOut, &failure)
+	runtime.KeepAlive(logits)
+	runtime.KeepAlive(target)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -14395,6 +14573,99 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
 	return status(code, failure)
+}
+
+// ParametersRegister is accel_parameters_register. Registers the parameters of an application that has an autograd of
+// its own, or none: the tensors are the memory that the application computes with, and stays that. All ranks get rank
+// 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL,
+// &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL,
+// &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients
+// with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The
+// parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree.
+// With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+//
+//   - state: A state.
+//   - tensors: A map of names to tensors of a floating dtype, contiguous, on the state's device:
+//     accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device
+//     maps name.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another
+// one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a
+// floating dtype; UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the
+// ranks' parameters differ.
+func ParametersRegister(state *State, tensors any, options *ParametersOptions) (out *Parameters, err error) {
+	var given arguments
+	defer given.end()
+	cTensors := given.value(tensors)
+	cOptions := options.c(&given)
+	var cOut *C.accel_parameters_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_parameters_register(state.c(), cTensors, cOptions, &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newParameters(cOut)
+	return
+}
+
+// Module is accel_parameters_module. The module of the parameters: for optimizers, accel_clip_grad_norm(),
+// checkpoints of models. Its parameters have the names that they were registered with.
+//
+//   - parameters: The parameters.
+//
+// Returns: ACCEL_OK.
+func (parameters *Parameters) Module() (out *Module, err error) {
+	var cOut *C.accel_module_t
+	var failure C.go_failure
+	code := C.go_accel_parameters_module(parameters.c(), &cOut, &failure)
+	runtime.KeepAlive(parameters)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// Step is accel_parameters_step. One micro-batch whose gradients the application has computed. In the last one of an
+// accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then
+// are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of
+// accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(),
+// accel_optimizer_step() and accel_optimizer_zero_grad().
+//
+//   - parameters: What accel_parameters_register() or accel_parameters_create() returned.
+//   - optimizer: A prepared optimizer of their module.
+//   - gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any
+//     floating dtype. Only read, and not after the call.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with
+// the parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(),
+// or for an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+func (parameters *Parameters) Step(optimizer *Optimizer, gradients any, options *ParametersStepOptions) (norm float64, err error) {
+	var given arguments
+	defer given.end()
+	cGradients := given.value(gradients)
+	cOptions := options.c(&given)
+	var cNorm C.double
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_parameters_step(parameters.c(), optimizer.c(), cGradients, cOptions, &cNorm, &failure)
+	runtime.KeepAlive(parameters)
+	runtime.KeepAlive(optimizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	norm = float64(cNorm)
+	return
 }
 
 // NewParameters is accel_parameters_create. Moves a module to the device, broadcasts rank 0's values, and sets the

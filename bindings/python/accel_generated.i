@@ -408,6 +408,8 @@ typedef struct accel_state_options {
   int32_t context_parallel_size;
   int32_t tensor_parallel_size;
   const char *device_plugins;
+  accel_flag_t embedded;
+  int32_t reserved;
 } accel_state_options_t;
 typedef struct accel_gradient_accumulation_options {
   size_t struct_size;
@@ -817,6 +819,13 @@ typedef struct accel_parameters_options {
   double bucket_cap_mb;
   const accel_fsdp_options_t *fsdp;
 } accel_parameters_options_t;
+typedef struct accel_parameters_step_options {
+  size_t struct_size;
+  double max_grad_norm;
+  double grad_norm_type;
+  accel_flag_t allow_missing;
+  int32_t reserved;
+} accel_parameters_step_options_t;
 typedef struct accel_device_map_options {
   size_t struct_size;
   const char *dtype;
@@ -1263,6 +1272,14 @@ typedef struct accel_launch_options {
   }
   ~accel_parameters_options() {  free($self); }
 }
+%extend accel_parameters_step_options {
+  accel_parameters_step_options() {
+    accel_parameters_step_options_t *const options = calloc(1, sizeof(*options));
+    if (options != NULL) *options = (accel_parameters_step_options_t)ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
+    return options;
+  }
+  ~accel_parameters_step_options() {  free($self); }
+}
 %extend accel_device_map_options {
   accel_device_map_options() {
     accel_device_map_options_t *const options = calloc(1, sizeof(*options));
@@ -1521,6 +1538,10 @@ typedef struct accel_launch_options {
 %accel_waits(accel_op_call_kw)
 %accel_waits(accel_op_list)
 %accel_waits(accel_cross_entropy)
+%accel_waits(accel_mse_loss)
+%accel_waits(accel_l1_loss)
+%accel_waits(accel_huber_loss)
+%accel_waits(accel_binary_cross_entropy_with_logits)
 %accel_waits(accel_module_load_torchscript)
 %accel_waits(accel_module_from_config)
 %accel_waits(accel_module_shapes_from_weights)
@@ -1582,6 +1603,8 @@ typedef struct accel_launch_options {
 %accel_waits(accel_unscale_gradients)
 %accel_waits(accel_clip_grad_norm)
 %accel_waits(accel_clip_grad_value)
+%accel_waits(accel_parameters_register)
+%accel_waits(accel_parameters_step)
 %accel_waits(accel_parameters_create)
 %accel_waits(accel_parameters_synchronize)
 %accel_waits(accel_parameters_unshard)
@@ -1898,9 +1921,9 @@ const char *accel_status_name(int32_t status);
 Returns: One line, \"\" if there was none; valid until the thread's next error.";
 const char *accel_last_error();
 
-%feature("docstring") accel_set_log_callback "Sets where log messages go; until then they go nowhere.
+%feature("docstring") accel_set_log_callback "Sets where log messages go. Until then they go nowhere, or where the variable ACCEL_LOG says that the user of a program sets: \"info\" or \"debug\", \"warning\", \"error\" for standard error, \"info:run.log\" for a file, to which lines are added.
 
-callback: NULL turns logging off.
+callback: NULL turns logging off, but for ACCEL_LOG.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK.";
@@ -1908,7 +1931,7 @@ accel_status_t accel_set_log_callback(accel_log_fn CALLBACK, void *user_data, ac
 
 %feature("docstring") accel_set_log_level "Sets which log messages are reported.
 
-level: The lowest level that is reported; ACCEL_LOG_WARNING at first.
+level: The lowest level that the callback gets; ACCEL_LOG_WARNING at first.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_log_level(int32_t level);
 
@@ -3011,6 +3034,15 @@ out: Its first element; lives as long as the tensor.
 Returns: ACCEL_OK, or INVALID_STATE for a tensor without memory (meta).";
 accel_status_t accel_tensor_data(const accel_tensor_t *tensor, void **OUTPUT);
 
+%feature("docstring") accel_tensor_elements "The elements of a tensor as an array of C. Unlike accel_tensor_data(), it refuses what an array would misread.
+
+tensor: A tensor on the CPU whose elements are row-major without gaps: accel_tensor_to() and accel_tensor_contiguous() make one.
+dtype: The type that the caller reads: ACCEL_DTYPE_FLOAT32 for float *.
+out_elements: The first element; lives as long as the tensor.
+out_count: How many there are.
+Returns: ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device; INVALID_STATE for elements with gaps, or a tensor without memory (meta).";
+accel_status_t accel_tensor_elements(const accel_tensor_t *tensor, int32_t dtype, void **OUTPUT, int64_t *OUTPUT);
+
 %feature("docstring") accel_tensor_item "The number in a tensor of one element.
 
 tensor: A tensor of one element.
@@ -3194,6 +3226,39 @@ labels: int64 [...], -100 is left out.
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
 accel_status_t accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_mse_loss "Mean of the squared differences, with gradients.
+
+input: What a model predicts.
+target: Of the same shape.
+out: A scalar.
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
+accel_status_t accel_mse_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_l1_loss "Mean of the absolute differences, with gradients.
+
+input: What a model predicts.
+target: Of the same shape.
+out: A scalar.
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
+accel_status_t accel_l1_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_huber_loss "Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
+
+input: What a model predicts.
+target: Of the same shape.
+delta: Where the one becomes the other. In (0, inf).
+out: A scalar.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.";
+accel_status_t accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_binary_cross_entropy_with_logits "Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+
+logits: The scores.
+target: Probabilities in [0, 1] of the same shape and dtype.
+out: A scalar.
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
+accel_status_t accel_binary_cross_entropy_with_logits(const accel_tensor_t *logits, const accel_tensor_t *target, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_module_create "A module without parameters, children or forward; add them.
 
@@ -4767,6 +4832,32 @@ module: Its parameters.
 clip_value: Not negative.
 Returns: As accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
+
+%feature("docstring") accel_parameters_register "Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+
+state: A state.
+tensors: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+options: NULL: defaults.
+out: The parameters. They keep the tensors, not the application's other use of their memory.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a floating dtype; UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the ranks' parameters differ.";
+accel_status_t accel_parameters_register(accel_state_t *state, const accel_value_t *tensors, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
+
+%feature("docstring") accel_parameters_module "The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the names that they were registered with.
+
+parameters: The parameters.
+out: The module.
+Returns: ACCEL_OK.";
+accel_status_t accel_parameters_module(const accel_parameters_t *parameters, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_parameters_step "One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
+
+parameters: What accel_parameters_register() or accel_parameters_create() returned.
+optimizer: A prepared optimizer of their module.
+gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+options: NULL: defaults.
+out_norm: The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(), or for an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+accel_status_t accel_parameters_step(accel_parameters_t *parameters, accel_optimizer_t *optimizer, const accel_value_t *gradients, const accel_parameters_step_options_t *options, double *OUTPUT);
 
 %feature("docstring") accel_parameters_create "Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks what clippy says and how the sources are laid out: cargo_style.sh CARGO
+# Checks what clippy says, how the sources are laid out, and that the documentation is built as its site builds it, where nothing is
+# installed: cargo_style.sh CARGO
 # Releases differ in what they find, so one is pinned; without it nothing is checked (77: skipped).
 set -eu
 cd "$(dirname "$0")"
@@ -12,7 +13,13 @@ case $("$1" clippy --version 2>/dev/null) in
   *) echo 'skipped: clippy of Rust 1.95 is not installed' && exit 77 ;;
 esac
 "$1" fmt --all --check
-for features in accel/ndarray accel/dlopen; do
+all=half,log,ndarray,serde,tracing
+for features in $all "$all,linked"; do
   ./cargo.sh "$1" clippy --quiet --workspace --all-targets --features "$features" -- -D warnings
 done
-RUSTDOCFLAGS='-D warnings' ./cargo.sh "$1" doc --quiet --no-deps -p accel -p accel-sys --features ndarray
+RUSTDOCFLAGS='-D warnings' LIBACCEL=/nowhere DOCS_RS=1 \
+  ./cargo.sh "$1" doc --quiet --no-deps -p libaccel -p libaccel-sys -p libaccel-derive --all-features
+# What a package has is inside of its folder.
+for crate in libaccel libaccel-sys libaccel-derive; do
+  ./cargo.sh "$1" package --list --allow-dirty -p "$crate" >/dev/null
+done

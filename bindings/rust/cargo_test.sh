@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests of the workspace without the network, linked and with the library loaded at run time: cargo_test.sh CARGO
+# Runs all tests of the workspace without the network, with the library loaded at run time, and some with it linked: cargo_test.sh CARGO
 set -eu
 cd "$(dirname "$0")"
 ./cargo.sh "$1" metadata --format-version 1 >/dev/null 2>&1 || {
@@ -7,5 +7,5 @@ cd "$(dirname "$0")"
   exit 77
 }
 ./cargo.sh "$1" test --quiet
-./cargo.sh "$1" test --quiet -p accel --features log --test observing
-exec ./cargo.sh "$1" test --quiet -p accel --features dlopen --test loading --test tensors --test callbacks
+./cargo.sh "$1" test --quiet -p libaccel --features half,log,serde,tracing --test features --test observing
+exec ./cargo.sh "$1" test --quiet -p libaccel --features linked --test loading --test tensors --test callbacks

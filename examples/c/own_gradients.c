@@ -3,7 +3,8 @@
  *
  *     accel launch --num-processes 2 -- ./own_gradients
  *
- * A layer of tanh learns sin(3 x). The processes share each batch, so the losses do not depend on their number.
+ * Two layers learn (sin(3 x), x y) from (x, y). The processes share each batch, so the losses do not depend on their
+ * number.
  */
 #include <accel.h>
 #include <math.h>
@@ -11,13 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HIDDEN = 24, BATCH = 48, STEPS = 600 };
-enum { WEIGHT, BIAS, OUTPUT, OUTPUT_BIAS, PARAMETERS };
+enum { INPUTS = 2, HIDDEN = 24, OUTPUTS = 2, BATCH = 48, STEPS = 600 };
 
 #define CHECK(call) ((call) < 0 ? (fprintf(stderr, "%s\n", accel_last_error()), exit(1)) : (void)0)
 
 struct network {
-  float weight[HIDDEN], bias[HIDDEN], output[HIDDEN], output_bias[1];
+  float hidden_weight[HIDDEN][INPUTS], hidden_bias[HIDDEN], output_weight[OUTPUTS][HIDDEN], output_bias[OUTPUTS];
 };
 
 /* The same numbers in [-1, 1] in every process. */
@@ -28,100 +28,112 @@ static float noise(unsigned number) {
 }
 
 /* Adds the gradient of the mean squared error of one sample, of which the batch has `count`; returns that error. */
-static float learn(const struct network *network, float x, int count, struct network *gradient) {
-  float hidden[HIDDEN], y = network->output_bias[0];
-  for (int i = 0; i < HIDDEN; i++) {
-    hidden[i] = tanhf(network->weight[i] * x + network->bias[i]);
-    y += network->output[i] * hidden[i];
+static float learn(const struct network *network, const float x[INPUTS], int count, struct network *gradient) {
+  const float goal[OUTPUTS] = {sinf(3 * x[0]), x[0] * x[1]};
+  float hidden[HIDDEN], down[HIDDEN] = {0}, loss = 0;
+  for (int h = 0; h < HIDDEN; h++)
+    hidden[h] =
+        tanhf(network->hidden_weight[h][0] * x[0] + network->hidden_weight[h][1] * x[1] + network->hidden_bias[h]);
+  for (int o = 0; o < OUTPUTS; o++) {
+    float y = network->output_bias[o];
+    for (int h = 0; h < HIDDEN; h++) y += network->output_weight[o][h] * hidden[h];
+    const float error = 2 * (y - goal[o]) / (float)(OUTPUTS * count);
+    loss += (y - goal[o]) * (y - goal[o]) / (float)(OUTPUTS * count);
+    gradient->output_bias[o] += error;
+    for (int h = 0; h < HIDDEN; h++) {
+      gradient->output_weight[o][h] += error * hidden[h];
+      down[h] += error * network->output_weight[o][h];
+    }
   }
-  const float difference = y - sinf(3 * x);
-  const float down = 2 * difference / (float)count;
-  gradient->output_bias[0] += down;
-  for (int i = 0; i < HIDDEN; i++) {
-    const float inside = down * network->output[i] * (1 - hidden[i] * hidden[i]);
-    gradient->output[i] += down * hidden[i];
-    gradient->weight[i] += inside * x;
-    gradient->bias[i] += inside;
+  for (int h = 0; h < HIDDEN; h++) {
+    const float inside = down[h] * (1 - hidden[h] * hidden[h]);
+    gradient->hidden_bias[h] += inside;
+    for (int i = 0; i < INPUTS; i++) gradient->hidden_weight[h][i] += inside * x[i];
   }
-  return difference * difference / (float)count;
+  return loss;
 }
 
-/* A tensor over memory of the program. */
-static accel_tensor_t *tensor_over(float *data, int64_t length) {
+/* Gives memory of the program a name in a map; 0 columns: it is a vector. */
+static void put(accel_value_t *map, const char *name, float *data, int64_t rows, int64_t columns) {
+  const int64_t shape[2] = {rows, columns};
   accel_tensor_t *tensor = NULL;
-  CHECK(accel_tensor_from_blob(data, &length, 1, NULL, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1},
-                               NULL, NULL, &tensor));
-  return tensor;
+  CHECK(accel_tensor_from_blob(data, shape, columns == 0 ? 1 : 2, NULL, ACCEL_DTYPE_FLOAT32,
+                               (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
+  const accel_value_t item = accel_arg_tensor(tensor);
+  CHECK(accel_value_set(map, name, &item));
+  accel_tensor_release(tensor);
+}
+
+/* The parameters by their names, or gradients by the names of their parameters. */
+static accel_value_t tensors_over(struct network *network) {
+  accel_value_t map = ACCEL_VALUE_INIT;
+  CHECK(accel_value_map(&map));
+  put(&map, "hidden.weight", network->hidden_weight[0], HIDDEN, INPUTS);
+  put(&map, "hidden.bias", network->hidden_bias, HIDDEN, 0);
+  put(&map, "output.weight", network->output_weight[0], OUTPUTS, HIDDEN);
+  put(&map, "output.bias", network->output_bias, OUTPUTS, 0);
+  return map;
 }
 
 int main(void) {
-  static const char *const names[PARAMETERS] = {"weight", "bias", "output", "output_bias"};
-  static const int lengths[PARAMETERS] = {HIDDEN, HIDDEN, HIDDEN, 1};
-  struct network network = {.output_bias = {0}};
-  float *const values[PARAMETERS] = {network.weight, network.bias, network.output, network.output_bias};
-  for (int i = 0; i < HIDDEN; i++) {
-    network.weight[i] = 3 * noise((unsigned)i);
-    network.bias[i] = noise((unsigned)i + 100);
-    network.output[i] = 0.2f * noise((unsigned)i + 200);
+  struct network network, gradient;
+  memset(&network, 0, sizeof network);
+  for (int h = 0; h < HIDDEN; h++) {
+    for (int i = 0; i < INPUTS; i++) network.hidden_weight[h][i] = 2 * noise((unsigned)(h * INPUTS + i));
+    for (int o = 0; o < OUTPUTS; o++) network.output_weight[o][h] = 0.2f * noise((unsigned)(o * HIDDEN + h) + 100);
+    network.hidden_bias[h] = noise((unsigned)h + 200);
   }
 
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   options.cpu = 1;
   accel_state_t *state = NULL;
   CHECK(accel_state_create(&options, &state));
-  accel_module_t *module = NULL;
-  CHECK(accel_module_create("OwnNetwork", &module));
-  for (int p = 0; p < PARAMETERS; p++) {
-    accel_tensor_t *const tensor = tensor_over(values[p], lengths[p]);
-    CHECK(accel_module_add_parameter(module, names[p], tensor, 1));
-    accel_tensor_release(tensor);
-  }
+  accel_value_t tensors = tensors_over(&network), gradients = tensors_over(&gradient);
   accel_parameters_t *parameters = NULL;
-  CHECK(accel_parameters_create(state, module, NULL, &parameters));
+  CHECK(accel_parameters_register(state, &tensors, NULL, &parameters));
+  accel_module_t *module = NULL;
+  CHECK(accel_parameters_module(parameters, &module));
   accel_adam_options_t adam = ACCEL_ADAM_OPTIONS_INIT;
   adam.lr = 0.01;
   accel_optimizer_t *plain = NULL, *optimizer = NULL;
   CHECK(accel_optimizer_adam(module, &adam, &plain));
   CHECK(accel_prepare_optimizer(state, plain, &optimizer));
+  accel_parameters_step_options_t clipping = ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
+  clipping.max_grad_norm = 1.0;
 
   /* A batch is shared by the processes, and by the micro-batches that accumulate. */
   const int processes = accel_num_processes(state), rank = accel_process_index(state);
   const int micro_batches = (int)accel_gradient_accumulation_steps(state);
-  float loss = 0;
+  const int parts = processes * micro_batches;
   for (int step = 0; step < STEPS; step++) {
-    loss = 0;
+    float loss = 0;
     for (int micro = 0; micro < micro_batches; micro++) {
-      accel_scope_t *scope = NULL;
-      CHECK(accel_accumulate_begin(state, NULL, 0, &scope));
-      struct network gradient;
       memset(&gradient, 0, sizeof gradient);
-      const int mine = micro * processes + rank, parts = processes * micro_batches;
-      for (int i = BATCH * mine / parts; i < BATCH * (mine + 1) / parts; i++)
-        loss += learn(&network, noise((unsigned)(step * BATCH + i) + 1000), BATCH / parts, &gradient);
-      /* The exchange of each gradient starts as soon as it is complete; with layers above each other, the last ones
-       * first. */
-      float *const gradients[PARAMETERS] = {gradient.weight, gradient.bias, gradient.output, gradient.output_bias};
-      for (int p = PARAMETERS; p-- > 0;) {
-        accel_tensor_t *const ready = tensor_over(gradients[p], lengths[p]);
-        CHECK(accel_parameters_grad_ready(parameters, (size_t)p, ready));
-        accel_tensor_release(ready);
+      const int mine = micro * processes + rank;
+      for (int i = BATCH * mine / parts; i < BATCH * (mine + 1) / parts; i++) {
+        const unsigned sample = (unsigned)(step * BATCH + i);
+        const float x[INPUTS] = {noise(sample + 1000), noise(sample + 900000)};
+        loss += learn(&network, x, BATCH / parts, &gradient);
       }
-      CHECK(accel_parameters_synchronize(parameters));
-      CHECK(accel_clip_grad_norm(state, module, 1.0, 2.0, NULL));
-      CHECK(accel_optimizer_step(optimizer));
-      CHECK(accel_scope_end(scope));
+      /* Averages over the processes, clips, and leaves the updated weights in `network`. */
+      CHECK(accel_parameters_step(parameters, optimizer, &gradients, &clipping, NULL));
     }
-    accel_tensor_t *const mean = tensor_over(&loss, 1);
+    if ((step + 1) % 100 != 0) continue;
+    const int64_t one = 1;
+    accel_tensor_t *mean = NULL;
+    CHECK(accel_tensor_from_blob(&loss, &one, 1, NULL, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1},
+                                 NULL, NULL, &mean));
     CHECK(accel_all_reduce(state, mean, ACCEL_REDUCE_MEAN));
     accel_tensor_release(mean);
-    if ((step + 1) % 100 == 0 && rank == 0)
-      printf("step %d  loss %.5f\n", step + 1, (double)(loss / (float)micro_batches));
+    if (rank == 0) printf("step %d  loss %.5f\n", step + 1, (double)(loss / (float)micro_batches));
   }
 
+  accel_value_dispose(&tensors);
+  accel_value_dispose(&gradients);
   accel_optimizer_release(optimizer);
   accel_optimizer_release(plain);
-  accel_parameters_release(parameters);
   accel_module_release(module);
+  accel_parameters_release(parameters);
   CHECK(accel_end_training(state));
   accel_state_release(state);
   return 0;

@@ -60,7 +60,7 @@ impl Generator {
         self.past = output.at(1).expect("logits, keys and values").try_clone()?;
         let last =
             Op::find("aten::select", "int")?.call1(&[output.tensor_at(0)?.into(), 1i64.into(), (-1i64).into()])?;
-        last.into_tensor()?.argmax(None, false)?.item_int()
+        last.into_tensor()?.argmax(None, KeepDim::No)?.item_int()
     }
 }
 

@@ -22,12 +22,12 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn begin(state: &'a State, seed: i64) -> Result<Self> {
-        state.set_seed(seed, false, false)?;
+        state.set_seed(seed, DeviceSpecific::No, Deterministic::No)?;
         let model = nn::sequential(&[
-            &nn::linear(SEGMENTS as i64, HIDDEN, true)?,
+            &nn::linear(SEGMENTS as i64, HIDDEN, Bias::With)?,
             &nn::activation("relu")?,
             &nn::dropout(0.1)?,
-            &nn::linear(HIDDEN, DIGITS as i64, true)?,
+            &nn::linear(HIDDEN, DIGITS as i64, Bias::With)?,
         ])?;
         let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.01))?;
         let cosine = Scheduler::cosine(&adamw, 2, 12, 0.0)?;

@@ -35,7 +35,7 @@ impl Module for Affine {
 
 fn main() -> Result<()> {
     let state = StateOptions::new().cpu(true).build()?;
-    state.set_seed(0, false, false)?;
+    state.set_seed(0, DeviceSpecific::No, Deterministic::No)?;
     let calls = Arc::new(AtomicUsize::new(0));
     let module = Model::new(Affine { calls: Arc::clone(&calls) })?;
     let model = state.prepare_model(&module, PrepareModelOptions::new())?;

@@ -20,7 +20,7 @@ struct Embedder {
 impl Embedder {
     fn load(folder: &Path) -> Result<Self> {
         let model = Model::from_config(&folder.join("config.json").to_string_lossy())?;
-        model.load_state_dict(&load(folder.join("model.safetensors"))?, true)?;
+        model.load_state_dict(&load(folder.join("model.safetensors"))?, Strict::Yes)?;
         model.train(false)?;
         let hidden = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&hidden);
@@ -37,7 +37,7 @@ impl Embedder {
         let length = tokens.len() as i64;
         self.model.forward(&Tensor::from_vec(tokens, &[1, length])?)?;
         let hidden = self.hidden.lock().expect("no panic").take().expect("the hook has run");
-        hidden.mean_dim(Some(&[1]), false)
+        hidden.mean_dim(Some(&[1]), KeepDim::No)
     }
 }
 
@@ -51,7 +51,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let folder = Path::new(&folder);
     let state = StateOptions::new().cpu(true).build()?;
     if state.is_main_process() {
-        state.set_seed(7, false, false)?;
+        state.set_seed(7, DeviceSpecific::No, Deterministic::No)?;
         state.save_model(&Model::from_config(CONFIG)?, folder, None)?;
         std::fs::write(folder.join("config.json"), CONFIG)?;
     }

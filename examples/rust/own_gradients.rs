@@ -72,7 +72,7 @@ fn main() -> Result<()> {
         Array1::zeros(1),
     ];
     for (name, array) in NAMES.iter().zip(initial) {
-        model.add_parameter(name, Tensor::from_array(array)?, true)?;
+        model.add_parameter(name, Tensor::from_array(array)?, RequiresGrad::Yes)?;
     }
     let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
     let network = Network { tensors: NAMES.iter().map(|name| model.tensor(name)).collect::<Result<_>>()? };

@@ -35,7 +35,7 @@ fn evaluate(state: &State, model: &Model, loader: &mut DataLoader) -> Result<(us
     no_grad()?.run(|| {
         for batch in loader {
             let batch = batch?;
-            let predictions = model.forward(batch.tensor_at(0)?)?.argmax(Some(1), false)?;
+            let predictions = model.forward(batch.tensor_at(0)?)?.argmax(Some(1), KeepDim::No)?;
             // Without what was repeated to fill the last batch.
             let mine = Value::list([predictions, batch.tensor_at(1)?.shallow_clone()])?;
             let all = state.gather_for_metrics(&mine)?;
@@ -49,11 +49,11 @@ fn evaluate(state: &State, model: &Model, loader: &mut DataLoader) -> Result<(us
 
 fn main() -> Result<()> {
     let state = StateOptions::new().cpu(true).gradient_accumulation_steps(2).build()?;
-    state.set_seed(0, false, false)?;
+    state.set_seed(0, DeviceSpecific::No, Deterministic::No)?;
     let model = nn::sequential(&[
-        &nn::linear(SEGMENTS as i64, HIDDEN, true)?,
+        &nn::linear(SEGMENTS as i64, HIDDEN, Bias::With)?,
         &nn::activation("relu")?,
-        &nn::linear(HIDDEN, DIGITS as i64, true)?,
+        &nn::linear(HIDDEN, DIGITS as i64, Bias::With)?,
     ])?;
     let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.01))?;
     let options = DataLoaderOptions::new().batch_size(BATCH);

@@ -194,8 +194,9 @@ ACCEL_SINCE(0, 1) void accel_error_set(accel_status_t status, const char *messag
  * @threads any */
 typedef void (*accel_log_fn)(int32_t level, const char *message, void *user_data);
 
-/** Sets where log messages go; until then they go nowhere.
- * @param callback NULL turns logging off.
+/** Sets where log messages go. Until then they go nowhere, or where the variable ACCEL_LOG says that the user of a program
+ * sets: "info" or "debug", "warning", "error" for standard error, "info:run.log" for a file, to which lines are added.
+ * @param callback NULL turns logging off, but for ACCEL_LOG.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @return ACCEL_OK.
  * @threads any */
@@ -204,7 +205,7 @@ accel_set_log_callback(accel_log_fn ACCEL_NULLABLE callback, void *ACCEL_NULLABL
                        accel_destroy_fn ACCEL_NULLABLE destroy);
 
 /** Sets which log messages are reported.
- * @param level The lowest level that is reported; ACCEL_LOG_WARNING at first.
+ * @param level The lowest level that the callback gets; ACCEL_LOG_WARNING at first.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_log_level(int32_t level);

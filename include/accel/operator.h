@@ -110,3 +110,43 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(acce
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Mean of the squared differences, with gradients.
+ * @param input What a model predicts.
+ * @param target Of the same shape.
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_mse_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Mean of the absolute differences, with gradients.
+ * @param input What a model predicts.
+ * @param target Of the same shape.
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_l1_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so
+ * that outliers do not rule.
+ * @param input What a model predicts.
+ * @param target Of the same shape.
+ * @param delta Where the one becomes the other. In (0, inf).
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta,
+                 accel_tensor_t *ACCEL_OWNED *out);
+
+/** Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+ * exact for large scores.
+ * @param logits The scores.
+ * @param target Probabilities in [0, 1] of the same shape and dtype.
+ * @param out A scalar.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_binary_cross_entropy_with_logits(
+    const accel_tensor_t *logits, const accel_tensor_t *target, accel_tensor_t *ACCEL_OWNED *out);

@@ -11,7 +11,7 @@
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
-   ACCEL_UNSET, ACCEL_UNSET, NULL}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, 0}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */
@@ -418,6 +418,16 @@ ACCEL_INLINE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *
  * @threads any */
 ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t *options) {
   const accel_parameters_options_t unset = ACCEL_PARAMETERS_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
+#define ACCEL_PARAMETERS_STEP_OPTIONS_INIT \
+  {sizeof(accel_parameters_step_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_parameters_step_options_init(accel_parameters_step_options_t *options) {
+  const accel_parameters_step_options_t unset = ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
   if (options != NULL) *options = unset;
 }
 

@@ -31,6 +31,71 @@ typedef struct accel_parameters_options {
   const accel_fsdp_options_t *fsdp; /* Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs */
 } accel_parameters_options_t;
 
+/** Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that
+ * the application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
+ *
+ *     CHECK(accel_parameters_register(state, &tensors, NULL, &parameters));
+ *     CHECK(accel_parameters_module(parameters, &module));
+ *     CHECK(accel_optimizer_adamw(module, NULL, &plain));
+ *     CHECK(accel_prepare_optimizer(state, plain, &optimizer));
+ *     for (each micro-batch) {
+ *         ... computes gradients with the weights as they are ...
+ *         CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL));
+ *     }
+ *
+ * The parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree.
+ * With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+ * @param state A state.
+ * @param tensors A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(),
+ *   or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+ * @param options NULL: defaults.
+ * @param out The parameters. They keep the tensors, not the application's other use of their memory.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory
+ *   that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a floating dtype;
+ *   UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the ranks' parameters
+ *   differ.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parameters_register(accel_state_t *state, const accel_value_t *tensors,
+                          const accel_parameters_options_t *ACCEL_NULLABLE options,
+                          accel_parameters_t *ACCEL_OWNED *out);
+
+/** The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the names
+ * that they were registered with.
+ * @param parameters The parameters.
+ * @param out The module.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parameters_module(const accel_parameters_t *parameters, accel_module_t *ACCEL_OWNED *out);
+
+/* What accel_parameters_step() does on the way. */
+typedef struct accel_parameters_step_options {
+  size_t struct_size;
+  double max_grad_norm;       /* Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping */
+  double grad_norm_type;      /* Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2 */
+  accel_flag_t allow_missing; /* 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0 */
+  int32_t reserved;           /* 0 */
+} accel_parameters_step_options_t;
+
+/** One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are
+ * averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others
+ * they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(),
+ * accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
+ * @param parameters What accel_parameters_register() or accel_parameters_create() returned.
+ * @param optimizer A prepared optimizer of their module.
+ * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only
+ *   read, and not after the call.
+ * @param options NULL: defaults.
+ * @param out_norm The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with the
+ *   parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(), or for
+ *   an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parameters_step(accel_parameters_t *parameters, accel_optimizer_t *optimizer, const accel_value_t *gradients,
+                      const accel_parameters_step_options_t *ACCEL_NULLABLE options, double *ACCEL_NULLABLE out_norm);
+
 /** Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros. The module takes part in accel_save_state() and accel_load_state().
  * @param state A state.
  * @param module The parameters; its forward is not used.

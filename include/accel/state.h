@@ -128,6 +128,11 @@ typedef struct accel_state_options {
   const char *device_plugins;               /* Libraries that register devices with LibTorch, joined by colons, which are
                                              * loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS.
                                              * Default: none */
+  accel_flag_t embedded;                    /* 1: other defaults, for a program with a loop of its own (docs/embedding.md):
+                                             * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept,
+                                             * and no files are written but those that calls name. Variable
+                                             * ACCEL_EMBEDDED. Default 0 */
+  int32_t reserved; /* 0 */
 } accel_state_options_t;
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in

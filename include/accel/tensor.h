@@ -220,6 +220,19 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_nbytes(const accel
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_data(const accel_tensor_t *tensor, void *ACCEL_BORROWED *out);
 
+/** The elements of a tensor as an array of C. Unlike accel_tensor_data(), it refuses what an array would misread.
+ * @param tensor A tensor on the CPU whose elements are row-major without gaps: accel_tensor_to() and
+ *   accel_tensor_contiguous() make one.
+ * @param dtype The type that the caller reads: ACCEL_DTYPE_FLOAT32 for float *.
+ * @param out_elements The first element; lives as long as the tensor.
+ * @param out_count How many there are.
+ * @return ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device; INVALID_STATE for elements with gaps,
+ *   or a tensor without memory (meta).
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_tensor_elements(const accel_tensor_t *tensor, accel_dtype_t dtype, void *ACCEL_BORROWED *out_elements,
+                      int64_t *out_count);
+
 /** The number in a tensor of one element.
  * @param tensor A tensor of one element.
  * @param out It, as a double.

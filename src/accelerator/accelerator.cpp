@@ -182,11 +182,17 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
           "activation_checkpointing is 1 for parameters whose gradients the program computes, and with them the "
           "activations; expected 0");
   if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, state_.device());
-  auto [model, gradients] =
+  std::vector<TrainedParameter> trained = trained_parameters(*module);
+  const parallel::ParallelGradients parallel =
       parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, state_.device());
-  if (model->is_sharded()) sharded_models_->add(model);
-  models_.push_back({std::move(module), {}, std::make_shared<state::AccumulationWindow>(), std::move(model)});
-  return std::make_shared<PreparedParameters>(std::move(gradients), state_.gradient_group(), state_.gradient_state());
+  require(parallel.gradients->size() == trained.size(), Status::kUnsupported, "ignored_modules leaves out ",
+          trained.size() - parallel.gradients->size(),
+          " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
+  if (parallel.model->is_sharded()) sharded_models_->add(parallel.model);
+  auto window = std::make_shared<state::AccumulationWindow>();
+  models_.push_back({std::move(module), {}, window, parallel.model});
+  return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.gradient_group(),
+                                              state_.gradient_state(), std::move(window));
 }
 
 std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,

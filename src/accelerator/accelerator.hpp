@@ -97,6 +97,14 @@ class Accelerator {
 
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
                                                          const FsdpSettings& fsdp = {});
+  // The same for memory of the application. `tensors` gives it; an error of it on one rank is that of all.
+  std::shared_ptr<PreparedParameters> register_parameters(const std::function<nn::NamedTensors()>& tensors,
+                                                          double bucket_cap_mb, const FsdpSettings& fsdp = {});
+  // A micro-batch of gradients, and in the last one of an accumulation window the update. Returns the norm of complete
+  // gradients if they are clipped or it is wanted.
+  std::optional<double> step_parameters(PreparedParameters& parameters, const optim::Optimizer& optimizer,
+                                        const nn::NamedTensors& gradients, const ParametersStepSettings& settings,
+                                        bool wants_norm);
 
   // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
   std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
@@ -189,7 +197,8 @@ class Accelerator {
     nn::ModulePtr model;
     std::weak_ptr<PreparedModel> prepared;  // empty if the application computes the gradients
     std::shared_ptr<state::AccumulationWindow> accumulation;
-    parallel::ParallelModelPtr of_application = nullptr;  // whose gradients the application computes
+    parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
+    std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
   };
   // An object that is saved in checkpoints.
   struct SavedObject {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 namespace accel::accelerator {
-namespace {
 
 bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
   const std::vector<at::Tensor> parameters = model.parameters();
@@ -16,8 +15,6 @@ bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
         return true;
   return false;
 }
-
-}  // namespace
 
 void StepClipping::clip(const optim::Optimizer& optimizer) const {
   for (const auto& [entry, max_norm] : models_)

@@ -10,6 +10,9 @@
 
 namespace accel::accelerator {
 
+// Whether the optimizer has a parameter of the model.
+bool updates(const optim::Optimizer& optimizer, const nn::Module& model);
+
 class StepClipping {
  public:
   // `model` is clipped as long as it exists.

@@ -7,8 +7,8 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/ranks.hpp"
+#include "base/host_name.hpp"
 #include "kernels/cpu_allocator.hpp"
-#include "launch/host_description.hpp"
 #include "tensor/device_work.hpp"
 #include "track/live_metrics_server.hpp"
 #include "track/throughput.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 track::RankOfJob own_report(Accelerator& accelerator, bool reset) {
   const int rank = accelerator.state().communicator()->rank();
-  return {rank, launch::own_host_name(), step_report(accelerator, reset)};
+  return {rank, host_name(), step_report(accelerator, reset)};
 }
 
 void refresh_live_metrics(Accelerator& accelerator) {

@@ -280,6 +280,8 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
       objects[i].object->load_state_dict(entry.state);
     entry = {};  // its memory, before the next one is read
   }
+  for (const ModelEntry& entry : models_)
+    if (entry.memory != nullptr) entry.memory->gather(*entry.parallel());
   guard.check();
   return loaded.iteration;
 }

@@ -117,9 +117,11 @@ struct accel_work final : accel::capi::Handle<accel::capi::ObjectKind::kWork> {
 };
 
 struct accel_parameters final : accel::capi::Handle<accel::capi::ObjectKind::kParameters> {
-  explicit accel_parameters(std::shared_ptr<accel::accelerator::PreparedParameters> parameters)
-      : parameters(std::move(parameters)) {}
+  accel_parameters(std::shared_ptr<accel::accelerator::PreparedParameters> parameters,
+                   std::weak_ptr<accel::accelerator::Accelerator> accelerator)
+      : parameters(std::move(parameters)), accelerator(std::move(accelerator)) {}
   std::shared_ptr<accel::accelerator::PreparedParameters> parameters;
+  std::weak_ptr<accel::accelerator::Accelerator> accelerator;  // gone with its state
 };
 
 struct accel_generator final : accel::capi::Handle<accel::capi::ObjectKind::kGenerator> {

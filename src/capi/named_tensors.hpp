@@ -21,6 +21,8 @@ inline std::vector<std::pair<std::string, at::Tensor>> read_named_tensors(const 
           "; expected a map name -> tensor");
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& entry : value.toGenericDict()) {
+    require(entry.key().isString(), Status::kTypeMismatch, name, " has a key of kind ", tree::kind_name(entry.key()),
+            "; expected names");
     require(entry.value().isTensor(), Status::kTypeMismatch, name, "['", entry.key().toStringRef(), "'] is a ",
             tree::kind_name(entry.value()), "; expected a tensor");
     tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());

@@ -226,6 +226,33 @@ ACCEL_FUNCTION accel_status_t accel_cross_entropy(const accel_tensor_t* logits, 
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_mse_loss(const accel_tensor_t* input, const accel_tensor_t* target,
+                                             accel_tensor_t** out) {
+  return guarded(__func__, out,
+                 [&] { return tensor::mse_loss(check(input, "input").tensor, check(target, "target").tensor); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_l1_loss(const accel_tensor_t* input, const accel_tensor_t* target,
+                                            accel_tensor_t** out) {
+  return guarded(__func__, out,
+                 [&] { return tensor::l1_loss(check(input, "input").tensor, check(target, "target").tensor); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_huber_loss(const accel_tensor_t* input, const accel_tensor_t* target, double delta,
+                                               accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    return tensor::huber_loss(check(input, "input").tensor, check(target, "target").tensor, delta);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_binary_cross_entropy_with_logits(const accel_tensor_t* logits,
+                                                                     const accel_tensor_t* target,
+                                                                     accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    return tensor::binary_cross_entropy_with_logits(check(logits, "logits").tensor, check(target, "target").tensor);
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_set_float32_matmul_precision(const char* precision) {
   return guarded(__func__, [&] {
     const std::string_view name = check_pointer(precision, "precision");

@@ -1,10 +1,14 @@
 // Section 10: parameters whose gradients the application computes itself.
 #include "accelerator/prepared_parameters.hpp"
 
+#include <limits>
+#include <memory>
+
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/named_tensors.hpp"
 #include "capi/options.hpp"
 
 namespace accel::capi {
@@ -14,6 +18,12 @@ accelerator::PreparedParameters& parameters_of(const accel_parameters_t* paramet
   return *check(parameters, "parameters").parameters;
 }
 
+ParametersSettings parameters_settings(const accel_parameters_options_t* options) {
+  ParametersSettings settings = read_settings(options, "options");
+  settings.fsdp = given_settings(given_options(options, "options").fsdp, "options.fsdp");
+  return settings;
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, accel_module_t* module,
@@ -21,9 +31,43 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
                                                       accel_parameters_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
-    ParametersSettings settings = read_settings(options, "options");
-    settings.fsdp = given_settings(given_options(options, "options").fsdp, "options.fsdp");
-    return accelerator_of(state)->prepare_parameters(model, settings.bucket_cap_mb, settings.fsdp);
+    const ParametersSettings settings = parameters_settings(options);
+    const auto& accelerator = accelerator_of(state);
+    return std::make_unique<accel_parameters>(
+        accelerator->prepare_parameters(model, settings.bucket_cap_mb, settings.fsdp), accelerator);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_register(accel_state_t* state, const accel_value_t* tensors,
+                                                        const accel_parameters_options_t* options,
+                                                        accel_parameters_t** out) {
+  return guarded(__func__, out, [&] {
+    const auto& accelerator = accelerator_of(state);
+    check_pointer(tensors, "tensors");
+    const ParametersSettings settings = parameters_settings(options);
+    const auto read = [&] { return read_named_tensors(*tensors, "tensors"); };
+    return std::make_unique<accel_parameters>(
+        accelerator->register_parameters(read, settings.bucket_cap_mb, settings.fsdp), accelerator);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_module(const accel_parameters_t* parameters, accel_module_t** out) {
+  return guarded(__func__, out, [&] { return parameters_of(parameters).model()->module(); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parameters_step(accel_parameters_t* parameters, accel_optimizer_t* optimizer,
+                                                    const accel_value_t* gradients,
+                                                    const accel_parameters_step_options_t* options, double* out_norm) {
+  return guarded(__func__, [&] {
+    accelerator::PreparedParameters& engine = parameters_of(parameters);
+    const optim::Optimizer& updating = *check(optimizer, "optimizer").optimizer;
+    const nn::NamedTensors given = read_named_tensors(*check_pointer(gradients, "gradients"), "gradients");
+    const ParametersStepSettings settings = read_settings(options, "options");
+    const auto accelerator = parameters->accelerator.lock();
+    require(accelerator != nullptr, Status::kInvalidState,
+            "the state of the parameters is released; expected steps before that");
+    const auto norm = accelerator->step_parameters(engine, updating, given, settings, out_norm != nullptr);
+    if (out_norm != nullptr) *out_norm = norm.value_or(std::numeric_limits<double>::quiet_NaN());
   });
 }
 

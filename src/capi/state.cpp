@@ -214,7 +214,9 @@ ACCEL_FUNCTION accel_status_t accel_print(const accel_state_t* state, const char
     const auto& engine = check(state, "state").accelerator->state();
     check_pointer(line, "line");
     if (!engine.is_local_main_process()) return ACCEL_OK;
-    const bool written = std::fputs(line, stdout) >= 0 && std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+    // At once, for a stream without a buffer, which other processes write to as well.
+    const std::string whole = std::string(line) + '\n';
+    const bool written = std::fwrite(whole.data(), 1, whole.size(), stdout) == whole.size() && std::fflush(stdout) == 0;
     require(written, Status::kIo, "standard output does not take the line");
     return ACCEL_OK;
   });

@@ -125,6 +125,17 @@ ACCEL_FUNCTION accel_status_t accel_tensor_data(const accel_tensor_t* tensor, vo
   return read_tensor(__func__, tensor, out, tensor::data_pointer);
 }
 
+ACCEL_FUNCTION accel_status_t accel_tensor_elements(const accel_tensor_t* tensor, accel_dtype_t dtype,
+                                                    void** out_elements, int64_t* out_count) {
+  return guarded(__func__, [&] {
+    const at::Tensor& read = check(tensor, "tensor").tensor;
+    check_pointer(out_elements, "out_elements");
+    check_pointer(out_count, "out_count");
+    *out_elements = tensor::elements(read, tensor::dtype_from_number(dtype));
+    *out_count = read.numel();
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_tensor_item(const accel_tensor_t* tensor, double* out) {
   return read_tensor(__func__, tensor, out, tensor::single_number);
 }

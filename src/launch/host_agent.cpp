@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "launch/shared_secret.hpp"
 
 namespace accel::launch {
@@ -51,7 +52,7 @@ HostAgent::HostAgent(const LaunchOptions& options) : options_(options) {
 
 HostDescription HostAgent::description() const {
   HostDescription own;
-  own.name = own_host_name();
+  own.name = host_name();
   own.version = options_.hosts.version;
   own.program = name_of(options_.program.front());
   own.local_processes = options_.local_processes();

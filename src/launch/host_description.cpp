@@ -1,8 +1,5 @@
 #include "launch/host_description.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 
 #include "base/error.hpp"
@@ -43,12 +40,6 @@ HostDescription host_description(const Json& message) {
   if (json_member(message, "machine_rank") != nullptr) host.machine_rank = bounded(message, "machine_rank", 0);
   host.clock_ms = json_integer(message, "clock_ms", 0);
   return host;
-}
-
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 int64_t clock_ms() {

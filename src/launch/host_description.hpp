@@ -25,7 +25,6 @@ struct HostDescription {
 Json to_json(const HostDescription& host);
 HostDescription host_description(const Json& message);
 
-std::string own_host_name();
 int64_t clock_ms();
 
 // Why a host with the description `joins` cannot be in the job of `own`; empty if it can.

@@ -2,12 +2,12 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/step_times.hpp"
 #include "base/tick_clock.hpp"
 #include "profile/key_averages.hpp"
@@ -22,12 +22,6 @@ namespace {
 using track::ProfileAction;
 
 constexpr size_t kAveragesInHeader = 100;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 void make_folder(const std::string& folder) {
   std::error_code error;

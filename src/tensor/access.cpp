@@ -48,6 +48,16 @@ void* data_pointer(const at::Tensor& tensor) {
   return tensor.mutable_data_ptr();
 }
 
+void* elements(const at::Tensor& tensor, c10::ScalarType dtype) {
+  require(tensor.scalar_type() == dtype, Status::kTypeMismatch, "the tensor is of ", dtype_name(tensor.scalar_type()),
+          " and is to be read as ", dtype_name(dtype), "; expected the same, accel_tensor_to() converts");
+  require(tensor.is_cpu() || tensor.is_meta(), Status::kUnsupported, "the tensor is on ", tensor.device(),
+          "; expected one on the CPU, accel_tensor_to() copies it there");
+  require(tensor.is_contiguous(), Status::kInvalidState, "the tensor of shape ", tensor.sizes(), " has strides ",
+          tensor.strides(), "; expected elements without gaps, accel_tensor_contiguous() makes them");
+  return data_pointer(tensor);
+}
+
 void count_write(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/list_folder.hpp"
 #include "base/log.hpp"
 #include "base/name_list.hpp"
@@ -18,12 +18,6 @@ namespace accel::track {
 namespace {
 
 constexpr size_t kMostLatest = 4096;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::string without_blanks(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t");

@@ -74,6 +74,7 @@ struct samples {
   accel_dispatch_options_t dispatch_options;
   accel_dataloader_config_t dataloader_config;
   accel_parameters_options_t parameters_options;
+  accel_parameters_step_options_t parameters_step_options;
   accel_grad_scaler_options_t grad_scaler_options;
   accel_autocast_options_t autocast_options;
   accel_save_options_t save_options;
@@ -216,6 +217,7 @@ static inline int make_samples(void **state) {
   accel_dispatch_options_init(&samples->dispatch_options);
   accel_dataloader_config_init(&samples->dataloader_config);
   accel_parameters_options_init(&samples->parameters_options);
+  accel_parameters_step_options_init(&samples->parameters_step_options);
   accel_grad_scaler_options_init(&samples->grad_scaler_options);
   accel_autocast_options_init(&samples->autocast_options);
   accel_save_options_init(&samples->save_options);

@@ -3,6 +3,9 @@
 #include "capi_test.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static accel_state_t *new_cpu_state(void) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
@@ -408,6 +411,29 @@ static void test_two_ranks_as_threads(void **unused) {
   }
 }
 
+/* Languages may take the buffer from standard output; other ranks write to it as well. A datagram is what one write()
+ * sends. */
+static void test_a_line_is_printed_at_once(void **unused) {
+  accel_state_t *state = new_cpu_state();
+  int ends[2];
+  char line[16] = "";
+  const int before = dup(STDOUT_FILENO);
+  (void)unused;
+  assert_true(before >= 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+  assert_int_equal(fflush(stdout), 0);
+  assert_int_equal(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+  setvbuf(stdout, NULL, _IONBF, 0);
+  const accel_status_t status = accel_print(state, "loss 0.5");
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+  assert_int_equal(dup2(before, STDOUT_FILENO), STDOUT_FILENO);
+  assert_ok(status);
+  assert_int_equal(recv(ends[0], line, sizeof line - 1, MSG_DONTWAIT), 9);
+  assert_string_equal(line, "loss 0.5\n");
+  close(ends[0]), close(ends[1]), close(before);
+  accel_state_release(state);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_one_process),          capi_unit_test(test_accumulation_can_be_changed),
@@ -416,7 +442,7 @@ int main(void) {
       capi_unit_test(test_default_and_counting), capi_unit_test(test_describe),
       capi_unit_test(test_states_of_one_job),    capi_unit_test(test_scopes_and_triggers),
       capi_unit_test(test_cpu_settings),         capi_unit_test(test_splitting),
-      capi_unit_test(test_two_ranks_as_threads),
+      capi_unit_test(test_two_ranks_as_threads), capi_unit_test(test_a_line_is_printed_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,7 +241,8 @@ class SetUp(SystemTest):
         self.command("sudo", '[ "$1" != -n ] || shift; exec "$@"')
         self.command("dpkg", 'echo "dpkg $*" >>"$STATE/apt.log"; rm -f "$STATE/interrupted"')
         self.command("pkg-config", '[ "$2" != ucx ] || [ -e "$STATE/installed" ]')
-        self.command("apt-get", 'echo "$*" >>"$STATE/apt.log"; [ ! -e "$STATE/apt_says" ] || { cat "$STATE/apt_says" >&2; exit 100; }\n'
+        self.command("apt-get", """case $* in *--print-uris*) echo "'http://mirror/a.deb' a.deb 12000000 MD5Sum:x"; exit ;; esac\n"""
+                     'echo "$*" >>"$STATE/apt.log"; [ ! -e "$STATE/apt_says" ] || { cat "$STATE/apt_says" >&2; exit 100; }\n'
                      '[ ! -e "$STATE/interrupted" ] || { echo "E: dpkg was interrupted" >&2; exit 100; }\n'
                      'case $* in *install*libucx-dev*) touch "$STATE/installed" ;; esac')
 
@@ -335,6 +336,36 @@ class SetUp(SystemTest):
             self.assertIn("waiting", process.stdout.readline())
         out, error = process.communicate(timeout=60)
         self.assertEqual((process.returncode, error), (0, ""), out)
+
+    def test_check_says_and_does_nothing(self):
+        shutil.rmtree(self.home)
+        before = sorted(self.clone.rglob("*"))
+        result = self.run_script("setup.sh", "--check")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("Debian packages that are missing, 13 MB to download: libucx-dev", result.stdout)
+        self.assertRegex(result.stdout, r"LibTorch: \d+ MB to download into .*/libaccel")
+        self.assertEqual(sorted(self.clone.rglob("*")), before)
+        self.assertFalse((self.folder / "installed").exists())
+        self.assert_ready_after_a_wheel()
+        self.assertEqual(self.run_script("setup.sh", "--check").stdout, "set-up: nothing is missing\n")
+
+    def assert_ready_after_a_wheel(self):
+        self.make_wheel(self.cache)
+        self.assert_ready(self.run_script("setup.sh"))
+
+    def test_without_root_nothing_calls_sudo(self):
+        self.command("id", "echo 1000")
+        self.command("sudo", 'touch "$STATE/sudo_was_called"; exit 1')
+        result = self.run_script("setup.sh")
+        self.assert_stopped(result, "missing: libucx-dev", "run as root: apt-get install libucx-dev", "--sudo")
+        self.assertIn("root is needed for: libucx-dev", self.run_script("setup.sh", "--check").stdout)
+        self.assertFalse((self.folder / "sudo_was_called").exists())
+        (self.folder / "installed").touch()
+        self.command("pkg-config", '[ "$2" != libcjson ]')  # what a wrap has
+        result = self.run_script("setup.sh")
+        self.assert_ready(result)
+        self.assertIn("without root", result.stdout)
+        self.assertFalse((self.folder / "sudo_was_called").exists())
 
     def test_an_unknown_option(self):
         self.assert_stopped(self.run_script("setup.sh", "--all"), "--all", "--develop")
@@ -496,8 +527,14 @@ class QuickStart(SystemTest):
                 (self.folder / "env").write_text(f"accel 0.1.0\n{line}\n")
                 result = self.run_script("quickstart.sh", "--text", "x y")
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
-                self.assertEqual(result.stdout.splitlines()[0], said)
+                self.assertIn("quick start: builds into build/", result.stdout.splitlines()[0])
+                self.assertEqual(result.stdout.splitlines()[1], said)
                 self.assertIn(f"--mixed-precision {precision} --", (self.folder / "log").read_text().splitlines()[-1])
+
+    def test_says_what_it_would_do(self):
+        result = self.run_script("quickstart.sh", "--check")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual((self.folder / "log").read_text(), "setup.sh --check --lean\n")
 
 
 if __name__ == "__main__":

@@ -144,8 +144,8 @@ TEST(Parameters, SynchronizingGoesOnInTheBackground) {
   run_ranks(2, [](const CommunicatorPointer& communicator) {
     const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{2});
     accelerator::PreparedParameters parameters(
-        std::make_shared<GradientBuckets>(*make_parameters(), communicator, kSmallBuckets), communicator,
-        gradient_state);
+        {nullptr, std::make_shared<GradientBuckets>(*make_parameters(), communicator, kSmallBuckets)}, {}, communicator,
+        gradient_state, std::make_shared<state::AccumulationWindow>());
     for (int step = 0; step < 4; step++) {
       gradient_state->begin_micro_batch();
       for (size_t i = 0; i < kTrainable; i++)

@@ -10,6 +10,8 @@ from function_shape import Unsupported, roles
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
 TABLE = "bindings/rust/accel/functions.txt"
+FLAGS = "bindings/rust/accel/flags.txt"
+UNLISTED = "a flag without a line"
 LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?:: (?P<reason>.+))?")
 OTHERWISE = {"callback": "its callback is by hand", "address": "memory of the program", "out_address": "memory of the program",
              "bytes": "memory of the program", "out_dimensions": "an array of the library"}
@@ -40,8 +42,8 @@ class ByHand(Exception):
 class Function:
     """A function in Rust: what it takes, the lines before the call, and C's arguments."""
 
-    def __init__(self, known, function, entry):
-        self.known, self.function, self.entry, self.taken, self.lines, self.arguments, self.output = known, function, entry, [], [], [], None
+    def __init__(self, known, flags, function, entry):
+        self.known, self.flags, self.function, self.entry, self.taken, self.lines, self.arguments, self.output = known, flags, function, entry, [], [], [], None
         self.read = ["self"] if entry.get("reads") else []
         owner, name, is_static = placed(function, known)
         self.owner, self.name = entry.get("owner") or owner, rust_name((entry.get("name") or name).removesuffix("_begin"))
@@ -87,9 +89,16 @@ class Function:
         same = self.known.functions.get(self.function["name"].removesuffix("_async"), self.function)["parameters"]
         text = next(one["doc"] for one in same if one["name"] == parameter["name"])
         rust, argument = self.known.plain(parameter["type"], text)
+        rust = self.flag(parameter["name"]) if rust == "bool" or rust == "i32" and "ACCEL_UNSET" in text else rust
         if "ACCEL_UNSET" in text:
-            return f"Option<{'bool' if rust == 'i32' else rust}>", "", "or_unset({0})"
+            return f"Option<{rust}>", "", "or_unset({0})"
         return ("Duration", "", "milliseconds({0})") if parameter["name"].endswith("_ms") else (rust, "", argument)
+
+    def flag(self, name):
+        """A bool only where it is all that is set."""
+        if re.search(r"_set_|_train$", self.function["name"]) and len(self.function["parameters"]) == 2 and self.receiver:
+            return "bool"
+        return self.flags.get(name, [UNLISTED])[0]
 
     def owned(self, name, base, nullable):
         """A call in the background owns what it reads and writes; its result is the last tensor, or a tree like that of the value."""
@@ -130,7 +139,7 @@ class Function:
             return f"Result<Scope<{chr(39)}{'_' if self.receiver else 'static'}>>", f"Scope::begin{writing}(|out| {self.call()})"
         if self.owner == "State" and first in (("value", "&Value"), ("inputs", "&Value")):
             self.taken[0], self.read = (first[0], "&T"), []
-            self.lines += [f"let {first[0]} = {first[0]}.as_arg();", f"memory::reads(&{first[0]})?;"]
+            self.lines += [f"let {first[0]} = {first[0]}.as_arg()?;", f"memory::reads(&{first[0]})?;"]
             return "Result<T>", f"T::from_value(made(|out| {self.call()})?)"
         rust = OUTPUTS[role] or self.known.handles.get(base) or self.known.plain(parameter["type"], parameter["doc"])[0]
         return f"Result<{f'Option<{rust}>' if re.search('NULL|ACCEL_UNSET', parameter['doc']) else rust}>", f"made(|out| {self.call()})"
@@ -138,6 +147,8 @@ class Function:
     def text(self):
         returned, last = self.result()
         kinds = [kind for _, kind in self.taken]
+        if any(UNLISTED in kind for kind in kinds):
+            raise SystemExit(f"{FLAGS}: expected a line for each of {self.taken} of {self.function['name']}()")
         generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds))
         self.lines += [f"memory::reads({name})?;" for name in self.read]
         writes = {"anything": "memory::writes_anything()?;", "self": "memory::writes(self)?;"}.get(self.entry.get("writes"))
@@ -171,9 +182,24 @@ def table(root):
     return found
 
 
+def flags(root):
+    """{parameter: (enumeration, true, false)}"""
+    lines = [line.split() for line in (root / FLAGS).read_text().splitlines() if line and not line.startswith("#")]
+    return {name: tuple(rest) for name, *rest in lines}
+
+
+def emit_flags(root):
+    """The enumerations, each with the parameters that it is of."""
+    texts = {}
+    for name, row in flags(root).items():
+        texts.setdefault(row, []).append(f"`{name}`")
+    return NOTE + "flags! {\n" + "".join(f"    /// {' and '.join(names)} of functions: `{yes}` is true.\n    {enum}: {yes}, {no};\n"
+                                         for (enum, yes, no), names in texts.items()) + "}\n"
+
+
 def survey(api, root):
     """[(C name, section, class, name, text)] of the functions, and {function: reason} for those that are by hand or left out."""
-    known, entries, texts, reasons = Api(api), table(root), [], {}
+    known, entries, named, texts, reasons = Api(api), table(root), flags(root), [], {}
     done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
     for function in api["functions"]:
         name = function["name"]
@@ -181,7 +207,7 @@ def survey(api, root):
         try:
             if name.endswith(SUFFIX) or function["inline"] or name in done or entry.get("reason"):
                 raise ByHand(entry.get("reason") or REASON)
-            one = Function(known, function, entry)
+            one = Function(known, named, function, entry)
             owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
             texts.append((name, function["section"], owner, one.name, one.text()))
         except (Unsupported, ByHand) as why:
@@ -196,6 +222,6 @@ def emit(api, root):
     for _, section, owner, _, text in texts:
         text = re.sub(r"\[`(\w+)`\]\(accel_sys::\w+\)", lambda link: f"[`{paths[link[1]]}`](crate::{paths[link[1]]})" if link[1] in paths else link[0], text)
         files.setdefault("nn" if owner == "nn" else topics(api)[section], {}).setdefault(owner.replace("nn", ""), []).append(text)
-    return {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
+    return {f"{FOLDER}/flags.rs": emit_flags(root)} | {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
         f"impl {owner} {{\n{chr(10).join(listed)}}}\n" if owner else re.sub("(?m)^    ", "", "\n".join(listed)) for owner, listed in classes.items())
         for topic, classes in files.items()}

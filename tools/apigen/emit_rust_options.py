@@ -48,7 +48,7 @@ def builders(api, known, section):
             setters = "\n".join(setter(known, field) for field in fields if field["name"] not in BESIDE)
             derived, kept = ("Clone", "Kept") if "self.1" in setters else ("Clone, Copy", "()")
             beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in fields if field["name"] in BESIDE)
-            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n    {name}({struct['name']} = {struct['init_macro']}), {kept}\n}}\n\n"
+            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n    {name}({struct['name']} = {struct['init_macro']}), {kept},\n    {' '.join(rust_name(field['name']) for field in fields)}\n}}\n\n"
                    f"impl {name} {{\n{setters}}}\n")
 
 

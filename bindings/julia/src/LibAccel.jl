@@ -421,6 +421,8 @@ struct accel_state_options_t
     context_parallel_size::Int32
     tensor_parallel_size::Int32
     device_plugins::Ptr{Cchar}
+    embedded::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -458,8 +460,10 @@ function accel_state_options_t(;
     context_parallel_size = ACCEL_UNSET,
     tensor_parallel_size = ACCEL_UNSET,
     device_plugins = C_NULL,
+    embedded = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins, embedded, reserved)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""
@@ -1433,6 +1437,25 @@ function accel_parameters_options_t(;
     return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb, fsdp)
 end
 
+"""What accel_parameters_step() does on the way."""
+struct accel_parameters_step_options_t
+    struct_size::Csize_t
+    max_grad_norm::Float64
+    grad_norm_type::Float64
+    allow_missing::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_parameters_step_options_t(;
+    max_grad_norm = ACCEL_UNSET_DOUBLE,
+    grad_norm_type = ACCEL_UNSET_DOUBLE,
+    allow_missing = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_parameters_step_options_t(sizeof(accel_parameters_step_options_t), max_grad_norm, grad_norm_type, allow_missing, reserved)
+end
+
 """How a model is measured and placed."""
 struct accel_device_map_options_t
     struct_size::Csize_t
@@ -1954,9 +1977,9 @@ accel_error_set(status, message) =
 """
     accel_set_log_callback(callback, user_data, destroy)
 
-Sets where log messages go; until then they go nowhere.
+Sets where log messages go. Until then they go nowhere, or where the variable ACCEL_LOG says that the user of a program sets: \"info\" or \"debug\", \"warning\", \"error\" for standard error, \"info:run.log\" for a file, to which lines are added.
 
-- `callback`: `nothing`/`C_NULL` is allowed. NULL turns logging off.
+- `callback`: `nothing`/`C_NULL` is allowed. NULL turns logging off, but for ACCEL_LOG.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 
@@ -1972,7 +1995,7 @@ accel_set_log_callback(callback, user_data, destroy) =
 
 Sets which log messages are reported.
 
-- `level`: The lowest level that is reported; ACCEL_LOG_WARNING at first.
+- `level`: The lowest level that the callback gets; ACCEL_LOG_WARNING at first.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -4736,6 +4759,23 @@ accel_tensor_data(tensor, out) =
     check(ccall(@address(accel_tensor_data), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Cvoid}}), tensor, out), "accel_tensor_data")
 
 """
+    accel_tensor_elements(tensor, dtype, out_elements, out_count)
+
+The elements of a tensor as an array of C. Unlike accel_tensor_data(), it refuses what an array would misread.
+
+- `tensor`: A tensor on the CPU whose elements are row-major without gaps: accel_tensor_to() and accel_tensor_contiguous() make one.
+- `dtype`: The type that the caller reads: ACCEL_DTYPE_FLOAT32 for float *.
+- `out_elements`: The first element; lives as long as the tensor.
+- `out_count`: How many there are.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device; INVALID_STATE for elements with gaps, or a tensor without memory (meta).
+
+Threads: any.
+"""
+accel_tensor_elements(tensor, dtype, out_elements, out_count) =
+    check(ccall(@address(accel_tensor_elements), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{Ptr{Cvoid}}, Ptr{Int64}), tensor, dtype, out_elements, out_count), "accel_tensor_elements")
+
+"""
     accel_tensor_item(tensor, out)
 
 The number in a tensor of one element.
@@ -5110,6 +5150,71 @@ Threads: any, waits.
 """
 accel_cross_entropy(logits, labels, out) =
     check(ccall(@address(accel_cross_entropy), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, labels, out), "accel_cross_entropy")
+
+"""
+    accel_mse_loss(input, target, out)
+
+Mean of the squared differences, with gradients.
+
+- `input`: What a model predicts.
+- `target`: Of the same shape.
+- `out`: A scalar.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_mse_loss(input, target, out) =
+    check(ccall(@address(accel_mse_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_mse_loss")
+
+"""
+    accel_l1_loss(input, target, out)
+
+Mean of the absolute differences, with gradients.
+
+- `input`: What a model predicts.
+- `target`: Of the same shape.
+- `out`: A scalar.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_l1_loss(input, target, out) =
+    check(ccall(@address(accel_l1_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_l1_loss")
+
+"""
+    accel_huber_loss(input, target, delta, out)
+
+Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
+
+- `input`: What a model predicts.
+- `target`: Of the same shape.
+- `delta`: Where the one becomes the other. In (0, inf).
+- `out`: A scalar.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+
+Threads: any, waits.
+"""
+accel_huber_loss(input, target, delta, out) =
+    check(ccall(@address(accel_huber_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Float64, Ptr{Ptr{accel_tensor_t}}), input, target, delta, out), "accel_huber_loss")
+
+"""
+    accel_binary_cross_entropy_with_logits(logits, target, out)
+
+Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+
+- `logits`: The scores.
+- `target`: Probabilities in [0, 1] of the same shape and dtype.
+- `out`: A scalar.
+
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_binary_cross_entropy_with_logits(logits, target, out) =
+    check(ccall(@address(accel_binary_cross_entropy_with_logits), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, target, out), "accel_binary_cross_entropy_with_logits")
 
 """
     accel_module_create(kind, out)
@@ -8253,6 +8358,56 @@ Threads: object, waits.
 """
 accel_clip_grad_value(state, var"module", clip_value) =
     check(@waiting(ccall(@address(accel_clip_grad_value), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
+
+"""
+    accel_parameters_register(state, tensors, options, out)
+
+Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+
+- `state`: A state.
+- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The parameters. They keep the tensors, not the application's other use of their memory.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a floating dtype; UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+
+Threads: collective, waits.
+"""
+accel_parameters_register(state, tensors, options, out) =
+    check(@waiting(ccall(@address(accel_parameters_register), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, tensors, options, out)), "accel_parameters_register")
+
+"""
+    accel_parameters_module(parameters, out)
+
+The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the names that they were registered with.
+
+- `parameters`: The parameters.
+- `out`: The module.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_parameters_module(parameters, out) =
+    check(ccall(@address(accel_parameters_module), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_module_t}}), parameters, out), "accel_parameters_module")
+
+"""
+    accel_parameters_step(parameters, optimizer, gradients, options, out_norm)
+
+One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
+
+- `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
+- `optimizer`: A prepared optimizer of their module.
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out_norm`: `nothing`/`C_NULL` is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(), or for an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_parameters_step(parameters, optimizer, gradients, options, out_norm) =
+    check(@waiting(ccall(@address(accel_parameters_step), accel_status_t, (Ptr{accel_parameters_t}, Ptr{accel_optimizer_t}, Ptr{accel_value_t}, Ptr{accel_parameters_step_options_t}, Ptr{Float64}), parameters, optimizer, gradients, options, out_norm)), "accel_parameters_step")
 
 """
     accel_parameters_create(state, module, options, out)
@@ -11474,6 +11629,7 @@ const FUNCTIONS = (
     :accel_tensor_numel,
     :accel_tensor_nbytes,
     :accel_tensor_data,
+    :accel_tensor_elements,
     :accel_tensor_item,
     :accel_tensor_item_int,
     :accel_tensor_is_contiguous,
@@ -11498,6 +11654,10 @@ const FUNCTIONS = (
     :accel_enable_grad_begin,
     :accel_inference_mode_begin,
     :accel_cross_entropy,
+    :accel_mse_loss,
+    :accel_l1_loss,
+    :accel_huber_loss,
+    :accel_binary_cross_entropy_with_logits,
     :accel_module_create,
     :accel_module_load_torchscript,
     :accel_module_from_config,
@@ -11694,6 +11854,9 @@ const FUNCTIONS = (
     :accel_unscale_gradients,
     :accel_clip_grad_norm,
     :accel_clip_grad_value,
+    :accel_parameters_register,
+    :accel_parameters_module,
+    :accel_parameters_step,
     :accel_parameters_create,
     :accel_parameters_gradient,
     :accel_parameters_grad_ready,

@@ -1,17 +1,21 @@
 //! Trains a model of Candle, data-parallel: Candle computes the forward and the gradients, libaccel averages them over the
-//! processes and updates the parameters.
+//! processes and updates the weights in Candle's own memory.
 //!
 //!     cargo build --release && accel launch --num-processes 2 -- target/release/candle
 //!
-//! A layer of tanh learns sin(3 x), as in ../own_gradients.rs, from the same numbers.
-use accel::{AdamOptions, Model, Optimizer, Parameters, ParametersOptions, Reduction, StateOptions};
-use candle_core::{Device, Tensor, Var};
+//! Two layers learn sin(3 x), as in ../own_gradients.rs, from the same numbers. With the argument `measure` it compares the exchange
+//! and the update of 25 million parameters of Candle with the same over tensors of libaccel.
+use accel::prelude::*;
+use candle_core as candle;
+use candle_nn::{Linear, Module as _, VarBuilder, VarMap};
 use std::error::Error;
+
+mod measure;
+mod shared;
 
 const HIDDEN: usize = 24;
 const BATCH: usize = 48;
 const STEPS: usize = 600;
-const NAMES: [&str; 4] = ["weight", "bias", "output", "output_bias"];
 
 /// The same numbers in [-1, 1] in every process.
 fn noise(number: usize) -> f32 {
@@ -20,62 +24,76 @@ fn noise(number: usize) -> f32 {
     ((bits >> 8) & 0xffff) as f32 / 32767.5 - 1.0
 }
 
-/// The mean squared error.
-fn loss_of(network: &[Var], x: &Tensor) -> candle_core::Result<Tensor> {
-    let hidden = x.broadcast_mul(&network[0])?.broadcast_add(&network[1])?.tanh()?; // [rows, HIDDEN]
-    let predicted = hidden.broadcast_mul(&network[2])?.sum_keepdim(1)?.broadcast_add(&network[3])?;
-    let expected = (x * 3.0)?.sin()?;
-    (predicted - expected)?.sqr()?.mean_all()
+struct Network {
+    hidden: Linear,
+    output: Linear,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let state = StateOptions::new().cpu(true).build()?;
-    let initial: [Vec<f32>; 4] = [
-        (0..HIDDEN).map(|i| 3.0 * noise(i)).collect(),
-        (0..HIDDEN).map(|i| noise(i + 100)).collect(),
-        (0..HIDDEN).map(|i| 0.2 * noise(i + 200)).collect(),
-        vec![0.0],
-    ];
-    let model = Model::container("Candle")?;
-    let mut network = Vec::new();
-    for (name, numbers) in NAMES.iter().zip(initial) {
-        let shape = numbers.len();
-        network.push(Var::from_slice(&numbers, shape, &Device::Cpu)?);
-        model.add_parameter(name, accel::Tensor::from_vec(numbers, &[shape as i64])?, true)?;
+impl Network {
+    fn new(variables: VarBuilder<'_>) -> candle::Result<Self> {
+        let hidden = candle_nn::linear(1, HIDDEN, variables.pp("hidden"))?;
+        Ok(Network { hidden, output: candle_nn::linear(HIDDEN, 1, variables.pp("output"))? })
     }
-    let mut parameters = Parameters::new(&state, &model, ParametersOptions::new())?;
-    let optimizer = state.prepare_optimizer(&Optimizer::adam(&model, AdamOptions::new().lr(0.01))?)?;
+
+    /// The mean squared error.
+    fn loss(&self, x: &candle::Tensor) -> candle::Result<candle::Tensor> {
+        let predicted = self.output.forward(&self.hidden.forward(x)?.tanh()?)?;
+        candle_nn::loss::mse(&predicted, &(x * 3.0)?.sin()?)
+    }
+}
+
+/// The same beginning on any number of processes, whatever Candle has drawn.
+fn initialize(variables: &VarMap) -> candle::Result<()> {
+    let data = variables.data().lock().expect("nobody panics with it");
+    for (name, scale, first) in
+        [("hidden.weight", 3.0, 0), ("hidden.bias", 1.0, 100), ("output.weight", 0.2, 200), ("output.bias", 0.0, 0)]
+    {
+        let numbers = (0..data[name].elem_count()).map(|i| scale * noise(first + i)).collect::<Vec<f32>>();
+        data[name].set(&candle::Tensor::from_vec(numbers, data[name].shape(), &candle::Device::Cpu)?)?;
+    }
+    Ok(())
+}
+
+fn train(state: &State) -> Result<(), Box<dyn Error>> {
+    let variables = VarMap::new();
+    let network = Network::new(VarBuilder::from_varmap(&variables, candle::DType::F32, &candle::Device::Cpu))?;
+    initialize(&variables)?;
+
+    // By name: VarMap has them in an order of its own.
+    let named: Vec<_> = {
+        let data = variables.data().lock().expect("nobody panics with it");
+        data.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
+    };
+    let tensors = named.iter().map(|(name, var)| Ok((name, shared::tensor(var)?)));
+    let mut parameters = state.register_parameters(tensors.collect::<accel::Result<Vec<_>>>()?, None)?;
+    let adam = Optimizer::adam(&parameters.module()?, AdamOptions::new().lr(0.01))?;
+    let optimizer = state.prepare_optimizer(&adam)?;
 
     let (processes, rank) = (state.num_processes() as usize, state.process_index() as usize);
     state.print(&format!("processes: {processes}"))?;
     for step in 0..STEPS {
         let samples = BATCH * rank / processes..BATCH * (rank + 1) / processes;
         let x: Vec<f32> = samples.map(|i| noise(step * BATCH + i + 1000)).collect();
-        let x = Tensor::from_vec(x, (BATCH / processes, 1), &Device::Cpu)?;
-        let loss = loss_of(&network, &x)?;
-        let gradients = loss.backward()?;
-        state.accumulate(&[])?.run(|| -> Result<(), Box<dyn Error>> {
-            for index in (0..NAMES.len()).rev() {
-                let gradient = gradients.get(&network[index]).ok_or("a parameter without a gradient")?;
-                let gradient = gradient.to_vec1::<f32>()?;
-                parameters.gradient(index)?.with_slice_mut(|place: &mut [f32]| place.copy_from_slice(&gradient))?;
-                parameters.grad_ready(index, None)?;
-            }
-            parameters.synchronize()?;
-            state.clip_grad_norm(&model, 1.0, 2.0)?;
-            optimizer.step()?;
-            Ok(())
-        })?;
-        for (name, var) in NAMES.iter().zip(&network) {
-            let parameter = model.tensor(name)?;
-            let copy =
-                parameter.with_slice(|elements: &[f32]| Tensor::from_slice(elements, var.shape(), &Device::Cpu))?;
-            var.set(&copy?)?;
-        }
+        let rows = x.len();
+        let loss = network.loss(&candle::Tensor::from_vec(x, (rows, 1), &candle::Device::Cpu)?)?;
+        let computed = loss.backward()?;
+        let gradients = named.iter().filter_map(|(name, var)| Some((name, shared::tensor(computed.get(var)?))));
+        let gradients = gradients.map(|(name, gradient)| Ok((name, gradient?))).collect::<accel::Result<Vec<_>>>()?;
+        parameters.step(&optimizer, gradients, ParametersStepOptions::new().max_grad_norm(1.0))?;
         if (step + 1) % 100 == 0 {
-            let mean = state.reduce(&accel::Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;
+            let mean = state.reduce(&Tensor::scalar(loss.to_scalar::<f32>()?)?, Reduction::Mean, 1.0)?;
             state.print(&format!("loss of step {}: {:.5}", step + 1, mean.item()?))?;
         }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let state = StateOptions::new().cpu(true).build()?;
+    match std::env::args().nth(1).as_deref() {
+        None => train(&state)?,
+        Some("measure") => measure::run(&state)?,
+        Some(other) => return Err(format!("argument {other:?}: expected measure, or none").into()),
     }
     state.end_training()?;
     Ok(())

@@ -1,6 +1,7 @@
-//! The network with gradients of its own learns the same on one and on two processes. (The other programs are compared with
+//! Networks with gradients of their own learn the same on one and on two processes. (The other programs are compared with
 //! those of the other languages: `meson test examples_agree`.)
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 fn start(program: &str, rank: usize, processes: usize, port: u16) -> Child {
@@ -29,13 +30,52 @@ fn losses(program: &str, processes: usize) -> Vec<f64> {
     facts.filter(|(name, _)| name.starts_with("loss of step")).map(|(_, loss)| loss.parse().unwrap()).collect()
 }
 
-#[test]
-fn own_gradients_learn_the_same_on_any_number_of_processes() {
-    let program = env!("CARGO_BIN_EXE_own_gradients");
+fn assert_learns(program: &str) {
     let (alone, shared) = (losses(program, 1), losses(program, 2));
     assert_eq!((alone.len(), shared.len()), (6, 6));
     assert!(alone[5] < 0.1 * alone[0], "{alone:?}");
     for (alone, shared) in alone.iter().zip(&shared) {
         assert!((alone - shared).abs() <= 0.02 * alone + 1e-4, "{alone} {shared}");
     }
+}
+
+#[test]
+fn own_gradients_learn_the_same_on_any_number_of_processes() {
+    assert_learns(env!("CARGO_BIN_EXE_own_gradients"));
+}
+
+/// Builds the program of a framework, whose crates `vendor_frameworks.sh` has fetched, and compares it.
+fn assert_framework_learns(name: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let crates = root.join("build/deps/frameworks").join(name);
+    if !crates.is_dir() {
+        return eprintln!("skipped: {crates:?} is not there; examples/rust/vendor_frameworks.sh fetches it");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("build/frameworks"), PathBuf::from);
+    let target = target.join("frameworks").join(name);
+    let source = format!("source.vendored.directory={:?}", crates.display().to_string());
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--release", "--quiet", "--offline", "--locked", "--config", &source]);
+    cargo.args(["--config", "source.crates-io.replace-with='vendored'"]).env("CARGO_TARGET_DIR", &target);
+    if std::env::var_os("LIBTORCH").is_none() {
+        cargo.env("LIBTORCH", root.join("build/deps/torch"));
+    }
+    let status = cargo.current_dir(root.join("examples/rust").join(name)).status().unwrap();
+    assert!(status.success(), "{name} cannot be built");
+    assert_learns(target.join("release").join(name).to_str().unwrap());
+}
+
+#[test]
+fn candle_learns_the_same_on_any_number_of_processes() {
+    assert_framework_learns("candle");
+}
+
+#[test]
+fn burn_learns_the_same_on_any_number_of_processes() {
+    assert_framework_learns("burn");
+}
+
+#[test]
+fn tch_learns_the_same_on_any_number_of_processes() {
+    assert_framework_learns("tch");
 }

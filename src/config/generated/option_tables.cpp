@@ -199,6 +199,8 @@ constexpr OptionField kStateOptions[] = {
     {"context_parallel_size", "Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1", OptionKind::kInteger, 4, 152, 42, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_CP_SIZE", "1", nullptr, nullptr, 0, false},
     {"tensor_parallel_size", "Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1", OptionKind::kInteger, 4, 156, 59, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_SIZE", "1", nullptr, nullptr, 0, false},
     {"device_plugins", "Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none", OptionKind::kText, 8, 160, 110, kNone, "ACCEL_DEVICE_PLUGINS", nullptr, "none", nullptr, 0, false},
+    {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 200, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 172, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
@@ -594,6 +596,13 @@ constexpr OptionField kParametersOptions[] = {
     {"fsdp", "Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 74, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
 };
 
+constexpr OptionField kParametersStepOptions[] = {
+    {"max_grad_norm", "Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping", OptionKind::kNumber, 8, 8, 53, {0, kInfinity, true, true}, nullptr, nullptr, "no clipping", nullptr, 0, false},
+    {"grad_norm_type", "Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2", OptionKind::kNumber, 8, 16, 59, {0, kInfinity, true, false}, nullptr, "2", nullptr, nullptr, 0, false},
+    {"allow_missing", "1: parameters that the gradients lack have zeros; 0: they are an error. Default 0", OptionKind::kFlag, 4, 24, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kDeviceMapOptions[] = {
     {"dtype", "In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own", OptionKind::kText, 8, 8, 102, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
     {"special_dtypes", "A map from names of tensors to the dtypes in which they will be loaded. Default: none", OptionKind::kObject, 8, 16, 71, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -739,7 +748,7 @@ constexpr OptionField kLaunchOptions[] = {
 
 namespace option_tables {
 
-const OptionTable state_options{"accel_state_options_t", 168, kStateOptions, std::size(kStateOptions)};
+const OptionTable state_options{"accel_state_options_t", 176, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
@@ -777,6 +786,7 @@ const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloader
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
+const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable dispatch_options{"accel_dispatch_options_t", 96, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
@@ -835,6 +845,7 @@ OptionTables all_option_tables() {
       &option_tables::prepare_item,
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
+      &option_tables::parameters_step_options,
       &option_tables::device_map_options,
       &option_tables::dispatch_options,
       &option_tables::save_options,

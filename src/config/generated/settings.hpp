@@ -69,6 +69,7 @@ struct StateSettings {
   Setting<int64_t> context_parallel_size{1};
   Setting<int64_t> tensor_parallel_size{1};
   Setting<std::string> device_plugins{};
+  Setting<bool> embedded{false};
 
   static const OptionTable& table() { return option_tables::state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -107,6 +108,7 @@ struct StateSettings {
     visit(table().fields[30], settings.context_parallel_size...);
     visit(table().fields[31], settings.tensor_parallel_size...);
     visit(table().fields[32], settings.device_plugins...);
+    visit(table().fields[33], settings.embedded...);
   }
 };
 
@@ -624,6 +626,22 @@ struct ParametersSettings {
   template <typename Visit, typename... Settings>
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.bucket_cap_mb...);
+  }
+};
+
+// accel_parameters_step_options_t
+struct ParametersStepSettings {
+  Setting<std::optional<double>> max_grad_norm{};
+  Setting<double> grad_norm_type{2};
+  Setting<bool> allow_missing{false};
+
+  static const OptionTable& table() { return option_tables::parameters_step_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.max_grad_norm...);
+    visit(table().fields[1], settings.grad_norm_type...);
+    visit(table().fields[2], settings.allow_missing...);
   }
 };
 

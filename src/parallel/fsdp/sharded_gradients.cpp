@@ -64,12 +64,12 @@ void ShardedGradients::ready(size_t index, const at::Tensor& given, Exchange exc
   if (given.defined()) {
     require(given.sizes() == parameter.shape(), Status::kShapeMismatch, "the gradient of '", parameter.name(),
             "' has shape ", given.sizes(), "; expected ", c10::IntArrayRef(parameter.shape()));
-    if (gradient.defined())
-      gradient.add_(given);
-    else
+    if (!gradient.defined())
       gradient =
           at::empty(parameter.shape(), at::TensorOptions().dtype(parameter.compute_dtype()).device(own.group->device()))
               .copy_(given);
+    else if (!is_same_memory(given, gradient))
+      gradient.add_(given.to(gradient.device()));
   }
   require(gradient.defined(), Status::kInvalidArgument, "the gradient of '", parameter.name(),
           "' is NULL and was not written to the memory of accel_parameters_gradient() in this micro-batch");

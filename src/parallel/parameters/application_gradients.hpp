@@ -13,6 +13,12 @@
 
 namespace accel::parallel {
 
+// Whether a gradient was computed in the memory that it is wanted in.
+inline bool is_same_memory(const at::Tensor& given, const at::Tensor& memory) {
+  return given.scalar_type() == memory.scalar_type() && given.device() == memory.device() && given.is_contiguous() &&
+         given.const_data_ptr() == memory.const_data_ptr();
+}
+
 class ApplicationGradients {
  public:
   virtual ~ApplicationGradients() = default;
@@ -27,7 +33,7 @@ class ApplicationGradients {
   using Exchange = std::optional<double>;
 
   // Thread-safe. Marks one gradient of this micro-batch as ready: the application has written it, or passes it, and
-  // then it is copied in the first micro-batch of a window and added in later ones.
+  // then it is copied in the first micro-batch of a window and added in later ones, unless it is that memory itself.
   virtual void ready(size_t index, const at::Tensor& given, Exchange exchange) = 0;
   // At the end of a micro-batch, after all gradients are ready. Returns when all are averaged.
   virtual void synchronize(Exchange exchange) = 0;

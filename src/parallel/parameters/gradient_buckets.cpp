@@ -44,15 +44,19 @@ void GradientBuckets::ready(size_t index, const at::Tensor& given, Exchange exch
   if (given.defined()) {
     require(given.sizes() == memory.sizes(), Status::kShapeMismatch, "the gradient of '", names_[index], "' has shape ",
             given.sizes(), "; expected ", memory.sizes());
-    const at::NoGradGuard no_grad;
-    if (first_of_group_)
-      memory.copy_(given);
-    else
-      memory.add_(given);
+    if (!is_same_memory(given, memory)) put(given, memory);
   }
   parameters_[index].mutable_grad() = memory;
   buffer_.set_ready(index);
   if (exchange) start_complete_buckets(*exchange);
+}
+
+void GradientBuckets::put(const at::Tensor& given, const at::Tensor& memory) const {
+  const at::NoGradGuard no_grad;
+  if (first_of_group_)
+    memory.copy_(given);
+  else
+    memory.add_(given.to(memory.device()));
 }
 
 void GradientBuckets::check_all_ready() const {

@@ -36,6 +36,7 @@ class GradientBuckets final : public ApplicationGradients {
 
  private:
   const at::Tensor& memory(size_t index) const;
+  void put(const at::Tensor& given, const at::Tensor& memory) const;
   std::shared_ptr<comm::Work> started();
   void check_all_ready() const;
   // Starts complete buckets in order, which is the same on all ranks. The last one is left to the thread that

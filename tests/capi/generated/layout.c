@@ -18,7 +18,7 @@ SAME(size_of_accel_value_t, sizeof(accel_value_t) == 16);
 SAME(place_of_accel_value_t_kind, offsetof(accel_value_t, kind) == 0 && sizeof(((accel_value_t *)0)->kind) == 4);
 SAME(place_of_accel_value_t_reserved, offsetof(accel_value_t, reserved) == 4 && sizeof(((accel_value_t *)0)->reserved) == 4);
 SAME(place_of_accel_value_t_as, offsetof(accel_value_t, as) == 8 && sizeof(((accel_value_t *)0)->as) == 8);
-SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 168);
+SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 176);
 SAME(place_of_accel_state_options_t_struct_size, offsetof(accel_state_options_t, struct_size) == 0 && sizeof(((accel_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_state_options_t_cpu, offsetof(accel_state_options_t, cpu) == 8 && sizeof(((accel_state_options_t *)0)->cpu) == 4);
 SAME(place_of_accel_state_options_t_mixed_precision, offsetof(accel_state_options_t, mixed_precision) == 12 && sizeof(((accel_state_options_t *)0)->mixed_precision) == 4);
@@ -53,6 +53,8 @@ SAME(place_of_accel_state_options_t_data_parallel_shard_size, offsetof(accel_sta
 SAME(place_of_accel_state_options_t_context_parallel_size, offsetof(accel_state_options_t, context_parallel_size) == 152 && sizeof(((accel_state_options_t *)0)->context_parallel_size) == 4);
 SAME(place_of_accel_state_options_t_tensor_parallel_size, offsetof(accel_state_options_t, tensor_parallel_size) == 156 && sizeof(((accel_state_options_t *)0)->tensor_parallel_size) == 4);
 SAME(place_of_accel_state_options_t_device_plugins, offsetof(accel_state_options_t, device_plugins) == 160 && sizeof(((accel_state_options_t *)0)->device_plugins) == 8);
+SAME(place_of_accel_state_options_t_embedded, offsetof(accel_state_options_t, embedded) == 168 && sizeof(((accel_state_options_t *)0)->embedded) == 4);
+SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 172 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_gradient_accumulation_options_t, sizeof(accel_gradient_accumulation_options_t) == 32);
 SAME(place_of_accel_gradient_accumulation_options_t_struct_size, offsetof(accel_gradient_accumulation_options_t, struct_size) == 0 && sizeof(((accel_gradient_accumulation_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_gradient_accumulation_options_t_num_steps, offsetof(accel_gradient_accumulation_options_t, num_steps) == 8 && sizeof(((accel_gradient_accumulation_options_t *)0)->num_steps) == 8);
@@ -409,6 +411,12 @@ SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 2
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
 SAME(place_of_accel_parameters_options_t_fsdp, offsetof(accel_parameters_options_t, fsdp) == 16 && sizeof(((accel_parameters_options_t *)0)->fsdp) == 8);
+SAME(size_of_accel_parameters_step_options_t, sizeof(accel_parameters_step_options_t) == 32);
+SAME(place_of_accel_parameters_step_options_t_struct_size, offsetof(accel_parameters_step_options_t, struct_size) == 0 && sizeof(((accel_parameters_step_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_parameters_step_options_t_max_grad_norm, offsetof(accel_parameters_step_options_t, max_grad_norm) == 8 && sizeof(((accel_parameters_step_options_t *)0)->max_grad_norm) == 8);
+SAME(place_of_accel_parameters_step_options_t_grad_norm_type, offsetof(accel_parameters_step_options_t, grad_norm_type) == 16 && sizeof(((accel_parameters_step_options_t *)0)->grad_norm_type) == 8);
+SAME(place_of_accel_parameters_step_options_t_allow_missing, offsetof(accel_parameters_step_options_t, allow_missing) == 24 && sizeof(((accel_parameters_step_options_t *)0)->allow_missing) == 4);
+SAME(place_of_accel_parameters_step_options_t_reserved, offsetof(accel_parameters_step_options_t, reserved) == 28 && sizeof(((accel_parameters_step_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_device_map_options_t, sizeof(accel_device_map_options_t) == 64);
 SAME(place_of_accel_device_map_options_t_struct_size, offsetof(accel_device_map_options_t, struct_size) == 0 && sizeof(((accel_device_map_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_device_map_options_t_dtype, offsetof(accel_device_map_options_t, dtype) == 8 && sizeof(((accel_device_map_options_t *)0)->dtype) == 8);
@@ -1070,6 +1078,15 @@ static void test_accel_parameters_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_parameters_step_options_t(void **state) {
+  static const accel_parameters_step_options_t expected = ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
+  accel_parameters_step_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_parameters_step_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_device_map_options_t(void **state) {
   static const accel_device_map_options_t expected = ACCEL_DEVICE_MAP_OPTIONS_INIT;
   accel_device_map_options_t given;
@@ -1245,6 +1262,7 @@ int main(void) {
       cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
+      cmocka_unit_test(test_accel_parameters_step_options_t),
       cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_dispatch_options_t),
       cmocka_unit_test(test_accel_save_options_t),

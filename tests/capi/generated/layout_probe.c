@@ -53,6 +53,8 @@ int main(void) {
   printf("field context_parallel_size %zu\n", offsetof(accel_state_options_t, context_parallel_size));
   printf("field tensor_parallel_size %zu\n", offsetof(accel_state_options_t, tensor_parallel_size));
   printf("field device_plugins %zu\n", offsetof(accel_state_options_t, device_plugins));
+  printf("field embedded %zu\n", offsetof(accel_state_options_t, embedded));
+  printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));
@@ -409,6 +411,12 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_parameters_options_t, struct_size));
   printf("field bucket_cap_mb %zu\n", offsetof(accel_parameters_options_t, bucket_cap_mb));
   printf("field fsdp %zu\n", offsetof(accel_parameters_options_t, fsdp));
+  printf("struct accel_parameters_step_options_t %zu\n", sizeof(accel_parameters_step_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_parameters_step_options_t, struct_size));
+  printf("field max_grad_norm %zu\n", offsetof(accel_parameters_step_options_t, max_grad_norm));
+  printf("field grad_norm_type %zu\n", offsetof(accel_parameters_step_options_t, grad_norm_type));
+  printf("field allow_missing %zu\n", offsetof(accel_parameters_step_options_t, allow_missing));
+  printf("field reserved %zu\n", offsetof(accel_parameters_step_options_t, reserved));
   printf("struct accel_device_map_options_t %zu\n", sizeof(accel_device_map_options_t));
   printf("field struct_size %zu\n", offsetof(accel_device_map_options_t, struct_size));
   printf("field dtype %zu\n", offsetof(accel_device_map_options_t, dtype));

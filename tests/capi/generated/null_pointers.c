@@ -1128,6 +1128,13 @@ static void accel_tensor_data_null_pointers(void **state) {
   refused_with_status("accel_tensor_data", "out", accel_tensor_data(samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_tensor_elements_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_elements", "tensor", accel_tensor_elements(NULL, ACCEL_DTYPE_FLOAT32, (void **)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_elements", "out_elements", accel_tensor_elements(samples->valid.tensor, ACCEL_DTYPE_FLOAT32, NULL, (int64_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_tensor_elements", "out_count", accel_tensor_elements(samples->valid.tensor, ACCEL_DTYPE_FLOAT32, (void **)samples->room, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_tensor_item_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_item", "tensor", accel_tensor_item(NULL, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1273,6 +1280,34 @@ static void accel_cross_entropy_null_pointers(void **state) {
   refused_with_status("accel_cross_entropy", "logits", accel_cross_entropy(NULL, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_cross_entropy", "labels", accel_cross_entropy(samples->valid.tensor, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_cross_entropy", "out", accel_cross_entropy(samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_mse_loss_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mse_loss", "input", accel_mse_loss(NULL, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mse_loss", "target", accel_mse_loss(samples->valid.tensor, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_mse_loss", "out", accel_mse_loss(samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_l1_loss_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_l1_loss", "input", accel_l1_loss(NULL, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_l1_loss", "target", accel_l1_loss(samples->valid.tensor, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_l1_loss", "out", accel_l1_loss(samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_huber_loss_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_huber_loss", "input", accel_huber_loss(NULL, samples->valid.tensor, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_huber_loss", "target", accel_huber_loss(samples->valid.tensor, NULL, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_huber_loss", "out", accel_huber_loss(samples->valid.tensor, samples->valid.tensor, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_binary_cross_entropy_with_logits_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_binary_cross_entropy_with_logits", "logits", accel_binary_cross_entropy_with_logits(NULL, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_binary_cross_entropy_with_logits", "target", accel_binary_cross_entropy_with_logits(samples->valid.tensor, NULL, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_binary_cross_entropy_with_logits", "out", accel_binary_cross_entropy_with_logits(samples->valid.tensor, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_module_create_null_pointers(void **state) {
@@ -2481,6 +2516,26 @@ static void accel_clip_grad_value_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_clip_grad_value", "state", accel_clip_grad_value(NULL, samples->valid.module, 1), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_register_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_register", "state", accel_parameters_register(NULL, &samples->value, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_register", "tensors", accel_parameters_register(samples->valid.state, NULL, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_register", "out", accel_parameters_register(samples->valid.state, &samples->value, &samples->parameters_options, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_module_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_module", "parameters", accel_parameters_module(NULL, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_module", "out", accel_parameters_module(samples->valid.parameters, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_parameters_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_step", "parameters", accel_parameters_step(NULL, samples->valid.optimizer, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_step", "optimizer", accel_parameters_step(samples->valid.parameters, NULL, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_parameters_step", "gradients", accel_parameters_step(samples->valid.parameters, samples->valid.optimizer, NULL, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_parameters_create_null_pointers(void **state) {
@@ -3828,6 +3883,7 @@ int main(void) {
       sweep_test(accel_tensor_numel_null_pointers),
       sweep_test(accel_tensor_nbytes_null_pointers),
       sweep_test(accel_tensor_data_null_pointers),
+      sweep_test(accel_tensor_elements_null_pointers),
       sweep_test(accel_tensor_item_null_pointers),
       sweep_test(accel_tensor_item_int_null_pointers),
       sweep_test(accel_tensor_is_contiguous_null_pointers),
@@ -3852,6 +3908,10 @@ int main(void) {
       sweep_test(accel_enable_grad_begin_null_pointers),
       sweep_test(accel_inference_mode_begin_null_pointers),
       sweep_test(accel_cross_entropy_null_pointers),
+      sweep_test(accel_mse_loss_null_pointers),
+      sweep_test(accel_l1_loss_null_pointers),
+      sweep_test(accel_huber_loss_null_pointers),
+      sweep_test(accel_binary_cross_entropy_with_logits_null_pointers),
       sweep_test(accel_module_create_null_pointers),
       sweep_test(accel_module_load_torchscript_null_pointers),
       sweep_test(accel_module_from_config_null_pointers),
@@ -4048,6 +4108,9 @@ int main(void) {
       sweep_test(accel_unscale_gradients_null_pointers),
       sweep_test(accel_clip_grad_norm_null_pointers),
       sweep_test(accel_clip_grad_value_null_pointers),
+      sweep_test(accel_parameters_register_null_pointers),
+      sweep_test(accel_parameters_module_null_pointers),
+      sweep_test(accel_parameters_step_null_pointers),
       sweep_test(accel_parameters_create_null_pointers),
       sweep_test(accel_parameters_gradient_null_pointers),
       sweep_test(accel_parameters_grad_ready_null_pointers),

@@ -953,6 +953,12 @@ static void accel_tensor_data_wrong_handles(void **state) {
   refused_with_status("accel_tensor_data", "tensor", accel_tensor_data(samples->released.tensor, (void **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_tensor_elements_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_tensor_elements", "tensor", accel_tensor_elements(samples->foreign.tensor, ACCEL_DTYPE_FLOAT32, (void **)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_tensor_elements", "tensor", accel_tensor_elements(samples->released.tensor, ACCEL_DTYPE_FLOAT32, (void **)samples->room, (int64_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_tensor_item_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_tensor_item", "tensor", accel_tensor_item(samples->foreign.tensor, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1071,6 +1077,38 @@ static void accel_cross_entropy_wrong_handles(void **state) {
   refused_with_status("accel_cross_entropy", "logits", accel_cross_entropy(samples->released.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_cross_entropy", "labels", accel_cross_entropy(samples->valid.tensor, samples->foreign.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_cross_entropy", "labels", accel_cross_entropy(samples->valid.tensor, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_mse_loss_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_mse_loss", "input", accel_mse_loss(samples->foreign.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mse_loss", "input", accel_mse_loss(samples->released.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mse_loss", "target", accel_mse_loss(samples->valid.tensor, samples->foreign.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_mse_loss", "target", accel_mse_loss(samples->valid.tensor, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_l1_loss_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_l1_loss", "input", accel_l1_loss(samples->foreign.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_l1_loss", "input", accel_l1_loss(samples->released.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_l1_loss", "target", accel_l1_loss(samples->valid.tensor, samples->foreign.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_l1_loss", "target", accel_l1_loss(samples->valid.tensor, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_huber_loss_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_huber_loss", "input", accel_huber_loss(samples->foreign.tensor, samples->valid.tensor, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_huber_loss", "input", accel_huber_loss(samples->released.tensor, samples->valid.tensor, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_huber_loss", "target", accel_huber_loss(samples->valid.tensor, samples->foreign.tensor, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_huber_loss", "target", accel_huber_loss(samples->valid.tensor, samples->released.tensor, 1, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_binary_cross_entropy_with_logits_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_binary_cross_entropy_with_logits", "logits", accel_binary_cross_entropy_with_logits(samples->foreign.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_binary_cross_entropy_with_logits", "logits", accel_binary_cross_entropy_with_logits(samples->released.tensor, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_binary_cross_entropy_with_logits", "target", accel_binary_cross_entropy_with_logits(samples->valid.tensor, samples->foreign.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_binary_cross_entropy_with_logits", "target", accel_binary_cross_entropy_with_logits(samples->valid.tensor, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_calculate_maximum_sizes_wrong_handles(void **state) {
@@ -2143,6 +2181,30 @@ static void accel_clip_grad_value_wrong_handles(void **state) {
   refused_with_status("accel_clip_grad_value", "state", accel_clip_grad_value(samples->released.state, samples->valid.module, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, samples->foreign.module, 1), ACCEL_ERROR_INVALID_HANDLE);
   refused_with_status("accel_clip_grad_value", "module", accel_clip_grad_value(samples->valid.state, samples->released.module, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_register_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_register", "state", accel_parameters_register(samples->foreign.state, &samples->value, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_register", "state", accel_parameters_register(samples->released.state, &samples->value, &samples->parameters_options, (accel_parameters_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_parameters_register", "tensors", accel_parameters_register(samples->valid.state, &samples->foreign_value, &samples->parameters_options, (accel_parameters_t **)samples->room));
+  refused_value("accel_parameters_register", "tensors", accel_parameters_register(samples->valid.state, &samples->released_value, &samples->parameters_options, (accel_parameters_t **)samples->room));
+}
+
+static void accel_parameters_module_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_module", "parameters", accel_parameters_module(samples->foreign.parameters, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_module", "parameters", accel_parameters_module(samples->released.parameters, (accel_module_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_parameters_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_parameters_step", "parameters", accel_parameters_step(samples->foreign.parameters, samples->valid.optimizer, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_step", "parameters", accel_parameters_step(samples->released.parameters, samples->valid.optimizer, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_step", "optimizer", accel_parameters_step(samples->valid.parameters, samples->foreign.optimizer, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_parameters_step", "optimizer", accel_parameters_step(samples->valid.parameters, samples->released.optimizer, &samples->value, &samples->parameters_step_options, (double *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_parameters_step", "gradients", accel_parameters_step(samples->valid.parameters, samples->valid.optimizer, &samples->foreign_value, &samples->parameters_step_options, (double *)samples->room));
+  refused_value("accel_parameters_step", "gradients", accel_parameters_step(samples->valid.parameters, samples->valid.optimizer, &samples->released_value, &samples->parameters_step_options, (double *)samples->room));
 }
 
 static void accel_parameters_create_wrong_handles(void **state) {
@@ -3239,6 +3301,7 @@ int main(void) {
       sweep_test(accel_tensor_numel_wrong_handles),
       sweep_test(accel_tensor_nbytes_wrong_handles),
       sweep_test(accel_tensor_data_wrong_handles),
+      sweep_test(accel_tensor_elements_wrong_handles),
       sweep_test(accel_tensor_item_wrong_handles),
       sweep_test(accel_tensor_item_int_wrong_handles),
       sweep_test(accel_tensor_is_contiguous_wrong_handles),
@@ -3257,6 +3320,10 @@ int main(void) {
       sweep_test(accel_op_call_kw_wrong_handles),
       sweep_test(accel_op_schema_wrong_handles),
       sweep_test(accel_cross_entropy_wrong_handles),
+      sweep_test(accel_mse_loss_wrong_handles),
+      sweep_test(accel_l1_loss_wrong_handles),
+      sweep_test(accel_huber_loss_wrong_handles),
+      sweep_test(accel_binary_cross_entropy_with_logits_wrong_handles),
       sweep_test(accel_calculate_maximum_sizes_wrong_handles),
       sweep_test(accel_module_sequential_wrong_handles),
       sweep_test(accel_module_retain_wrong_handles),
@@ -3418,6 +3485,9 @@ int main(void) {
       sweep_test(accel_unscale_gradients_wrong_handles),
       sweep_test(accel_clip_grad_norm_wrong_handles),
       sweep_test(accel_clip_grad_value_wrong_handles),
+      sweep_test(accel_parameters_register_wrong_handles),
+      sweep_test(accel_parameters_module_wrong_handles),
+      sweep_test(accel_parameters_step_wrong_handles),
       sweep_test(accel_parameters_create_wrong_handles),
       sweep_test(accel_parameters_gradient_wrong_handles),
       sweep_test(accel_parameters_grad_ready_wrong_handles),

@@ -90,6 +90,7 @@ not change it.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -134,6 +135,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -2475,6 +2477,53 @@ Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
 
 """
+    register_parameters(state, tensors; options...)
+
+Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the
+application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
+CHECK(accel_parameters_register(state, &tensors, `nothing`, &parameters)); CHECK(accel_parameters_module(parameters,
+&module)); CHECK(accel_optimizer_adamw(module, `nothing`, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer));
+for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters,
+optimizer, &gradients, `nothing`, `nothing`)); } The parameters are in the order of their names, whatever the order of the map, so
+hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of
+optimizers are what is sharded.
+
+- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+- `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
+- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+"""
+register_parameters(state::State, tensors; options...) =
+    made(Parameters, out -> with_options(given -> lend(tensors -> LibAccel.accel_parameters_register(state, tensors, given, out), tensors), LibAccel.accel_parameters_options_t; options...))
+
+"""
+    model(parameters)
+
+The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the
+names that they were registered with.
+"""
+model(parameters::Parameters) =
+    made(Model, out -> LibAccel.accel_parameters_module(parameters, out))
+
+"""
+    step!(parameters, optimizer, gradients; options...)
+
+One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are
+averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the
+others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(),
+accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and
+accel_optimizer_zero_grad().
+
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+- `max_grad_norm`: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
+- `grad_norm_type`: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+- `allow_missing`: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
+
+Gives: The joint norm of the gradients before clipping; NaN in micro-batches that only add. `nothing`: not wanted.
+"""
+step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) =
+    output(out -> with_options(given -> lend(gradients -> LibAccel.accel_parameters_step(parameters, optimizer, gradients, given, out), gradients), LibAccel.accel_parameters_step_options_t; options...), Float64)
+
+"""
     gradient(parameters, index)
 
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
@@ -3012,6 +3061,42 @@ The same elements, row-major without gaps.
 """
 contiguous(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
+
+"""
+    mse_loss(input, target)
+
+Mean of the squared differences, with gradients.
+"""
+mse_loss(input::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_mse_loss(input, target, out))
+
+"""
+    l1_loss(input, target)
+
+Mean of the absolute differences, with gradients.
+"""
+l1_loss(input::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_l1_loss(input, target, out))
+
+"""
+    huber_loss(input, target, delta)
+
+Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that
+outliers do not rule.
+
+- `delta`: Where the one becomes the other. In (0, inf).
+"""
+huber_loss(input::Tensor, target::Tensor, delta) =
+    made(Tensor, out -> LibAccel.accel_huber_loss(input, target, delta, out))
+
+"""
+    binary_cross_entropy_with_logits(logits, target)
+
+Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+exact for large scores.
+"""
+binary_cross_entropy_with_logits(logits::Tensor, target::Tensor) =
+    made(Tensor, out -> LibAccel.accel_binary_cross_entropy_with_logits(logits, target, out))
 
 """
     calculate_maximum_sizes(model)

@@ -1400,6 +1400,10 @@ pub struct accel_state_options_t {
     pub tensor_parallel_size: i32,
     /// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
     pub device_plugins: *const c_char,
+    /// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    pub embedded: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1438,6 +1442,8 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     context_parallel_size: ACCEL_UNSET,
     tensor_parallel_size: ACCEL_UNSET,
     device_plugins: core::ptr::null(),
+    embedded: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -2920,6 +2926,35 @@ impl Default for accel_parameters_options_t {
     }
 }
 
+/// What accel_parameters_step() does on the way.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_parameters_step_options_t {
+    pub struct_size: usize,
+    /// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
+    pub max_grad_norm: f64,
+    /// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2
+    pub grad_norm_type: f64,
+    /// 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
+    pub allow_missing: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_parameters_step_options_t`] unset.
+pub const ACCEL_PARAMETERS_STEP_OPTIONS_INIT: accel_parameters_step_options_t = accel_parameters_step_options_t {
+    struct_size: core::mem::size_of::<accel_parameters_step_options_t>(),
+    max_grad_norm: ACCEL_UNSET_DOUBLE,
+    grad_norm_type: ACCEL_UNSET_DOUBLE,
+    allow_missing: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_parameters_step_options_t {
+    fn default() -> Self {
+        ACCEL_PARAMETERS_STEP_OPTIONS_INIT
+    }
+}
+
 /// How a model is measured and placed.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -3565,9 +3600,11 @@ functions! {
     /// Threads: thread. Since 0.1.
     pub fn accel_error_set(status: accel_status_t, message: *const c_char);
 
-    /// Sets where log messages go; until then they go nowhere.
+    /// Sets where log messages go.
     ///
-    /// * `callback`: NULL is allowed. NULL turns logging off.
+    /// Until then they go nowhere, or where the variable ACCEL_LOG says that the user of a program sets: "info" or "debug", "warning", "error" for standard error, "info:run.log" for a file, to which lines are added.
+    ///
+    /// * `callback`: NULL is allowed. NULL turns logging off, but for ACCEL_LOG.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     ///
@@ -3578,7 +3615,7 @@ functions! {
 
     /// Sets which log messages are reported.
     ///
-    /// * `level`: The lowest level that is reported; ACCEL_LOG_WARNING at first.
+    /// * `level`: The lowest level that the callback gets; ACCEL_LOG_WARNING at first.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -5499,6 +5536,20 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_data(tensor: *const accel_tensor_t, out: *mut *mut c_void) -> accel_status_t;
 
+    /// The elements of a tensor as an array of C.
+    ///
+    /// Unlike accel_tensor_data(), it refuses what an array would misread.
+    ///
+    /// * `tensor`: A tensor on the CPU whose elements are row-major without gaps: accel_tensor_to() and accel_tensor_contiguous() make one.
+    /// * `dtype`: The type that the caller reads: ACCEL_DTYPE_FLOAT32 for float *.
+    /// * `out_elements`: The first element; lives as long as the tensor.
+    /// * `out_count`: How many there are.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device; INVALID_STATE for elements with gaps, or a tensor without memory (meta).
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tensor_elements(tensor: *const accel_tensor_t, dtype: accel_dtype_t, out_elements: *mut *mut c_void, out_count: *mut i64) -> accel_status_t;
+
     /// The number in a tensor of one element.
     ///
     /// * `tensor`: A tensor of one element.
@@ -5764,6 +5815,53 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_cross_entropy(logits: *const accel_tensor_t, labels: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Mean of the squared differences, with gradients.
+    ///
+    /// * `input`: What a model predicts.
+    /// * `target`: Of the same shape.
+    /// * `out`: A scalar.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_mse_loss(input: *const accel_tensor_t, target: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Mean of the absolute differences, with gradients.
+    ///
+    /// * `input`: What a model predicts.
+    /// * `target`: Of the same shape.
+    /// * `out`: A scalar.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_l1_loss(input: *const accel_tensor_t, target: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
+    ///
+    /// * `input`: What a model predicts.
+    /// * `target`: Of the same shape.
+    /// * `delta`: Where the one becomes the other. In (0, inf).
+    /// * `out`: A scalar.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_huber_loss(input: *const accel_tensor_t, target: *const accel_tensor_t, delta: f64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions.
+    ///
+    /// The sigmoid is inside, which is exact for large scores.
+    ///
+    /// * `logits`: The scores.
+    /// * `target`: Probabilities in \[0, 1\] of the same shape and dtype.
+    /// * `out`: A scalar.
+    ///
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_binary_cross_entropy_with_logits(logits: *const accel_tensor_t, target: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// A module without parameters, children or forward; add them.
     ///
@@ -8073,6 +8171,47 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
+
+    /// Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stays that.
+    ///
+    /// All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+    ///
+    /// * `state`: A state.
+    /// * `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The parameters. They keep the tensors, not the application's other use of their memory.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a floating dtype; UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parameters_register(state: *mut accel_state_t, tensors: *const accel_value_t, options: *const accel_parameters_options_t, out: *mut *mut accel_parameters_t) -> accel_status_t;
+
+    /// The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models.
+    ///
+    /// Its parameters have the names that they were registered with.
+    ///
+    /// * `parameters`: The parameters.
+    /// * `out`: The module.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_parameters_module(parameters: *const accel_parameters_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// One micro-batch whose gradients the application has computed.
+    ///
+    /// In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
+    ///
+    /// * `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
+    /// * `optimizer`: A prepared optimizer of their module.
+    /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out_norm`: NULL is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(), or for an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parameters_step(parameters: *mut accel_parameters_t, optimizer: *mut accel_optimizer_t, gradients: *const accel_value_t, options: *const accel_parameters_step_options_t, out_norm: *mut f64) -> accel_status_t;
 
     /// Moves a module to the device, broadcasts rank 0's values, and sets the gradient of each trainable parameter to zeros.
     ///

@@ -1,31 +1,38 @@
-//! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `accel` is the safe layer.
+//! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `libaccel` is the safe layer.
 //!
-//! The library is found through `ACCEL_LIB_DIR` or pkg-config when the crate is built, and by the dynamic linker when
-//! the program runs. With the feature `dlopen` nothing is linked: `load()`, or else the first call, loads the library.
+//! The first call, or `load()`, loads the library. Without one a call answers an error status, NULL or nothing, and
+//! `load_failure()` says why. With the feature `linked` the program is linked with it instead.
 #![allow(non_camel_case_types)]
-#![cfg_attr(feature = "dlopen", allow(clippy::missing_safety_doc, clippy::too_many_arguments))]
+#![cfg_attr(not(feature = "linked"), allow(clippy::missing_safety_doc, clippy::too_many_arguments))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "dlopen")]
-mod dlopen;
+#[cfg(not(feature = "linked"))]
+mod find;
+#[cfg(not(feature = "linked"))]
 pub mod libtorch;
-#[cfg(feature = "dlopen")]
-pub use dlopen::load;
+#[cfg(not(feature = "linked"))]
+mod load;
+#[cfg(not(feature = "linked"))]
+pub use load::{load, load_failure};
 
 /// Declares the functions of the header: linked, or looked up when they are called first.
 macro_rules! functions {
     ($($(#[$text:meta])* pub fn $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
-        #[cfg(not(feature = "dlopen"))]
+        #[cfg(feature = "linked")]
         extern "C" {
             $($(#[$text])* pub fn $name($($argument: $kind),*) $(-> $result)?;)*
         }
         $(
-            #[cfg(feature = "dlopen")]
+            #[cfg(not(feature = "linked"))]
             $(#[$text])*
             #[inline]
             pub unsafe fn $name($($argument: $kind),*) $(-> $result)? {
                 use std::sync::atomic::AtomicPtr;
                 static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-                let address = crate::dlopen::symbol(&KNOWN, concat!(stringify!($name), "\0"));
+                let address = crate::load::symbol(&KNOWN, concat!(stringify!($name), "\0"));
+                if address.is_null() {
+                    return crate::load::Missing::ANSWER;
+                }
                 let function: unsafe extern "C" fn($($kind),*) $(-> $result)? = core::mem::transmute(address);
                 function($($argument),*)
             }

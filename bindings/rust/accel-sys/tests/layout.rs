@@ -47,7 +47,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 168);
+    assert_eq!(size_of::<accel_state_options_t>(), 176);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -83,6 +83,8 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, context_parallel_size), 152);
     assert_eq!(offset_of!(accel_state_options_t, tensor_parallel_size), 156);
     assert_eq!(offset_of!(accel_state_options_t, device_plugins), 160);
+    assert_eq!(offset_of!(accel_state_options_t, embedded), 168);
+    assert_eq!(offset_of!(accel_state_options_t, reserved), 172);
 }
 
 #[test]
@@ -624,6 +626,17 @@ fn layout_of_accel_parameters_options() {
     assert_eq!(offset_of!(accel_parameters_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_parameters_options_t, bucket_cap_mb), 8);
     assert_eq!(offset_of!(accel_parameters_options_t, fsdp), 16);
+}
+
+#[test]
+fn layout_of_accel_parameters_step_options() {
+    assert_eq!(size_of::<accel_parameters_step_options_t>(), 32);
+    assert_eq!(align_of::<accel_parameters_step_options_t>(), 8);
+    assert_eq!(offset_of!(accel_parameters_step_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_parameters_step_options_t, max_grad_norm), 8);
+    assert_eq!(offset_of!(accel_parameters_step_options_t, grad_norm_type), 16);
+    assert_eq!(offset_of!(accel_parameters_step_options_t, allow_missing), 24);
+    assert_eq!(offset_of!(accel_parameters_step_options_t, reserved), 28);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is said where the libraries are not, when a program is built, and when a linked one starts.
+//! What the build script finds, and what it says where nothing is.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
@@ -8,9 +8,17 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("accel_linking_{name}_{}", std::process::id()));
+        let path = env::temp_dir().join(format!("accel linking {name} {}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Folder(path)
+    }
+
+    /// A file with its folders.
+    fn add(&self, name: &str, content: &str) -> PathBuf {
+        let file = self.0.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, content).unwrap();
+        file
     }
 }
 
@@ -24,57 +32,94 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
-fn the_build_says_where_it_looked_for_libaccel() {
-    let folder = Folder::new("build");
-    let script = folder.0.join("script");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.rs");
-    let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    assert!(Command::new(compiler).args(["--edition=2021", "-o"]).args([&script, &source]).status().unwrap().success());
-    let run = |settings: &[(&str, &Path)]| -> Output {
-        let mut command = Command::new(&script);
-        command.env_remove("ACCEL_LIB_DIR").env_remove("CARGO_FEATURE_DLOPEN").env("PKG_CONFIG_LIBDIR", &folder.0);
-        command.env_remove("PKG_CONFIG_PATH").envs(settings.iter().copied()).output().unwrap()
-    };
-
-    let output = run(&[("ACCEL_LIB_DIR", &folder.0)]);
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("ACCEL_LIB_DIR") && said.contains("libaccel.so"), "{said}");
-    let output = run(&[]);
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("accel.pc") && said.contains("dlopen"), "{said}");
-
-    fs::write(folder.0.join("libaccel.so"), "").unwrap();
-    let found = format!("cargo:rustc-link-search=native={}\n", folder.0.display());
-    assert!(text(&run(&[("ACCEL_LIB_DIR", &folder.0)]).stdout).ends_with(&found));
-    let installed = Folder::new("pkg-config");
-    let description = format!("libdir={}\nName: accel\nDescription: -\nVersion: 0.1.0\n", folder.0.display());
-    fs::write(installed.0.join("accel.pc"), description).unwrap();
-    if Command::new("pkg-config").arg("--version").output().is_ok() {
-        assert!(text(&run(&[("PKG_CONFIG_PATH", &installed.0)]).stdout).ends_with(&found));
-    }
-    assert!(run(&[("CARGO_FEATURE_DLOPEN", Path::new("1"))]).status.success());
+struct Script {
+    program: PathBuf,
+    folder: Folder,
 }
 
-/// `$LD_LIBRARY_PATH` comes before the path that libaccel has of its LibTorch.
-#[cfg(not(feature = "dlopen"))]
+impl Script {
+    fn new(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let program = folder.0.join("script");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.rs");
+        let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut command = Command::new(compiler);
+        command.env("CARGO_PKG_VERSION", "0.1.0").args(["--edition=2021", "-o"]).args([&program, &source]);
+        assert!(command.status().unwrap().success());
+        Script { program, folder }
+    }
+
+    /// With an empty folder where pkg-config and python3 look.
+    fn run(&self, settings: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new(&self.program);
+        for name in ["LIBACCEL", "PKG_CONFIG_PATH", "PYTHONPATH", "CARGO_FEATURE_LINKED", "DOCS_RS"] {
+            command.env_remove(name);
+        }
+        command.env("PKG_CONFIG_LIBDIR", &self.folder.0).env("PYTHONNOUSERSITE", "1");
+        command.env("OUT_DIR", self.folder.0.join("out")).envs(settings.iter().copied()).output().unwrap()
+    }
+
+    /// The file that it names for the program.
+    fn found(&self, settings: &[(&str, &Path)]) -> PathBuf {
+        let output = self.run(settings);
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{said}{}", text(&output.stderr));
+        let line = said.lines().find_map(|line| line.strip_prefix("cargo:rustc-env=ACCEL_FOUND_LIBRARY="));
+        PathBuf::from(line.unwrap_or_default())
+    }
+}
+
 #[test]
-fn a_linked_program_takes_libtorch_from_the_path_of_the_dynamic_linker() {
-    let folder = Folder::new("start");
-    let start = |torch: &Path| {
-        let paths = [Some(torch.into()), env::var_os("LD_LIBRARY_PATH").map(PathBuf::from)];
-        let paths: Vec<String> = paths.iter().flatten().map(|path| path.display().to_string()).collect();
-        // This program, which does nothing but to start.
-        let program = env::current_exe().unwrap();
-        Command::new(program).arg("--list").env("LD_LIBRARY_PATH", paths.join(":")).output().unwrap()
-    };
-    let wrong = folder.0.join("libtorch_cpu.so");
-    fs::write(&wrong, "no library").unwrap();
-    let output = start(&folder.0);
+fn the_build_finds_the_library_where_the_page_says() {
+    let script = Script::new("found");
+    let prefix = Folder::new("prefix");
+    let file = prefix.add("lib/libaccel.so.0.1", "");
+    let header = prefix.add("include/accel.h", "");
+    // An archive or installation, the folder, the file.
+    let script_of_linker = prefix.add("lib/libaccel.so", "INPUT(libaccel.so.0.1)");
+    for place in [&prefix.0, &prefix.0.join("lib"), &file, &script_of_linker] {
+        assert_eq!(script.found(&[("LIBACCEL", place)]), file, "{place:?}");
+    }
+    // What dependents get.
+    let said = text(&script.run(&[("LIBACCEL", &prefix.0)]).stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let expected = [
+        format!("cargo:lib={}", file.parent().unwrap().display()),
+        format!("cargo:include={}", header.parent().unwrap().display()),
+    ];
+    assert!(
+        expected.iter().all(|line| lines.contains(&line.as_str())) && lines.contains(&"cargo:version=0.1.0"),
+        "{said}"
+    );
+
+    // The wheel, which is not imported, comes before pkg-config.
+    let wheel = Folder::new("wheel");
+    wheel.add("accel/__init__.py", "raise SystemExit('imported')");
+    let in_wheel = wheel.add("accel/lib/libaccel.so.0.1", "");
+    let installed = Folder::new("installed");
+    let description = "libdir=${pcfiledir}/lib\nName: accel\nDescription: -\nVersion: 0.1.0\n";
+    installed.add("accel.pc", description);
+    let in_installation = installed.add("lib/libaccel.so", "");
+    if Command::new("python3").arg("--version").output().is_ok() {
+        let both = [("PYTHONPATH", wheel.0.as_path()), ("PKG_CONFIG_PATH", installed.0.as_path())];
+        assert_eq!(script.found(&both), in_wheel);
+    }
+    if Command::new("pkg-config").arg("--version").output().is_ok() {
+        assert_eq!(script.found(&[("PKG_CONFIG_PATH", &installed.0)]), in_installation);
+    }
+}
+
+#[test]
+fn without_the_library_only_linking_fails() {
+    let script = Script::new("missing");
+    let (empty, one) = (Folder::new("empty"), Path::new("1"));
+    assert!(script.run(&[]).status.success() && script.run(&[("LIBACCEL", &empty.0)]).status.success());
+    assert!(script.run(&[("CARGO_FEATURE_LINKED", one), ("DOCS_RS", one)]).status.success());
+
+    let output = script.run(&[("CARGO_FEATURE_LINKED", one)]);
     let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains(wrong.to_str().unwrap()), "{said}");
-    let torch = accel_sys::libtorch::find().expect("a LibTorch");
-    assert!(start(&torch.join("lib")).status.success());
-    // Without this the linker would leave libaccel out of a program that calls nothing of it.
-    assert_eq!(unsafe { accel_sys::accel_debug_live_objects() }, 0);
+    assert!(!output.status.success() && said.contains("pip install libaccel") && said.contains("LIBACCEL"), "{said}");
+    let output = script.run(&[("CARGO_FEATURE_LINKED", one), ("LIBACCEL", &empty.0)]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains(empty.0.to_str().unwrap()), "{said}");
 }

@@ -66,7 +66,7 @@ impl Tensor {
     /// for memory that something else uses.
     pub fn with_array_mut<T: Element, R>(&mut self, change: impl FnOnce(ArrayViewMutD<'_, T>) -> R) -> Result<R> {
         let (data, layout) = (self.first::<T>()?, self.layout()?);
-        let (shape, strides) = (self.shape()?, self.strides()?);
+        let (shape, strides) = (self.shape(), self.strides()?);
         if overlaps(&shape, &strides) {
             let message =
                 format!("shape {shape:?} with strides {strides:?}: elements share memory; expected own memory");
@@ -83,7 +83,7 @@ impl Tensor {
     }
 
     fn layout(&self) -> Result<ndarray::StrideShape<IxDyn>> {
-        let shape: Vec<usize> = self.shape()?.iter().map(|size| *size as usize).collect();
+        let shape: Vec<usize> = self.shape().iter().map(|size| *size as usize).collect();
         let strides: Vec<usize> = self.strides()?.iter().map(|stride| *stride as usize).collect();
         Ok(IxDyn(&shape).strides(IxDyn(&strides)))
     }

@@ -43,8 +43,9 @@ handle! {
 impl State {
     /// Every rank gets one rank's tensors, written into its own.
     pub fn broadcast<T: Tree>(&self, value: &mut T, from_process: i32) -> Result<()> {
-        memory::writes(&value.as_arg())?;
-        check(unsafe { sys::accel_broadcast(self.as_raw(), value.as_arg().as_raw(), from_process) }).map(drop)
+        let value = value.as_arg()?;
+        memory::writes(&value)?;
+        check(unsafe { sys::accel_broadcast(self.as_raw(), value.as_raw(), from_process) }).map(drop)
     }
 }
 

@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 macro_rules! dlpack {
     ($($(#[$text:meta])* $name:ident($raw:ident), $to:ident, $from:ident;)*) => {$(
         $(#[$text])*
+        #[derive(Debug)]
         pub struct $name(NonNull<sys::$raw>);
 
         // SAFETY: the owner may be any thread; there are no shared functions.

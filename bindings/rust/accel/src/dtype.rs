@@ -14,12 +14,15 @@ macro_rules! dtypes {
         #[non_exhaustive]
         pub enum DType {
             $($(#[$text])* $name,)*
+            /// One of LibTorch that has no number here, a quantized one for example. No call takes it.
+            Other,
         }
 
         impl DType {
             pub(crate) fn to_raw(self) -> i32 {
                 match self {
                     $(Self::$name => sys::$number,)*
+                    Self::Other => -1,
                 }
             }
 
@@ -59,11 +62,19 @@ impl DType {
     pub fn size(self) -> usize {
         unsafe { sys::accel_dtype_size(self.to_raw()) }
     }
+
+    /// For what the C API has no number of.
+    pub(crate) fn known_or_other(number: i32) -> Self {
+        DType::from_raw(number).unwrap_or(DType::Other)
+    }
 }
 
 impl fmt::Display for DType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(unsafe { &text(sys::accel_dtype_name(self.to_raw())) })
+        match unsafe { text(sys::accel_dtype_name(self.to_raw())) }.as_str() {
+            "" => fmt::Debug::fmt(self, formatter),
+            name => formatter.write_str(name),
+        }
     }
 }
 
@@ -101,8 +112,14 @@ elements! {
     u64 = UInt64,
 }
 
+#[cfg(feature = "half")]
+elements! {
+    half::f16 = Float16, half::bf16 = BFloat16,
+}
+
 /// Where a tensor's elements are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Device {
     /// The memory of the host.
     #[default]

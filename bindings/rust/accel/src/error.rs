@@ -17,6 +17,8 @@ macro_rules! error_codes {
         #[non_exhaustive]
         pub enum ErrorCode {
             $($(#[$text])* $name,)*
+            /// Libaccel, or its LibTorch, is not there: the message says what gets it.
+            LibraryNotFound,
             /// A number that this version of the crate does not know.
             Other(i32),
         }
@@ -32,6 +34,7 @@ macro_rules! error_codes {
             pub(crate) fn status(self) -> i32 {
                 match self {
                     $(Self::$name => sys::$number,)*
+                    Self::LibraryNotFound => sys::ACCEL_ERROR_NOT_FOUND,
                     Self::Other(number) => number,
                 }
             }
@@ -43,6 +46,9 @@ include!("generated/error_codes.rs");
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == ErrorCode::LibraryNotFound {
+            return formatter.write_str("LIBRARY_NOT_FOUND");
+        }
         formatter.write_str(unsafe { &text(sys::accel_status_name(self.status())) })
     }
 }
@@ -91,6 +97,10 @@ impl Error {
 
     /// The latest error of this thread, moved out of the library; `status` is what the call answered, if it was one.
     fn take(status: Option<i32>) -> Self {
+        #[cfg(not(feature = "linked"))]
+        if let Some(reason) = sys::load_failure() {
+            return Error::new(ErrorCode::LibraryNotFound, reason);
+        }
         let mut taken = ptr::null_mut();
         if unsafe { sys::accel_error_take(&mut taken) } != sys::ACCEL_OK {
             // In a process that was forked off this is refused as well, and its message is the same.

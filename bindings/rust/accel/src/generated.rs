@@ -6,6 +6,7 @@ use crate::comm::Mesh;
 use crate::data::*;
 use crate::dtype::{DType, Device};
 use crate::error::{check, check_number, text, Result};
+use crate::flags::*;
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::{Optimizer, Step};

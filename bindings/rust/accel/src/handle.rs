@@ -3,6 +3,15 @@
 /// A type that owns one handle, and releases it in the end.
 macro_rules! handle {
     ($(#[$text:meta])* $name:ident($raw:ident), $release:ident) => {
+        $crate::handle::handle! { $(#[$text])* $name($raw), $release, it has a Debug of its own }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.debug_tuple(stringify!($name)).field(&self.0).finish()
+            }
+        }
+    };
+    ($(#[$text:meta])* $name:ident($raw:ident), $release:ident, it has a Debug of its own) => {
         $(#[$text])*
         #[repr(transparent)]
         pub struct $name(std::ptr::NonNull<accel_sys::$raw>);

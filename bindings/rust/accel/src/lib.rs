@@ -8,14 +8,14 @@
 //! use accel::*;
 //!
 //! let state = StateOptions::new().cpu(true).build()?;
-//! state.set_seed(0, false, false)?;
+//! state.set_seed(0, DeviceSpecific::No, Deterministic::No)?;
 //!
 //! // y = x0 - x1, from 64 rows.
 //! let x = Tensor::randn(&[64, 2], DType::Float32, Device::Cpu)?;
 //! let y = (&x.narrow(1, 0, 1)? - &x.narrow(1, 1, 1)?)?;
 //! let data = DataLoader::new(&Dataset::tensors(&[&x, &y])?, DataLoaderOptions::new().batch_size(16).shuffle(true))?;
 //!
-//! let model = nn::linear(2, 1, true)?;
+//! let model = nn::linear(2, 1, Bias::With)?;
 //! let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(0.1))?;
 //! let (model, optimizer, mut data) = state.prepare((&model, &adamw, &data))?;
 //!
@@ -55,10 +55,14 @@
 //! outer call, as the source of its error; a panic continues there.
 //!
 //! # Features
-//! * `dlopen`: the library is loaded at run time instead of linked; `load_library()` says from where.
-//! * `log`: a [`Logger`] takes the messages of that crate: `Logger::install`.
+//! Nothing is on by default.
+//! * `half`: `half::f16` and `half::bf16` are elements of tensors.
+//! * `linked`: the library is linked when the program is built, instead of loaded by its first call.
+//! * `log`: a [`Logger`] takes the messages of that crate, `Logger::install`; the library's own go there by `log_to_log`.
 //! * `ndarray`: tensors from and as arrays of that crate, without a copy.
-#![deny(missing_docs)]
+//! * `serde`: [`Value`], [`DType`], [`Device`] and all choices are read and written.
+//! * `tracing`: the library's own messages are events of that crate, `log_to_tracing`.
+#![deny(missing_docs, missing_debug_implementations)]
 // Blocks of `unsafe` that are nothing but a call of the C API have no comment of their own: their handles are alive because
 // somebody owns or borrows them, pointers lead to what lives through the call, and a callback comes with the closure that it was
 // made for. All others say why they are sound; a test looks for it.
@@ -76,12 +80,15 @@ mod checkpoint;
 mod comm;
 mod data;
 mod device_map;
+mod display;
 mod dlpack;
 mod dtype;
 mod error;
 mod failure;
+mod flags;
 mod generated;
 mod handle;
+mod index;
 mod launch;
 mod library;
 mod logging;
@@ -93,10 +100,12 @@ pub mod ops;
 mod optimizer;
 mod options;
 mod parameters;
+pub mod prelude;
 mod progress;
 mod random;
 mod scheduler;
 mod scope;
+mod serialize;
 mod slice;
 mod state;
 mod strings;
@@ -107,6 +116,8 @@ mod tree;
 mod value;
 mod work;
 
+/// Makes a struct one that collectives and batches know.
+pub use accel_derive::Tree;
 pub use accelerator::*;
 pub use big_model::{OffloadHook, WeightStream};
 pub use builders::*;
@@ -118,7 +129,9 @@ pub use device_map::infer_auto_device_map;
 pub use dlpack::{DlPack, DlPackUnversioned};
 pub use dtype::{DType, Device, Element};
 pub use error::{Error, ErrorCode, Result};
+pub use flags::*;
 pub use generated::*;
+pub use index::{Ellipsis, IndexOp, NewAxis, TensorIndex};
 pub use launch::launch;
 pub use library::*;
 pub use module::{Model, Module, When};
@@ -134,11 +147,13 @@ pub use state::{State, StateReader};
 pub use tensor::Tensor;
 pub use tracker::{GeneralTracker, NO_STEP};
 pub use tracking::{Logger, Profile, ProgressBar, Tracker};
-pub use tree::Tree;
+#[doc(hidden)]
+pub use tree::Fields;
+pub use tree::{Tree, TreeArg};
 pub use value::{Arg, Kind, Value};
 pub use work::Work;
 
 /// The README's programs are tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

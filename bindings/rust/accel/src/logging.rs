@@ -101,8 +101,7 @@ mod facade {
         pub fn install(self) -> Result<(), log::SetLoggerError> {
             let most = [log::Level::Error, log::Level::Warn, log::Level::Info, log::Level::Debug, log::Level::Trace]
                 .into_iter()
-                .filter(|level| Logger::enabled(&self, number(*level)))
-                .last();
+                .rfind(|level| Logger::enabled(&self, number(*level)));
             log::set_boxed_logger(Box::new(self))?;
             log::set_max_level(most.map_or(log::LevelFilter::Off, |level| level.to_level_filter()));
             Ok(())

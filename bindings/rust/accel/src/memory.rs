@@ -136,6 +136,7 @@ fn refuse(
 }
 
 /// Memory that a call uses as long as this lives.
+#[derive(Debug)]
 pub(crate) struct Held(usize);
 
 impl Held {

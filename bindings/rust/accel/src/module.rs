@@ -3,6 +3,7 @@ use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::dtype::{DType, Device};
 use crate::error::{check, Error, ErrorCode, Result};
+use crate::flags::{Persistent, RequiresGrad};
 use crate::handle::{handle, Lent};
 use crate::memory::{self, Memory};
 use crate::tensor::Tensor;
@@ -17,10 +18,10 @@ handle! {
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
-    /// use accel::{nn, DType, Device, Model, Tensor};
-    /// let model = nn::sequential(&[&nn::linear(4, 8, true)?, &nn::activation("relu")?, &nn::linear(8, 2, true)?])?;
+    /// use accel::{Bias, DType, Device, Model, Tensor, nn};
+    /// let model = nn::sequential(&[&nn::linear(4, 8, Bias::With)?, &nn::activation("relu")?, &nn::linear(8, 2, Bias::With)?])?;
     /// let logits = model.forward(&Tensor::zeros(&[3, 4], DType::Float32, Device::Cpu)?)?;
-    /// assert_eq!(logits.shape()?, [3, 2]);
+    /// assert_eq!(logits.shape(), [3, 2]);
     /// assert_eq!(model.num_parameters()?, 4 * 8 + 8 + 8 * 2 + 2);
     /// # Ok(()) }
     /// ```
@@ -32,7 +33,7 @@ handle! {
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {
-/// use accel::{nn, DType, Device, Model, Module, Result, Tensor};
+/// use accel::{Bias, DType, Device, Model, Module, Persistent, RequiresGrad, Result, Tensor, nn};
 ///
 /// struct Residual {
 ///     inner: Model,
@@ -48,7 +49,7 @@ handle! {
 ///     }
 /// }
 ///
-/// let model = Model::new(Residual { inner: nn::linear(3, 3, true)? })?;
+/// let model = Model::new(Residual { inner: nn::linear(3, 3, Bias::With)? })?;
 /// let names: Vec<String> = model.named_parameters()?.into_iter().map(|(name, _)| name).collect();
 /// assert_eq!(names, ["inner.weight", "inner.bias"]);
 /// model.forward(&Tensor::zeros(&[1, 3], DType::Float32, Device::Cpu)?)?;
@@ -94,6 +95,7 @@ pub trait Module: Send + 'static {
 
 /// When a hook runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum When {
     /// It sees the inputs.
     BeforeForward,
@@ -111,10 +113,10 @@ impl Model {
     pub fn new<M: Module>(module: M) -> Result<Self> {
         let node = Self::container(module.kind())?;
         for (name, parameter) in module.parameters()? {
-            node.add_parameter(name, parameter, true)?;
+            node.add_parameter(name, parameter, RequiresGrad::Yes)?;
         }
         for (name, buffer) in module.buffers()? {
-            node.add_buffer(name, buffer, true)?;
+            node.add_buffer(name, buffer, Persistent::Yes)?;
         }
         for (name, child) in module.children() {
             node.add_child(name, child)?;

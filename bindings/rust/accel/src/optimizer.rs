@@ -36,8 +36,8 @@ handle! {
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
-    /// use accel::{nn, AdamOptions, Optimizer, Tensor};
-    /// let model = nn::linear(1, 1, false)?;
+    /// use accel::{AdamOptions, Bias, Optimizer, Tensor, nn};
+    /// let model = nn::linear(1, 1, Bias::Without)?;
     /// let optimizer = Optimizer::adamw(&model, AdamOptions::new().lr(0.1).weight_decay(0.0))?;
     /// let mut loss = model.forward(&Tensor::from_slice(&[1.0f32], &[1, 1])?)?.sum()?;
     /// let before = model.tensor("weight")?.item()?;
@@ -74,6 +74,7 @@ impl Optimizer {
 }
 
 /// One update of a parameter by the program, which changes the tensors in place.
+#[derive(Debug)]
 pub struct Update<'a> {
     /// The parameter.
     pub parameter: &'a mut Tensor,

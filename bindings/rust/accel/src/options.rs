@@ -1,6 +1,7 @@
 //! What the builders for the library's structs of options are made of. Their functions are generated from the header.
 use crate::error::Result;
 use crate::strings::c_string;
+use accel_sys as sys;
 use std::any::Any;
 use std::ffi::CString;
 use std::os::raw::c_char;
@@ -68,6 +69,48 @@ impl Keeps for Kept {
     }
 }
 
+/// A field that may be unset.
+pub(crate) trait Field {
+    /// What it shows, where it is set.
+    fn shown(&self) -> Option<&dyn std::fmt::Debug>;
+}
+
+macro_rules! fields {
+    ($($kind:ty = $unset:expr),*) => {$(
+        impl Field for $kind {
+            fn shown(&self) -> Option<&dyn std::fmt::Debug> {
+                (*self != $unset).then_some(self)
+            }
+        }
+    )*};
+}
+
+fields!(i32 = sys::ACCEL_UNSET, i64 = sys::ACCEL_UNSET_INT64, f64 = sys::ACCEL_UNSET_DOUBLE, usize = 0, c_char = 0);
+
+impl<T> Field for *const T {
+    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
+        (!self.is_null()).then_some(&"...")
+    }
+}
+
+impl<T> Field for *mut T {
+    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
+        (!self.is_null()).then_some(&"...")
+    }
+}
+
+impl Field for sys::accel_device_t {
+    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
+        (self.r#type != sys::ACCEL_UNSET).then_some(&self.r#type)
+    }
+}
+
+pub(crate) fn show(shown: &mut std::fmt::DebugStruct<'_, '_>, name: &str, field: &dyn Field) {
+    if let Some(value) = field.shown() {
+        shown.field(name.trim_start_matches("r#"), value);
+    }
+}
+
 /// A duration in the library's terms.
 pub(crate) fn milliseconds(duration: Duration) -> i64 {
     duration.as_millis().try_into().unwrap_or(i64::MAX)
@@ -76,7 +119,7 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 /// A builder: what is not set comes from the environment or has the default that its function names. One with pointers keeps what
 /// they lead to, the others nothing.
 macro_rules! builder {
-    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty) => {
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty, $($field:ident)*) => {
         $(#[$text])*
         pub struct $name(pub(crate) accel_sys::$raw, $kept);
 
@@ -107,6 +150,15 @@ macro_rules! builder {
                 Self::new()
             }
         }
+
+        /// What is set.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = formatter.debug_struct(stringify!($name));
+                $($crate::options::show(&mut shown, stringify!($field), &self.0.$field);)*
+                shown.finish()
+            }
+        }
     };
 }
 
@@ -117,9 +169,18 @@ macro_rules! constants {
     ($(#[$text:meta])* $name:ident { $($(#[$item_text:meta])* $item:ident = $number:ident,)* }) => {
         $(#[$text])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
         pub enum $name {
             $($(#[$item_text])* $item,)*
         }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self, formatter)
+            }
+        }
+
+        $crate::serialize::named!($name { $($item)* });
 
         impl From<$name> for i32 {
             fn from(name: $name) -> i32 {

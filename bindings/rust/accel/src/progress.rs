@@ -111,6 +111,7 @@ impl ProgressBar {
 }
 
 /// An iterator with a progress bar: [`StateReader::progress_of`]. An item is done when the next one is asked for.
+#[derive(Debug)]
 pub struct Progress<I> {
     items: I,
     bar: ProgressBar,

@@ -13,8 +13,8 @@ handle! {
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
-    /// use accel::{nn, Optimizer, Scheduler, SgdOptions};
-    /// let optimizer = Optimizer::sgd(&nn::linear(1, 1, true)?, SgdOptions::new().lr(1.0))?;
+    /// use accel::{Bias, Optimizer, Scheduler, SgdOptions, nn};
+    /// let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With)?, SgdOptions::new().lr(1.0))?;
     /// let scheduler = Scheduler::lambda(&optimizer, |step| Ok(0.5f64.powi(step as i32)))?;
     /// scheduler.step()?;
     /// scheduler.step()?;

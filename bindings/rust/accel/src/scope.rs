@@ -25,7 +25,7 @@ use std::ptr::{self, NonNull};
 /// # fn main() -> accel::Result<()> {
 /// # use accel::*;
 /// # let state = StateOptions::new().cpu(true).gradient_accumulation_steps(2).build()?;
-/// # let model = state.prepare_model(&nn::linear(2, 1, true)?, PrepareModelOptions::new())?;
+/// # let model = state.prepare_model(&nn::linear(2, 1, Bias::With)?, PrepareModelOptions::new())?;
 /// # let optimizer = state.prepare_optimizer(&Optimizer::sgd(&model, SgdOptions::new())?)?;
 /// # let input = Tensor::zeros(&[4, 2], DType::Float32, Device::Cpu)?;
 /// let mut updates = 0;
@@ -48,6 +48,7 @@ use std::ptr::{self, NonNull};
 /// std::thread::spawn(move || drop(scope));
 /// ```
 #[must_use = "the region ends at once when nothing holds it"]
+#[derive(Debug)]
 pub struct Scope<'a> {
     raw: NonNull<sys::accel_scope_t>,
     // Of one thread, and not longer than what it is a region of.

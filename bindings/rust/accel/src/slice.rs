@@ -69,12 +69,12 @@ impl Tensor {
             let message = "a tensor with gaps between its elements; call contiguous() first";
             return Err(Error::new(ErrorCode::InvalidState, message));
         }
-        Ok((self.elements::<T>()?, self.numel()? as usize))
+        Ok((self.elements::<T>()?, self.numel() as usize))
     }
 
     /// The first element, of a tensor with any strides.
     pub(crate) fn elements<T: Element>(&self) -> Result<*mut T> {
-        let (dtype, device) = (self.dtype()?, self.device()?);
+        let (dtype, device) = (self.dtype(), self.device());
         if dtype != T::DTYPE {
             let message = format!("elements of {dtype}: asked for {}", T::DTYPE);
             return Err(Error::new(ErrorCode::TypeMismatch, message));

@@ -7,6 +7,7 @@ use crate::handle::handle;
 use crate::options::Options;
 use accel_sys as sys;
 use std::cell::Cell;
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 impl StateOptions {
     /// Joins the job.
     pub fn build(&self) -> Result<State> {
-        #[cfg(feature = "dlopen")]
-        crate::library::load_library(None)?;
         let options = self.as_raw()?;
         made(|out| unsafe { sys::accel_state_create(options, out) })
     }
@@ -102,6 +101,12 @@ pub struct State {
     weak: WeakState,
     // Its functions are of the kind `object`: Send, and not Sync.
     _one_thread_at_a_time: PhantomData<Cell<()>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "State(rank {} of {} on {})", self.process_index(), self.num_processes(), self.device())
+    }
 }
 
 impl Deref for State {

@@ -26,7 +26,7 @@ handle! {
     /// assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0, 16.0, 23.0]);
     /// # Ok(()) }
     /// ```
-    Tensor(accel_tensor_t), accel_tensor_release
+    Tensor(accel_tensor_t), accel_tensor_release, it has a Debug of its own
 }
 
 // SAFETY: what takes `&self` is of the kind `any` in the header.
@@ -66,41 +66,124 @@ impl Tensor {
         unsafe { Self::over_memory(data, shape, None, elements) }
     }
 
-    /// A tensor over memory that `owner` keeps.
+    /// A tensor over elements that somebody else keeps, which are not copied.
+    ///
+    /// # Errors
+    /// ShapeMismatch when the shape has another number of elements.
     ///
     /// # Safety
-    /// Shape and strides must stay inside of the memory, which must live and stay in its place as long as `owner`.
+    /// The elements must outlive this tensor and all that share its memory, and nothing else may use them while the library does.
+    pub unsafe fn over_slice<T: Element>(elements: &mut [T], shape: &[i64]) -> Result<Self> {
+        fits(elements.len(), shape)?;
+        Self::over_memory(elements.as_mut_ptr(), shape, None, ())
+    }
+
+    /// A tensor over memory of another framework, on any device, which is not copied. `owner` keeps the memory, and is dropped with
+    /// the last tensor that shares it, also where this fails. Without strides the elements lie one after another, row by row.
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// use accel::prelude::*;
+    /// let mut theirs = vec![1.0f32, 2.0, 3.0, 4.0].into_boxed_slice();
+    /// let data = theirs.as_mut_ptr();
+    /// // SAFETY: the box has four elements, and moves without them.
+    /// let turned =
+    ///     unsafe { Tensor::from_raw_parts(data.cast(), &[2, 2], Some(&[1, 2]), DType::Float32, Device::Cpu, theirs)? };
+    /// assert_eq!(turned.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch.
+    ///
+    /// # Safety
+    /// Shape and strides must stay inside of the memory, which has elements of this dtype, and lives and stays in its place on this
+    /// device as long as `owner`. Nothing else may write it while the library uses it, or use it while the library writes it.
+    pub unsafe fn from_raw_parts<Owner: Send + 'static>(
+        data: *mut c_void,
+        shape: &[i64],
+        strides: Option<&[i64]>,
+        dtype: DType,
+        device: Device,
+        owner: Owner,
+    ) -> Result<Self> {
+        let (owner, destroy) = crate::callback::hand_over(owner);
+        if let Some(strides) = strides.filter(|strides| strides.len() != shape.len()) {
+            destroy.into_iter().for_each(|destroy| destroy(owner));
+            let message = format!("strides {strides:?} for shape {shape:?}: expected one for each dimension");
+            return Err(Error::new(ErrorCode::ShapeMismatch, message));
+        }
+        let (sizes, ndim) = array(shape);
+        let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
+        let (dtype, device) = (dtype.to_raw(), device.to_raw());
+        made(|out| sys::accel_tensor_from_blob(data, sizes, ndim, strides, dtype, device, owner, destroy, out))
+    }
+
+    /// # Safety
+    /// As [`Tensor::from_raw_parts`].
     pub(crate) unsafe fn over_memory<T: Element, Owner: Send + 'static>(
         data: *mut T,
         shape: &[i64],
         strides: Option<&[i64]>,
         owner: Owner,
     ) -> Result<Self> {
-        let (sizes, ndim) = array(shape);
-        let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
-        let (owner, destroy) = crate::callback::hand_over(owner);
-        let cpu = Device::Cpu.to_raw();
-        made(|out| {
-            let dtype = T::DTYPE.to_raw();
-            sys::accel_tensor_from_blob(data.cast(), sizes, ndim, strides, dtype, cpu, owner, destroy, out)
-        })
+        Self::from_raw_parts(data.cast(), shape, strides, T::DTYPE, Device::Cpu, owner)
     }
 }
 
-/// What a tensor is.
+/// What a tensor is. These are plain values: a tensor that is there has them.
+///
+/// # Panics
+/// Where the library refuses every call, which is in a process that was forked off; and the shape of a nested tensor.
 impl Tensor {
     /// The sizes of the dimensions.
-    pub fn shape(&self) -> Result<Vec<i64>> {
-        self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) })
+    pub fn shape(&self) -> Vec<i64> {
+        plain(self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) }))
     }
 
+    /// The number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        plain(made(|out| unsafe { sys::accel_tensor_ndim(self.as_raw(), out) }))
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn numel(&self) -> i64 {
+        plain(made(|out| unsafe { sys::accel_tensor_numel(self.as_raw(), out) }))
+    }
+
+    /// The type of the elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        let number: Result<i32> = made(|out| unsafe { sys::accel_tensor_dtype(self.as_raw(), out) });
+        match number {
+            Err(error) if error.code() == ErrorCode::Unsupported => DType::Other,
+            number => DType::known_or_other(plain(number)),
+        }
+    }
+
+    /// Where it is.
+    #[inline]
+    pub fn device(&self) -> Device {
+        plain(made(|out| unsafe { sys::accel_tensor_device(self.as_raw(), out) }))
+    }
+}
+
+fn plain<T>(answer: Result<T>) -> T {
+    answer.unwrap_or_else(|error| panic!("a tensor cannot be asked: {error}"))
+}
+
+/// Its memory.
+impl Tensor {
     /// The distances between neighbours, in elements.
     pub fn strides(&self) -> Result<Vec<i64>> {
         self.sizes(|out| unsafe { sys::accel_tensor_strides(self.as_raw(), out) })
     }
 
     fn sizes(&self, ask: impl FnOnce(*mut *const i64) -> i32) -> Result<Vec<i64>> {
-        let (ndim, mut sizes) = (self.ndim()?, ptr::null());
+        let ndim: usize = made(|out| unsafe { sys::accel_tensor_ndim(self.as_raw(), out) })?;
+        let mut sizes = ptr::null();
         check(ask(&mut sizes))?;
         // SAFETY: the tensor has so many sizes, which are copied at once.
         Ok(if ndim == 0 { Vec::new() } else { unsafe { slice::from_raw_parts(sizes, ndim) }.to_vec() })
@@ -119,7 +202,7 @@ impl Tensor {
     /// Converts the elements; the same memory when nothing changes.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         memory::reads(self)?;
-        let device = self.device()?.to_raw();
+        let device = self.device().to_raw();
         made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
     }
 
@@ -156,12 +239,13 @@ impl Tensor {
     /// From the first to behind the last byte. None where no slice can be: on another device, without elements; and where
     /// the tensor cannot be asked, which the call itself will tell.
     pub(crate) fn bytes(&self) -> Option<Range<usize>> {
-        let numel = usize::try_from(self.numel().ok()?).ok().filter(|numel| *numel > 0)?;
-        if self.device().ok()? != Device::Cpu {
+        let strides = self.strides().ok()?;
+        let numel = usize::try_from(self.numel()).ok().filter(|numel| *numel > 0)?;
+        if self.device() != Device::Cpu {
             return None;
         }
         let start = self.data_ptr().ok()? as usize;
-        let (shape, strides) = (self.shape().ok()?, self.strides().ok()?);
+        let shape = self.shape();
         let last: i64 = shape.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum();
         Some(start..start + (last as usize + 1) * (self.nbytes().ok()? / numel))
     }
@@ -184,9 +268,11 @@ impl Made for Option<Tensor> {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.dtype(), self.shape(), self.device()) {
-            (Ok(dtype), Ok(shape), Ok(device)) => write!(formatter, "Tensor({dtype}, {shape:?}, {device:?})"),
-            _ => formatter.write_str("Tensor(of a kind that is not known here)"),
+        // No panic, wherever it is shown.
+        let shape = self.sizes(|out| unsafe { sys::accel_tensor_shape(self.as_raw(), out) });
+        match shape {
+            Ok(shape) => write!(formatter, "Tensor({}, {shape:?}, {:?})", self.dtype(), self.device()),
+            Err(error) => write!(formatter, "Tensor({})", error.message()),
         }
     }
 }

@@ -105,7 +105,10 @@ where
 {
     callback::run(|| {
         let content = Value::borrowed(content).ok_or("an event without a content")?;
-        let Some(event) = TrackerEvent::from_raw(event) else { return Ok(()) }; // of a later version
+        let event = match TrackerEvent::from_raw(event) {
+            Some(event) => event,
+            None => return Ok(()), // of a later version
+        };
         let step = (step != NO_STEP).then_some(step);
         closure::<Exclusive<F>>(data).with(|tracker| tracker(event, content, step))
     })

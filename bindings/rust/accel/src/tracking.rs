@@ -33,14 +33,14 @@ impl State {
     /// given back, for what it recorded.
     ///
     /// ```
-    /// use accel::{Profile, ProfileOptions, StateOptions};
+    /// use accel::{GroupByShapes, Profile, ProfileOptions, StateOptions};
     ///
     /// let state = StateOptions::new().cpu(true).build()?;
     /// let (profile, ()) = state.profile(ProfileOptions::new(), |profile| {
     ///     // train
     ///     profile.step()
     /// })?;
-    /// println!("{}", Profile::table(&profile.key_averages(false)?, "self_cpu_us", 10)?);
+    /// println!("{}", Profile::table(&profile.key_averages(GroupByShapes::No)?, "self_cpu_us", 10)?);
     /// # Ok::<(), accel::Error>(())
     /// ```
     ///

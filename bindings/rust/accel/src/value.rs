@@ -492,6 +492,12 @@ impl From<Tensor> for Value {
     }
 }
 
+impl fmt::Debug for Arg<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_value(), formatter)
+    }
+}
+
 /// An argument of an operator or module, which only borrows.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

@@ -10,6 +10,7 @@ use crate::value::Value;
 use accel_sys as sys;
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -82,14 +83,21 @@ enum Gives<T> {
     Given { output: T, _reads: Value },
 }
 
+impl<T> fmt::Debug for Work<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Work").field(&self.pending.handle).finish()
+    }
+}
+
 impl<T: Tree> Work<T> {
     /// A call whose result the library makes.
     pub(crate) fn of_tree(
         value: T,
         call: impl FnOnce(*const sys::accel_value_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
+        let argument = value.as_arg()?;
         // Another owner of what is read: the value itself may go.
-        let reads: Value = made(|out| unsafe { sys::accel_value_copy(value.as_arg().as_raw(), out) })?;
+        let reads: Value = made(|out| unsafe { sys::accel_value_copy(argument.as_raw(), out) })?;
         let memory = Cell::new(vec![Held::by_call(&reads, &Value::none())?]);
         let pending = Pending { handle: made(|out| call(reads.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })

@@ -2,8 +2,8 @@
 mod ranks;
 
 use accel::{
-    nn, DType, Device, Error, ErrorCode, Model, Module, Optimizer, PrepareModelOptions, Reduction, Result, Sampler,
-    Scheduler, SgdOptions, Tensor, Value, When,
+    nn, Bias, DType, Device, Error, ErrorCode, Model, Module, Optimizer, PrepareModelOptions, Reduction, Result,
+    Sampler, Scheduler, SgdOptions, Tensor, Value, When,
 };
 use std::cell::RefCell;
 use std::error::Error as _;
@@ -67,7 +67,7 @@ fn a_panic_goes_on_in_the_outer_call() {
 
 #[test]
 fn a_schedule_that_panics_ends_the_step() {
-    let optimizer = Optimizer::sgd(&nn::linear(1, 1, true).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
+    let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
     let scheduler = Scheduler::lambda(&optimizer, |step| {
         assert!(step < 2, "no further than 2");
         Ok(1.0 / (1.0 + step as f64))
@@ -116,7 +116,7 @@ fn closures_are_dropped_with_their_object() {
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
     // Also when the registration fails.
     let counted = Counted(Arc::clone(&dropped));
-    let layer = nn::linear(1, 1, true).unwrap();
+    let layer = nn::linear(1, 1, Bias::With).unwrap();
     let refused = layer.set_forward(move |_, inputs| {
         let _ = &counted;
         Ok(inputs[0].try_clone()?)
@@ -184,7 +184,7 @@ fn modules_are_composed() {
 #[test]
 fn the_program_may_exchange_gradients_itself() {
     let gradients = ranks::run(2, |state| {
-        let plain = nn::linear(1, 1, false).unwrap();
+        let plain = nn::linear(1, 1, Bias::Without).unwrap();
         let model = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
         state
             .register_comm_hook(
@@ -199,7 +199,7 @@ fn the_program_may_exchange_gradients_itself() {
     });
     assert_eq!(gradients, [3.0, 3.0]);
     let messages = ranks::run(2, |state| {
-        let model = state.prepare_model(&nn::linear(1, 1, false).unwrap(), PrepareModelOptions::new()).unwrap();
+        let model = state.prepare_model(&nn::linear(1, 1, Bias::Without).unwrap(), PrepareModelOptions::new()).unwrap();
         state.register_comm_hook(&model, |_, _, _, _| panic!("no exchange today")).unwrap();
         let mut loss = model.forward(&one()).unwrap().sum().unwrap();
         // Carried back on the thread of the backward; else an error with the message.
@@ -214,7 +214,7 @@ fn the_program_may_exchange_gradients_itself() {
 #[test]
 fn an_update_of_the_program_is_an_optimizer() {
     let trained = |make: fn(&Model) -> Result<Optimizer>| {
-        let model = nn::linear(2, 1, false).unwrap();
+        let model = nn::linear(2, 1, Bias::Without).unwrap();
         let start = Tensor::from_slice(&[0.5f32, -0.25], &[1, 2]).unwrap();
         model.tensor("weight").unwrap().detach().unwrap().copy_from(&start).unwrap();
         let optimizer = make(&model).unwrap();
@@ -249,7 +249,7 @@ fn an_update_of_the_program_is_an_optimizer() {
 
 #[test]
 fn what_a_callback_may_change_it_may_also_keep() {
-    let model = nn::linear(1, 1, false).unwrap();
+    let model = nn::linear(1, 1, Bias::Without).unwrap();
     let weight = model.tensor("weight").unwrap();
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keeps = Arc::clone(&kept);
@@ -267,7 +267,7 @@ fn what_a_callback_may_change_it_may_also_keep() {
     let kept = kept.lock().unwrap().pop().unwrap();
     assert_eq!(kept.data_ptr().unwrap(), weight.data_ptr().unwrap());
     drop(weight);
-    assert_eq!(kept.numel().unwrap(), 1);
+    assert_eq!(kept.numel(), 1);
 }
 
 #[test]

@@ -81,10 +81,10 @@ fn documents_are_packed() {
 #[test]
 fn files_as_items() {
     let folder = Folder::new("files");
-    let lines = Dataset::lines(folder.write("a.txt", b"one\n\xff\ntwo\n"), None, true).unwrap();
+    let lines = Dataset::lines(folder.write("a.txt", b"one\n\xff\ntwo\n"), None, Malformed::Skip).unwrap();
     assert_eq!((lines.len(), lines.num_skipped(), json(&lines, 1)), (2, 1, r#""two""#.to_string()));
     folder.write("a.jsonl", "{\"a\": 1}\n[0.5, 2]\n");
-    let documents = Dataset::json_lines(&folder.0, Some(".jsonl"), false).unwrap();
+    let documents = Dataset::json_lines(&folder.0, Some(".jsonl"), Malformed::Refuse).unwrap();
     assert_eq!((json(&documents, 0), json(&documents, 1)), (r#"{"a":1}"#.to_string(), "[0.5,2.0]".to_string()));
     let table = folder.write("a.csv", "id;name;x\n1;Ada;\n2;Bob;0.5\n3\n");
     let options = CsvOptions::new().delimiter(b';').has_header(true).skip_malformed(true).missing(-1.0);
@@ -99,7 +99,7 @@ fn files_as_items() {
     save(&Value::map([("x", int64(&[5, 6]).into())]).unwrap(), None, &file, None).unwrap();
     assert_eq!(json(&Dataset::safetensors(file).unwrap(), 1), r#"{"x":6}"#);
     assert_eq!(Dataset::text(folder.0.join("a.txt"), None, 2).unwrap().len(), 4);
-    let missing = Dataset::lines(Path::new("/nowhere/a.txt"), None, false).err().unwrap();
+    let missing = Dataset::lines(Path::new("/nowhere/a.txt"), None, Malformed::Refuse).err().unwrap();
     assert_eq!(missing.code(), ErrorCode::NotFound);
 }
 

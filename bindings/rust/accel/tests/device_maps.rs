@@ -1,9 +1,10 @@
 //! Device maps of models.
-use accel::{nn, DeviceMapOptions, ErrorCode, Value};
+use accel::{nn, Bias, DeviceMapOptions, ErrorCode, Value};
 
 #[test]
 fn a_model_is_placed_and_the_decisions_are_explained() {
-    let model = nn::sequential(&[&nn::linear(4, 4, false).unwrap(), &nn::linear(4, 8, false).unwrap()]).unwrap();
+    let model = nn::sequential(&[&nn::linear(4, 4, Bias::Without).unwrap(), &nn::linear(4, 8, Bias::Without).unwrap()])
+        .unwrap();
     let memory = Value::from_json(r#"{"0": 150, "cpu": "1KiB"}"#).unwrap();
     let (map, explanation) = accel::infer_auto_device_map(&model, Some(&memory), None).unwrap();
     assert_eq!(map.to_json().unwrap(), r#"{"":"cpu"}"#);

@@ -41,7 +41,7 @@ fn every_optimizer_makes_a_loss_smaller() {
         }),
     ];
     for (name, make) in optimizers {
-        let model = nn::linear(4, 4, false).unwrap();
+        let model = nn::linear(4, 4, Bias::Without).unwrap();
         model.tensor("weight").unwrap().detach().unwrap().fill_(0.5).unwrap();
         let optimizer = make(&model).unwrap();
         let mut losses = Vec::new();
@@ -62,7 +62,7 @@ fn every_optimizer_makes_a_loss_smaller() {
 #[test]
 fn lomo_updates_in_its_backward() {
     let state = cpu();
-    let model = nn::linear(2, 1, false).unwrap();
+    let model = nn::linear(2, 1, Bias::Without).unwrap();
     let optimizer = Optimizer::lomo(&model, LomoOptions::new().lr(0.1)).unwrap();
     let _prepared = state.prepare_optimizer(&optimizer).unwrap();
     let before = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
@@ -75,7 +75,7 @@ fn lomo_updates_in_its_backward() {
 #[test]
 fn adalomo_updates_in_its_backward() {
     let state = cpu();
-    let model = nn::linear(2, 1, false).unwrap();
+    let model = nn::linear(2, 1, Bias::Without).unwrap();
     let optimizer = Optimizer::adalomo(&model, AdalomoOptions::new().lr(0.1)).unwrap();
     let _prepared = state.prepare_optimizer(&optimizer).unwrap();
     let before = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
@@ -86,7 +86,7 @@ fn adalomo_updates_in_its_backward() {
 
 #[test]
 fn closures_make_the_gradients_of_a_step() {
-    let model = nn::linear(2, 1, false).unwrap();
+    let model = nn::linear(2, 1, Bias::Without).unwrap();
     let optimizer = Optimizer::sgd(&model, SgdOptions::new().lr(0.5)).unwrap();
     let before = model.tensor("weight").unwrap().to_vec::<f32>().unwrap();
     let shared = model.child("").unwrap();
@@ -107,7 +107,7 @@ fn closures_make_the_gradients_of_a_step() {
 
 #[test]
 fn schedule_free_parameters_are_switched() {
-    let model = nn::linear(1, 1, false).unwrap();
+    let model = nn::linear(1, 1, Bias::Without).unwrap();
     let options = ScheduleFreeSgdOptions::new().lr(0.5).momentum(0.5);
     let optimizer = Optimizer::schedule_free_sgd(&model, options).unwrap();
     for _ in 0..2 {
@@ -126,7 +126,7 @@ fn schedule_free_parameters_are_switched() {
 #[test]
 fn backward_has_options() {
     let state = cpu();
-    let model = nn::linear(2, 1, true).unwrap();
+    let model = nn::linear(2, 1, Bias::With).unwrap();
     let how = PrepareModelOptions::new().evaluation_mode(true).device_placement(true);
     let prepared = state.prepare_model(&model, how).unwrap();
     let (weight, bias) = (model.tensor("weight").unwrap(), model.tensor("bias").unwrap());
@@ -148,7 +148,7 @@ fn backward_has_options() {
 
 #[test]
 fn hooks_are_removed() {
-    let model = nn::linear(1, 1, false).unwrap();
+    let model = nn::linear(1, 1, Bias::Without).unwrap();
     let calls = Arc::new(Mutex::new(0));
     let counted = calls.clone();
     let id = model
@@ -168,7 +168,8 @@ fn hooks_are_removed() {
 
 #[test]
 fn children_come_before_their_parents() {
-    let model = nn::sequential(&[&nn::linear(1, 1, false).unwrap(), &nn::linear(1, 1, false).unwrap()]).unwrap();
+    let model = nn::sequential(&[&nn::linear(1, 1, Bias::Without).unwrap(), &nn::linear(1, 1, Bias::Without).unwrap()])
+        .unwrap();
     let paths: Vec<_> = model.children_bottom_up().unwrap().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["0", "1", ""]);
     assert_eq!(dtype_byte_size("bool").unwrap(), 0.125);
@@ -250,7 +251,7 @@ fn every_schedule_gives_its_rates() {
         ),
     ];
     for (name, make, expected) in schedules {
-        let optimizer = Optimizer::sgd(&nn::linear(1, 1, true).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
+        let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
         let scheduler = make(&optimizer).unwrap();
         let curve = scheduler.curve(3).unwrap().to_vec::<f64>().unwrap();
         let mut rates = vec![scheduler.last_lr(0).unwrap()];
@@ -264,7 +265,7 @@ fn every_schedule_gives_its_rates() {
         let position = scheduler.state_dict().unwrap();
         scheduler.load_state_dict(&position).unwrap();
     }
-    let optimizer = Optimizer::sgd(&nn::linear(1, 1, true).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
+    let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
     let plateau =
         PlateauOptions::new().patience(0).factor(0.5).mode(MetricMode::Min).threshold_mode(ThresholdMode::Abs);
     let scheduler = Scheduler::plateau(&optimizer, plateau).unwrap();
@@ -272,7 +273,7 @@ fn every_schedule_gives_its_rates() {
     scheduler.step_metric(1.0).unwrap();
     scheduler.step_metric(2.0).unwrap();
     assert_eq!(scheduler.last_lr(0).unwrap(), 0.5);
-    let optimizer = Optimizer::sgd(&nn::linear(1, 1, true).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
+    let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With).unwrap(), SgdOptions::new().lr(1.0)).unwrap();
     let factor = || Scheduler::exponential(&optimizer, 0.5).unwrap();
     let chained = Scheduler::chained(vec![factor(), factor()]).unwrap();
     chained.step().unwrap();
@@ -283,27 +284,28 @@ fn every_schedule_gives_its_rates() {
 fn layers_have_the_shapes_of_torch() {
     let image = ones(&[2, 3, 8, 8]);
     let convolution = nn::Conv2d { stride: 2, padding: 1, bias: false, ..nn::Conv2d::new(3, 4, 3) }.build().unwrap();
-    assert_eq!(convolution.forward(&image).unwrap().shape().unwrap(), [2, 4, 4, 4]);
-    assert_eq!(nn::batch_norm(3, None, Some(0.2)).unwrap().forward(&image).unwrap().shape().unwrap(), [2, 3, 8, 8]);
+    assert_eq!(convolution.forward(&image).unwrap().shape(), [2, 4, 4, 4]);
+    assert_eq!(nn::batch_norm(3, None, Some(0.2)).unwrap().forward(&image).unwrap().shape(), [2, 3, 8, 8]);
     let words = nn::embedding(10, 6).unwrap().forward(&Tensor::from_slice(&[1i64, 2], &[1, 2]).unwrap()).unwrap();
-    assert_eq!(words.shape().unwrap(), [1, 2, 6]);
-    let seen = nn::attention(6, 2, true, true, 0.0).unwrap().forward(&words).unwrap();
-    assert_eq!(seen.shape().unwrap(), [1, 2, 6]);
+    assert_eq!(words.shape(), [1, 2, 6]);
+    let seen = nn::attention(6, 2, Causal::Yes, Bias::With, 0.0).unwrap().forward(&words).unwrap();
+    assert_eq!(seen.shape(), [1, 2, 6]);
     let normed = nn::layer_norm(6, None).unwrap().forward(&seen).unwrap();
     assert!(normed.mean().unwrap().item().unwrap().abs() < 1e-5);
-    assert_eq!(nn::rms_norm(6, Some(1e-6)).unwrap().forward(&seen).unwrap().shape().unwrap(), [1, 2, 6]);
+    assert_eq!(nn::rms_norm(6, Some(1e-6)).unwrap().forward(&seen).unwrap().shape(), [1, 2, 6]);
     let dropout = nn::dropout(0.5).unwrap();
     dropout.train(false).unwrap();
     assert!(!dropout.is_training().unwrap());
     assert!(dropout.forward(&seen).unwrap().equal(&seen).unwrap());
     assert_eq!(nn::activation("swish of old").err().unwrap().code(), ErrorCode::NotFound);
 
-    let tied = nn::sequential(&[&nn::linear(2, 2, false).unwrap(), &nn::linear(2, 2, false).unwrap()]).unwrap();
+    let tied = nn::sequential(&[&nn::linear(2, 2, Bias::Without).unwrap(), &nn::linear(2, 2, Bias::Without).unwrap()])
+        .unwrap();
     tied.tie("1.weight", "0.weight").unwrap();
     assert_eq!((tied.num_parameters().unwrap(), tied.named_parameters().unwrap().len()), (4, 1));
     tied.to(Device::Cpu, Some(DType::Float64)).unwrap();
-    assert_eq!(tied.tensor("0.weight").unwrap().dtype().unwrap(), DType::Float64);
-    tied.load_state_dict(&tied.state_dict().unwrap(), true).unwrap();
+    assert_eq!(tied.tensor("0.weight").unwrap().dtype(), DType::Float64);
+    tied.load_state_dict(&tied.state_dict().unwrap(), Strict::Yes).unwrap();
     assert_eq!(tied.child("9").err().unwrap().code(), ErrorCode::NotFound);
     assert_eq!(Model::from_config("{\"model_type\": \"bird\"}").err().unwrap().code(), ErrorCode::Unsupported);
 }
@@ -325,7 +327,7 @@ fn seeds_and_generators_repeat() {
     assert!(!generator.state().unwrap().equal(&fresh).unwrap());
     generator.set_state(&fresh).unwrap();
     assert!(generator.state().unwrap().equal(&fresh).unwrap());
-    state.set_seed(5, true, false).unwrap();
+    state.set_seed(5, DeviceSpecific::Yes, Deterministic::No).unwrap();
     assert_eq!(*heard.lock().unwrap(), [5]);
     state.synchronize_rng_states("generator", Some(&generator)).unwrap();
     assert_eq!(state.synchronize_rng_states("dice", None).unwrap_err().code(), ErrorCode::InvalidArgument);
@@ -343,14 +345,14 @@ fn the_state_tells_and_checks() {
     assert!(state.check_trigger().unwrap() && !state.check_trigger().unwrap());
     let buckets = DdpOptions::new().bucket_cap_mb(1.0).comm_state_option(PowerSgdOptions::new().random_seed(3));
     let options = PrepareModelOptions::new().ddp(buckets);
-    let model = state.prepare_model(&nn::linear(2, 2, true).unwrap(), options).unwrap();
+    let model = state.prepare_model(&nn::linear(2, 2, Bias::With).unwrap(), options).unwrap();
     let output = state.autocast(None).unwrap().run(|| ones(&[2, 2]).matmul(&ones(&[2, 2]))).unwrap();
-    assert_eq!(output.dtype().unwrap(), DType::BFloat16);
-    assert_eq!(state.unwrap_model(&model, false).unwrap().kind(), "Linear");
+    assert_eq!(output.dtype(), DType::BFloat16);
+    assert_eq!(state.unwrap_model(&model, KeepFp32Wrapper::No).unwrap().kind(), "Linear");
     assert!(state.describe().unwrap().contains("bf16"), "{}", state.describe().unwrap());
     state.empty_cache().unwrap();
-    assert_eq!(memory_report(true).unwrap().get("cpu").unwrap().get("kept").unwrap().as_int().unwrap(), 0);
-    assert!(state.step_report(true).unwrap().get("steps").is_some());
+    assert_eq!(memory_report(ResetPeak::Yes).unwrap().get("cpu").unwrap().get("kept").unwrap().as_int().unwrap(), 0);
+    assert!(state.step_report(ResetReport::Yes).unwrap().get("steps").is_some());
     assert!(state.flight_record().unwrap().contains("operations"));
     assert_eq!(state.set_autocast(AutocastOptions::new()).unwrap_err().code(), ErrorCode::InvalidState);
     state.free_memory().unwrap();
@@ -363,7 +365,7 @@ fn the_state_tells_and_checks() {
 #[test]
 fn local_sgd_averages_the_weights() {
     let weights = ranks::run(2, |state| {
-        let plain = nn::linear(1, 1, false).unwrap();
+        let plain = nn::linear(1, 1, Bias::Without).unwrap();
         let sgd = Optimizer::sgd(&plain, SgdOptions::new().lr(1.0)).unwrap();
         let (model, optimizer) = state.prepare((&plain, &sgd)).unwrap();
         plain.tensor("weight").unwrap().detach().unwrap().zero_().unwrap();
@@ -388,10 +390,10 @@ fn local_sgd_averages_the_weights() {
 #[test]
 fn ranks_with_different_numbers_of_batches_join() {
     ranks::run(2, |state| {
-        let plain = nn::linear(1, 1, true).unwrap();
+        let plain = nn::linear(1, 1, Bias::With).unwrap();
         let sgd = Optimizer::sgd(&plain, SgdOptions::new().lr(0.1)).unwrap();
         let (model, optimizer) = state.prepare((&plain, &sgd)).unwrap();
-        let region = state.join_uneven_inputs(&[&model], Some(false)).unwrap();
+        let region = state.join_uneven_inputs(&[&model], Some(EvenBatches::No)).unwrap();
         for _ in 0..1 + state.process_index() {
             let mut loss = model.forward(&ones(&[1, 1])).unwrap().sum().unwrap();
             state.backward(&mut loss).unwrap();
@@ -438,7 +440,7 @@ fn log_messages_reach_a_closure() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&heard);
     set_log(LogLevel::Debug, move |level, line| record.lock().unwrap().push((level, line.to_string()))).unwrap();
-    let optimizer = Optimizer::sgd(&nn::linear(1, 1, true).unwrap(), SgdOptions::new()).unwrap();
+    let optimizer = Optimizer::sgd(&nn::linear(1, 1, Bias::With).unwrap(), SgdOptions::new()).unwrap();
     let other = Scheduler::exponential(&optimizer, 0.25).unwrap().state_dict().unwrap();
     // A setting that differs is a warning.
     Scheduler::exponential(&optimizer, 0.5).unwrap().load_state_dict(&other).unwrap();
@@ -466,10 +468,11 @@ fn values_keep_their_kinds() {
 
 #[test]
 fn models_without_memory() {
-    let device = |model: &Model| model.tensor("weight").unwrap().device().unwrap();
-    let empty = init_empty_weights(None).unwrap().run(|| nn::linear(2, 2, true)).unwrap();
+    let device = |model: &Model| model.tensor("weight").unwrap().device();
+    let empty = init_empty_weights(None).unwrap().run(|| nn::linear(2, 2, Bias::With)).unwrap();
     assert_eq!(device(&empty), Device::Meta);
-    let made = init_on_device(Device::Cpu, Some(true)).unwrap().run(|| nn::linear(2, 2, true)).unwrap();
+    let made =
+        init_on_device(Device::Cpu, Some(IncludeBuffers::Yes)).unwrap().run(|| nn::linear(2, 2, Bias::With)).unwrap();
     assert_eq!(device(&made), Device::Cpu);
     assert!(init_on_device(Device::Cuda(200), None).is_err());
 }

@@ -80,7 +80,7 @@ fn a_panic_in_a_callback_stays_there() {
 fn a_step_report_has_a_table() {
     let state = cpu();
     state.count_tokens(10).unwrap();
-    let report = state.step_report_of_ranks(false).unwrap();
+    let report = state.step_report_of_ranks(ResetReport::No).unwrap();
     assert!(step_report_table(&report).unwrap().contains("tokens/s"));
 }
 

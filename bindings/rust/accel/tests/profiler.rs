@@ -1,7 +1,8 @@
 //! The profiler: closures, and what was recorded.
 
 use accel::{
-    merge_traces, nn, span, DType, Device, ErrorCode, Model, Profile, ProfileOptions, State, StateOptions, Tensor,
+    merge_traces, nn, span, Bias, DType, Device, ErrorCode, GroupByShapes, Model, Profile, ProfileOptions, State,
+    StateOptions, Tensor,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -24,7 +25,7 @@ fn compute(model: &Model) {
 #[test]
 fn a_body_is_recorded() {
     let _turn = turn();
-    let (state, model) = (state(), nn::linear(4, 2, true).unwrap());
+    let (state, model) = (state(), nn::linear(4, 2, Bias::With).unwrap());
     let folder = std::env::temp_dir().join(format!("accel-rust-profile-{}", std::process::id()));
     let options = || ProfileOptions::new().wait(1).active(1).output_trace_dir(folder.to_str().unwrap());
     let cycles = Arc::new(Mutex::new(Vec::new()));
@@ -43,7 +44,7 @@ fn a_body_is_recorded() {
         })
         .unwrap();
     assert_eq!((given, cycles.lock().unwrap().as_slice()), (7, [2, 4].as_slice()));
-    let table = Profile::table(&profile.key_averages(false).unwrap(), "count", 30).unwrap();
+    let table = Profile::table(&profile.key_averages(GroupByShapes::No).unwrap(), "count", 30).unwrap();
     assert!(table.contains("aten::linear") && table.contains("forward of mine"), "{table}");
     assert_eq!(profile.memory_timeline().unwrap_err().code(), ErrorCode::InvalidState);
     profile.export_trace(folder.join("own.json.gz")).unwrap();

@@ -81,7 +81,7 @@ fn the_order_of_a_loader_without_a_seed_follows_from_set_seed() {
     let state = alone();
     let shuffled = DataLoaderOptions::new().shuffle(true);
     let after = |seed: i64, seedable: bool| {
-        state.set_seed(seed, false, false).unwrap();
+        state.set_seed(seed, DeviceSpecific::No, Deterministic::No).unwrap();
         order(&state, shuffled, DataLoaderConfig::new().use_seedable_sampler(seedable))
     };
     for seedable in [true, false] {

@@ -158,7 +158,7 @@ fn calls_do_not_read_under_a_slice_that_writes() {
 
 #[test]
 fn a_step_needs_the_slices_of_its_thread_ended() {
-    let model = nn::linear(2, 1, true).unwrap();
+    let model = nn::linear(2, 1, Bias::With).unwrap();
     let optimizer = Optimizer::sgd(&model, SgdOptions::new().lr(0.5)).unwrap();
     let weight = model.tensor("weight").unwrap();
     let input = Tensor::from_slice(&[1.0f32, 2.0], &[1, 2]).unwrap();
@@ -174,7 +174,7 @@ fn a_step_needs_the_slices_of_its_thread_ended() {
     weight
         .with_slice(|_: &[f32]| {
             refused(model.to(Device::Cpu, Some(DType::Float64)), "a slice or view");
-            refused(model.load_state_dict(&model.state_dict().unwrap(), true), "a slice or view");
+            refused(model.load_state_dict(&model.state_dict().unwrap(), Strict::Yes), "a slice or view");
         })
         .unwrap();
     let before = weight.to_vec::<f32>().unwrap();
@@ -220,7 +220,7 @@ fn what_a_call_uses_in_the_background_is_not_seen_before_it_has_ended() {
 fn a_gradient_that_was_reported_is_the_librarys() {
     let state = StateOptions::new().cpu(true).build().unwrap();
     let model = Model::container("Own").unwrap();
-    model.add_parameter("weight", numbers(), true).unwrap();
+    model.add_parameter("weight", numbers(), RequiresGrad::Yes).unwrap();
     let mut parameters = Parameters::new(&state, &model, ParametersOptions::new()).unwrap();
     let mut gradient = parameters.gradient(0).unwrap();
     gradient
@@ -240,7 +240,7 @@ fn a_gradient_that_was_reported_is_the_librarys() {
 #[test]
 fn a_region_that_writes_ends_when_nothing_is_lent() {
     let state = StateOptions::new().cpu(true).build().unwrap();
-    let model = nn::linear(2, 1, true).unwrap();
+    let model = nn::linear(2, 1, Bias::With).unwrap();
     let model = state.prepare_model(&model, PrepareModelOptions::new()).unwrap();
     let weight = model.named_parameters().unwrap().remove(0).1;
     let region = state.local_sgd(&model, 1, LocalSgdOptions::new(), None).unwrap();

@@ -48,6 +48,19 @@ fn every_unsafe_block_says_why_it_is_sound() {
     assert!(silent.is_empty(), "without `// SAFETY: `: {silent:#?}");
 }
 
+/// `let ... else` came with Rust 1.65.
+#[test]
+fn sources_are_of_the_oldest_rust_that_is_promised() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "tests", "../accel-sys/src", "../accel-derive/src"].map(|folder| sources(&root.join(folder)));
+    let lines: Vec<String> = folders.concat().iter().flat_map(|text| text.lines().map(String::from)).collect();
+    assert!(lines.len() > 10_000, "{} lines: are the sources there?", lines.len());
+    let is_new =
+        |line: &&String| line.trim_start().starts_with("let ") && line.contains(" else {") && !line.contains("= if ");
+    let found: Vec<_> = lines.iter().filter(|line| is_new(line) && !line.contains("| if ")).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// The modules of the crate that a source names; words in comments do not count.
 fn used_by(text: &str) -> Vec<String> {
     let code: String = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");

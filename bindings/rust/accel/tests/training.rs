@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// The weight of a linear model after some steps on eight rows, which the ranks share.
 fn train(state: State) -> Vec<f32> {
     let x = ops::arange(0, 16, Some(DType::Float32)).unwrap().reshape(&[8, 2]).unwrap().div_scalar(16).unwrap();
-    let y = x.sum_dim(Some(&[1]), true).unwrap();
-    let plain = nn::linear(2, 1, false).unwrap();
+    let y = x.sum_dim(Some(&[1]), KeepDim::Yes).unwrap();
+    let plain = nn::linear(2, 1, Bias::Without).unwrap();
     let start = Tensor::from_slice(&[0.5f32, -0.25], &[1, 2]).unwrap();
     plain.tensor("weight").unwrap().detach().unwrap().copy_from(&start).unwrap();
     let loader =
@@ -51,7 +51,7 @@ fn gradients_of_the_program_are_averaged_where_they_lie() {
         let model = Model::container("Own").unwrap();
         let memory = vec![1.0f32, 2.0];
         let place = memory.as_ptr();
-        model.add_parameter("weight", Tensor::from_vec(memory, &[2]).unwrap(), true).unwrap();
+        model.add_parameter("weight", Tensor::from_vec(memory, &[2]).unwrap(), RequiresGrad::Yes).unwrap();
         assert_eq!(model.tensor("weight").unwrap().with_slice(<[f32]>::as_ptr).unwrap(), place);
         let mut parameters = Parameters::new(&state, &model, ParametersOptions::new()).unwrap();
         let mut gradient = parameters.gradient(0).unwrap();
@@ -92,7 +92,7 @@ fn checkpoints_hold_objects_of_the_program() {
     let state = StateOptions::new().cpu(true).build().unwrap();
     let count = Arc::new(AtomicI64::new(5));
     state.register_for_checkpointing("counter", Counter(Arc::clone(&count))).unwrap();
-    let plain = nn::linear(2, 2, true).unwrap();
+    let plain = nn::linear(2, 2, Bias::With).unwrap();
     let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
     let before = plain.tensor("weight").unwrap().to_vec::<f32>().unwrap();
     state.save_state(folder.as_path(), None).unwrap();
@@ -119,7 +119,7 @@ fn checkpoints_hold_objects_of_the_program() {
 fn projects_name_checkpoints_and_hooks_see_them() {
     let folder = std::env::temp_dir().join(format!("accel-rust-project-{}", std::process::id()));
     let state = StateOptions::new().cpu(true).build().unwrap();
-    let plain = nn::linear(2, 2, true).unwrap();
+    let plain = nn::linear(2, 2, Bias::With).unwrap();
     let _prepared = state.prepare_model(&plain, PrepareModelOptions::new()).unwrap();
     let drawn = Arc::new(AtomicI64::new(3));
     state.register_random_state("program", Counter(Arc::clone(&drawn))).unwrap();

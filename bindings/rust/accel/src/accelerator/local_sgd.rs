@@ -10,6 +10,7 @@ use crate::value::Value;
 use accel_sys as sys;
 
 /// The region in which each rank trains for itself.
+#[derive(Debug)]
 pub struct LocalSgd<'a>(Scope<'a>);
 
 impl State {

@@ -101,7 +101,7 @@ impl State {
     /// # fn main() -> accel::Result<()> {
     /// # use accel::*;
     /// # let state = StateOptions::new().cpu(true).build()?;
-    /// # let plain = nn::linear(2, 1, true)?;
+    /// # let plain = nn::linear(2, 1, Bias::With)?;
     /// # let adamw = Optimizer::adamw(&plain, AdamOptions::new())?;
     /// # let schedule = Scheduler::exponential(&adamw, 0.9)?;
     /// let (model, optimizer, scheduler) = state.prepare((&plain, &adamw, &schedule))?;

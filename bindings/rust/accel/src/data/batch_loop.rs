@@ -6,12 +6,12 @@ handle! {
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
-    /// use accel::{Loop, StateOptions};
+    /// use accel::{EndOfDataLoader, Loop, StateOptions};
     /// let state = StateOptions::new().cpu(true).process_index(0).num_processes(1).build()?;
     /// let batches = Loop::begin(&state)?;
-    /// batches.set_batch(&[4], 2, false)?; // the last one will have 2 rows
+    /// batches.set_batch(&[4], 2, EndOfDataLoader::No)?; // the last one will have 2 rows
     /// assert!(state.in_dataloader() && !state.end_of_dataloader());
-    /// batches.set_batch(&[2], 2, true)?;
+    /// batches.set_batch(&[2], 2, EndOfDataLoader::Yes)?;
     /// assert_eq!(state.remainder(), Some(2));
     /// drop(batches);
     /// assert!(!state.in_dataloader());

@@ -5,6 +5,7 @@ use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::error::{check, Result};
 use crate::handle::handle;
+use crate::tree::Tree;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
@@ -23,7 +24,7 @@ handle! {
     /// for epoch in 0..2 {
     ///     let mut rows = 0;
     ///     for batch in &mut loader {
-    ///         rows += batch?.tensor_at(0)?.numel()?;
+    ///         rows += batch?.tensor_at(0)?.numel();
     ///     }
     ///     assert_eq!(rows, 5);
     /// }
@@ -75,6 +76,35 @@ impl DataLoader {
     {
         let (data, destroy) = hand_over(slice);
         check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), Some(call_slice::<F>), data, destroy) }).map(drop)
+    }
+}
+
+impl DataLoader {
+    /// The batches of an epoch as a structure: a tuple, or a struct that derives [`Tree`].
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// use accel::prelude::*;
+    ///
+    /// #[derive(Tree)]
+    /// struct Sample {
+    ///     x: Tensor,
+    ///     y: Tensor,
+    /// }
+    ///
+    /// let numbers = Tensor::from_slice(&[0i64, 1, 2, 3], &[4])?;
+    /// let mut loader = DataLoader::new(&Dataset::tensors(&[&numbers, &numbers])?, DataLoaderOptions::new().batch_size(2))?;
+    /// for batch in loader.iter_as() {
+    ///     let Sample { x, y } = batch?;
+    ///     assert_eq!(x.to_vec::<i64>()?, y.to_vec::<i64>()?);
+    /// }
+    /// for batch in loader.iter_as::<(Tensor, Tensor)>() {
+    ///     assert_eq!(batch?.1.shape(), [2]);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn iter_as<T: Tree>(&mut self) -> impl Iterator<Item = Result<T>> + '_ {
+        self.map(|batch| batch.and_then(T::from_value))
     }
 }
 

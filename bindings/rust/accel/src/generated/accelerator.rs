@@ -180,7 +180,7 @@ impl State {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn join_uneven_inputs(&self, modules: &[&Model], even_batches: Option<bool>) -> Result<Scope<'_>> {
+    pub fn join_uneven_inputs(&self, modules: &[&Model], even_batches: Option<EvenBatches>) -> Result<Scope<'_>> {
         let modules: Vec<_> = modules.iter().map(|one| one.as_raw()).collect();
         Scope::begin_writing(|out| unsafe {
             sys::accel_join_uneven_inputs_begin(self.as_raw(), first(&modules), modules.len(), or_unset(even_batches), out)
@@ -229,7 +229,7 @@ impl State {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn unwrap_model(&self, module: &Model, keep_fp32_wrapper: bool) -> Result<Model> {
+    pub fn unwrap_model(&self, module: &Model, keep_fp32_wrapper: KeepFp32Wrapper) -> Result<Model> {
         made(|out| unsafe {
             sys::accel_unwrap_model(self.as_raw(), module.as_raw(), keep_fp32_wrapper.into(), out)
         })
@@ -285,7 +285,7 @@ impl State {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn set_seed(&self, seed: i64, device_specific: bool, deterministic: bool) -> Result<()> {
+    pub fn set_seed(&self, seed: i64, device_specific: DeviceSpecific, deterministic: Deterministic) -> Result<()> {
         check(unsafe {
             sys::accel_set_seed(self.as_raw(), seed, device_specific.into(), deterministic.into())
         }).map(drop)

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
-    PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), ()
+    PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
+    matrix_approximation_rank start_power_sgd_iter min_compression_rate orthogonalization_epsilon random_seed use_error_feedback warm_start batch_tensors_with_same_shape
 }
 
 impl PowerSgdOptions {
@@ -62,7 +63,8 @@ impl PowerSgdOptions {
 builder! {
     /// How gradients are averaged.
     #[derive(Clone)]
-    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), Kept
+    DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), Kept,
+    broadcast_buffers find_unused_parameters gradient_as_bucket_view static_graph bucket_cap_mb check_reduction comm_hook comm_wrapper comm_state_option
 }
 
 impl DdpOptions {
@@ -126,7 +128,8 @@ builder! {
     /// optimizer state, and parameters are gathered group by group when a forward or backward needs them
     /// (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
     #[derive(Clone)]
-    FsdpOptions(accel_fsdp_options_t = ACCEL_FSDP_OPTIONS_INIT), Kept
+    FsdpOptions(accel_fsdp_options_t = ACCEL_FSDP_OPTIONS_INIT), Kept,
+    enabled sharding_strategy fsdp_version reshard_after_forward backward_prefetch forward_prefetch limit_all_gathers auto_wrap_policy state_dict_type transformer_cls_names_to_wrap min_num_params ignored_modules param_dtype reduce_dtype output_dtype cast_forward_inputs cpu_offload use_orig_params sync_module_states cpu_ram_efficient_loading activation_checkpointing activation_checkpointing_offload offload_optimizer offload_folder reshard_group_size
 }
 
 impl FsdpOptions {
@@ -300,7 +303,8 @@ builder! {
     /// here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file
     /// that change nothing here are named in one warning.
     #[derive(Clone)]
-    DeepspeedOptions(accel_deepspeed_options_t = ACCEL_DEEPSPEED_OPTIONS_INIT), Kept
+    DeepspeedOptions(accel_deepspeed_options_t = ACCEL_DEEPSPEED_OPTIONS_INIT), Kept,
+    enabled is_train_batch_min hf_ds_config zero_stage gradient_accumulation_steps gradient_clipping offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path zero3_init_flag zero3_save_16bit_model transformer_moe_cls_names
 }
 
 impl DeepspeedOptions {
@@ -394,7 +398,8 @@ builder! {
     /// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision
     /// Training", 2018).
     #[derive(Clone, Copy)]
-    GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT), ()
+    GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT), (),
+    init_scale growth_factor backoff_factor growth_interval enabled
 }
 
 impl GradScalerOptions {
@@ -432,7 +437,8 @@ impl GradScalerOptions {
 builder! {
     /// In which regions operators choose their precision.
     #[derive(Clone, Copy)]
-    AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT), ()
+    AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT), (),
+    enabled cache_enabled
 }
 
 impl AutocastOptions {
@@ -452,7 +458,8 @@ impl AutocastOptions {
 builder! {
     /// How one model is prepared: where, and under which kind of parallelism, each with options of its own.
     #[derive(Clone)]
-    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), Kept
+    PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), Kept,
+    device_placement evaluation_mode ddp fsdp deepspeed bypass_device_map
 }
 
 impl PrepareModelOptions {
@@ -497,7 +504,8 @@ impl PrepareModelOptions {
 builder! {
     /// The training whose memory is estimated.
     #[derive(Clone)]
-    EstimateMemoryOptions(accel_estimate_memory_options_t = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT), Kept
+    EstimateMemoryOptions(accel_estimate_memory_options_t = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT), Kept,
+    num_processes data_parallel_shard_size mixed_precision sync_each_batch gradient_accumulation_steps activation_bytes model_options
 }
 
 impl EstimateMemoryOptions {
@@ -549,7 +557,8 @@ impl EstimateMemoryOptions {
 builder! {
     /// How the ranks share a loader's batches.
     #[derive(Clone, Copy)]
-    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), ()
+    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), (),
+    even_batches split_batches put_on_device non_blocking dispatch_batches use_seedable_sampler data_seed use_stateful_dataloader
 }
 
 impl DataLoaderConfig {
@@ -607,7 +616,8 @@ builder! {
     /// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum
     /// 0.9), with start_step post-local SGD (Lin et al., 2018). `gradient_group`: `State::local_sgd()`.
     #[derive(Clone, Copy)]
-    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT), ()
+    LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT), (),
+    start_step outer_lr outer_momentum outer_nesterov enabled gradient_group
 }
 
 impl LocalSgdOptions {
@@ -657,7 +667,8 @@ builder! {
     /// CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ...
     /// CHECK(accel_parameters_reshard(parameters, "layers.0"));.
     #[derive(Clone)]
-    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), Kept
+    ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), Kept,
+    bucket_cap_mb fsdp
 }
 
 impl ParametersOptions {
@@ -670,6 +681,33 @@ impl ParametersOptions {
     /// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs.
     pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
         self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
+        self
+    }
+}
+
+builder! {
+    /// What [`accel_parameters_step`](accel_sys::accel_parameters_step) does on the way.
+    #[derive(Clone, Copy)]
+    ParametersStepOptions(accel_parameters_step_options_t = ACCEL_PARAMETERS_STEP_OPTIONS_INIT), (),
+    max_grad_norm grad_norm_type allow_missing
+}
+
+impl ParametersStepOptions {
+    /// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping.
+    pub fn max_grad_norm(mut self, max_grad_norm: f64) -> Self {
+        self.0.max_grad_norm = max_grad_norm;
+        self
+    }
+
+    /// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2.
+    pub fn grad_norm_type(mut self, grad_norm_type: f64) -> Self {
+        self.0.grad_norm_type = grad_norm_type;
+        self
+    }
+
+    /// Parameters that the gradients lack have zeros; false: they are an error. Default false.
+    pub fn allow_missing(mut self, allow_missing: bool) -> Self {
+        self.0.allow_missing = allow_missing.into();
         self
     }
 }

@@ -28,7 +28,7 @@ pub fn convert_file_size_to_int(size: &str) -> Result<i64> {
 /// # Errors
 /// NotFound.
 #[inline]
-pub fn compute_module_sizes(module: &Model, options: impl Into<Option<DeviceMapOptions>>, buffers_only: bool) -> Result<Value> {
+pub fn compute_module_sizes(module: &Model, options: impl Into<Option<DeviceMapOptions>>, buffers_only: BuffersOnly) -> Result<Value> {
     let options = options.into();
     let options = optional(&options)?;
     made(|out| unsafe { sys::accel_compute_module_sizes(module.as_raw(), options, buffers_only.into(), out) })
@@ -71,7 +71,7 @@ pub fn get_max_layer_size(module: &Model, options: impl Into<Option<DeviceMapOpt
 ///
 /// Gives: A map name -> tensor: parameters, then buffers, each once.
 #[inline]
-pub fn named_module_tensors(module: &Model, include_buffers: bool, recurse: bool, remove_non_persistent: bool) -> Result<Value> {
+pub fn named_module_tensors(module: &Model, include_buffers: IncludeBuffers, recurse: Recurse, remove_non_persistent: RemoveNonPersistent) -> Result<Value> {
     made(|out| unsafe {
         sys::accel_named_module_tensors(module.as_raw(), include_buffers.into(), recurse.into(), remove_non_persistent.into(), out)
     })
@@ -84,7 +84,7 @@ pub fn named_module_tensors(module: &Model, include_buffers: bool, recurse: bool
 ///
 /// Gives: A list of names.
 #[inline]
-pub fn get_non_persistent_buffers(module: &Model, recurse: bool) -> Result<Value> {
+pub fn get_non_persistent_buffers(module: &Model, recurse: Recurse) -> Result<Value> {
     made(|out| unsafe { sys::accel_get_non_persistent_buffers(module.as_raw(), recurse.into(), out) })
 }
 
@@ -317,7 +317,7 @@ pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, option
 /// # Errors
 /// OutOfMemory.
 #[inline]
-pub fn remove_dispatch(module: &Model, recurse: bool) -> Result<()> {
+pub fn remove_dispatch(module: &Model, recurse: Recurse) -> Result<()> {
     check(unsafe { sys::accel_remove_dispatch(module.as_raw(), recurse.into()) }).map(drop)
 }
 

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// How a model is measured and placed.
     #[derive(Clone)]
-    DeviceMapOptions(accel_device_map_options_t = ACCEL_DEVICE_MAP_OPTIONS_INIT), Kept
+    DeviceMapOptions(accel_device_map_options_t = ACCEL_DEVICE_MAP_OPTIONS_INIT), Kept,
+    dtype special_dtypes no_split_module_classes offload_buffers fallback_allocation clean_result verbose optimal_packing allow_disk low_zero
 }
 
 impl DeviceMapOptions {
@@ -77,7 +78,8 @@ impl DeviceMapOptions {
 builder! {
     /// How weights are loaded and kept.
     #[derive(Clone)]
-    DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept
+    DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept,
+    dtype strict offload_buffers force_hooks map_weights broadcast_from_rank0 block_bytes prefetch_bytes main_device offload_folder no_split_module_classes preload_module_classes skip_keys keep_in_fp32_modules
 }
 
 impl DispatchOptions {

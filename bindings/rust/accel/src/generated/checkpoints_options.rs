@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// How values are written.
     #[derive(Clone, Copy)]
-    SaveOptions(accel_save_options_t = ACCEL_SAVE_OPTIONS_INIT), ()
+    SaveOptions(accel_save_options_t = ACCEL_SAVE_OPTIONS_INIT), (),
+    safe_serialization save_on_each_node
 }
 
 impl SaveOptions {
@@ -25,7 +26,8 @@ impl SaveOptions {
 builder! {
     /// How a model's weights are written.
     #[derive(Clone)]
-    SaveModelOptions(accel_save_model_options_t = ACCEL_SAVE_MODEL_OPTIONS_INIT), Kept
+    SaveModelOptions(accel_save_model_options_t = ACCEL_SAVE_MODEL_OPTIONS_INIT), Kept,
+    max_shard_size safe_serialization save_on_each_node
 }
 
 impl SaveModelOptions {
@@ -52,7 +54,8 @@ impl SaveModelOptions {
 builder! {
     /// Where a project keeps its checkpoints, and how they are named.
     #[derive(Clone)]
-    ProjectOptions(accel_project_options_t = ACCEL_PROJECT_OPTIONS_INIT), Kept
+    ProjectOptions(accel_project_options_t = ACCEL_PROJECT_OPTIONS_INIT), Kept,
+    project_dir logging_dir total_limit iteration automatic_checkpoint_naming save_on_each_node
 }
 
 impl ProjectOptions {
@@ -97,7 +100,8 @@ impl ProjectOptions {
 builder! {
     /// How a training state is written.
     #[derive(Clone, Copy)]
-    SaveStateOptions(accel_save_state_options_t = ACCEL_SAVE_STATE_OPTIONS_INIT), ()
+    SaveStateOptions(accel_save_state_options_t = ACCEL_SAVE_STATE_OPTIONS_INIT), (),
+    safe_serialization asynchronous when_busy compression_level incremental durable
 }
 
 impl SaveStateOptions {
@@ -142,7 +146,8 @@ impl SaveStateOptions {
 builder! {
     /// How a training state is read.
     #[derive(Clone, Copy)]
-    LoadStateOptions(accel_load_state_options_t = ACCEL_LOAD_STATE_OPTIONS_INIT), ()
+    LoadStateOptions(accel_load_state_options_t = ACCEL_LOAD_STATE_OPTIONS_INIT), (),
+    allow_missing verify
 }
 
 impl LoadStateOptions {
@@ -163,7 +168,8 @@ impl LoadStateOptions {
 builder! {
     /// How the parts of a model become one.
     #[derive(Clone, Copy)]
-    MergeWeightsOptions(accel_merge_weights_options_t = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT), ()
+    MergeWeightsOptions(accel_merge_weights_options_t = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT), (),
+    safe_serialization remove_checkpoint_dir
 }
 
 impl MergeWeightsOptions {

@@ -13,7 +13,7 @@ impl State {
     /// TypeMismatch, Timeout, PeerLost, CollectiveMismatch.
     #[inline]
     pub fn gather<T: Tree>(&self, value: &T) -> Result<T> {
-        let value = value.as_arg();
+        let value = value.as_arg()?;
         memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather(self.as_raw(), value.as_raw(), out) })?)
     }
@@ -28,7 +28,7 @@ impl State {
     /// CollectiveMismatch.
     #[inline]
     pub fn gather_uneven<T: Tree>(&self, value: &T) -> Result<T> {
-        let value = value.as_arg();
+        let value = value.as_arg()?;
         memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather_uneven(self.as_raw(), value.as_raw(), out) })?)
     }
@@ -45,7 +45,7 @@ impl State {
     /// InvalidState.
     #[inline]
     pub fn gather_for_metrics<T: Tree>(&self, value: &T) -> Result<T> {
-        let value = value.as_arg();
+        let value = value.as_arg()?;
         memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_gather_for_metrics(self.as_raw(), value.as_raw(), out) })?)
     }
@@ -78,7 +78,7 @@ impl State {
     /// TypeMismatch.
     #[inline]
     pub fn reduce<T: Tree>(&self, value: &T, reduction: Reduction, scale: f64) -> Result<T> {
-        let value = value.as_arg();
+        let value = value.as_arg()?;
         memory::reads(&value)?;
         T::from_value(made(|out| unsafe { sys::accel_reduce(self.as_raw(), value.as_raw(), reduction.into(), scale, out) })?)
     }
@@ -107,8 +107,8 @@ impl State {
     ///
     /// Gives: The padded tree.
     #[inline]
-    pub fn pad_across_processes<T: Tree>(&self, value: &T, dim: i64, pad_index: f64, pad_first: bool) -> Result<T> {
-        let value = value.as_arg();
+    pub fn pad_across_processes<T: Tree>(&self, value: &T, dim: i64, pad_index: f64, pad_first: PadSide) -> Result<T> {
+        let value = value.as_arg()?;
         memory::reads(&value)?;
         T::from_value(made(|out| unsafe {
             sys::accel_pad_across_processes(self.as_raw(), value.as_raw(), dim, pad_index, pad_first.into(), out)
@@ -256,7 +256,7 @@ impl State {
     ///
     /// Gives: The call under way.
     #[inline]
-    pub fn pad_across_processes_async<T: Tree>(&self, value: T, dim: i64, pad_index: f64, pad_first: bool) -> Result<Work<T>> {
+    pub fn pad_across_processes_async<T: Tree>(&self, value: T, dim: i64, pad_index: f64, pad_first: PadSide) -> Result<Work<T>> {
         Work::of_tree(value, |value, out| unsafe {
             sys::accel_pad_across_processes_async(self.as_raw(), value, dim, pad_index, pad_first.into(), out)
         })

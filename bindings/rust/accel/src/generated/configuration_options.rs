@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// What [`accel_launch`](accel_sys::accel_launch) starts.
     #[derive(Clone)]
-    LaunchOptions(accel_launch_options_t = ACCEL_LAUNCH_OPTIONS_INIT), Kept
+    LaunchOptions(accel_launch_options_t = ACCEL_LAUNCH_OPTIONS_INIT), Kept,
+    num_processes num_machines machine_rank main_process_port main_process_ip mixed_precision cpu start_method max_restarts monitor_interval_ms timeout_ms log_dir
 }
 
 impl LaunchOptions {

@@ -107,7 +107,7 @@ impl Dataset {
     /// # Errors
     /// NotFound, Io.
     #[inline]
-    pub fn lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: bool) -> Result<Dataset> {
+    pub fn lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: Malformed) -> Result<Dataset> {
         let path = c_path(path.as_ref())?;
         let suffix = suffix.map(c_string).transpose()?;
         made(|out| unsafe {
@@ -127,7 +127,7 @@ impl Dataset {
     /// # Errors
     /// NotFound, Io.
     #[inline]
-    pub fn json_lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: bool) -> Result<Dataset> {
+    pub fn json_lines(path: impl AsRef<Path>, suffix: Option<&str>, skip_malformed: Malformed) -> Result<Dataset> {
         let path = c_path(path.as_ref())?;
         let suffix = suffix.map(c_string).transpose()?;
         made(|out| unsafe {
@@ -277,7 +277,7 @@ impl Sampler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn random_draws(length: i64, num_samples: i64, replacement: bool, seed: i64) -> Result<Sampler> {
+    pub fn random_draws(length: i64, num_samples: i64, replacement: Replacement, seed: i64) -> Result<Sampler> {
         made(|out| unsafe { sys::accel_sampler_random_draws(length, num_samples, replacement.into(), seed, out) })
     }
 
@@ -293,7 +293,7 @@ impl Sampler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn weighted(weights: &[f64], num_samples: i64, replacement: bool, seed: i64) -> Result<Sampler> {
+    pub fn weighted(weights: &[f64], num_samples: i64, replacement: Replacement, seed: i64) -> Result<Sampler> {
         made(|out| unsafe {
             sys::accel_sampler_weighted(first(weights), weights.len(), num_samples, replacement.into(), seed, out)
         })
@@ -310,7 +310,7 @@ impl Sampler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn subset(indices: &[i64], shuffle: bool, seed: i64) -> Result<Sampler> {
+    pub fn subset(indices: &[i64], shuffle: Shuffle, seed: i64) -> Result<Sampler> {
         made(|out| unsafe { sys::accel_sampler_subset(first(indices), indices.len(), shuffle.into(), seed, out) })
     }
 
@@ -350,7 +350,7 @@ impl Sampler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn distributed(length: i64, num_replicas: i64, rank: i64, shuffle: bool, seed: i64, drop_last: bool) -> Result<Sampler> {
+    pub fn distributed(length: i64, num_replicas: i64, rank: i64, shuffle: Shuffle, seed: i64, drop_last: DropLast) -> Result<Sampler> {
         made(|out| unsafe {
             sys::accel_sampler_distributed(length, num_replicas, rank, shuffle.into(), seed, drop_last.into(), out)
         })
@@ -538,7 +538,7 @@ impl Loop {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn set_batch(&self, rows: &[i64], remainder: i64, end_of_dataloader: bool) -> Result<()> {
+    pub fn set_batch(&self, rows: &[i64], remainder: i64, end_of_dataloader: EndOfDataLoader) -> Result<()> {
         check(unsafe {
             sys::accel_loop_set_batch(self.as_raw(), first(rows), rows.len(), remainder, end_of_dataloader.into())
         }).map(drop)

@@ -6,7 +6,8 @@ builder! {
     /// How documents are packed. One of end_of_document and document_offsets is given. `document_offsets`:
     /// `Dataset::packed()`.
     #[derive(Clone, Copy)]
-    PackingOptions(accel_packing_options_t = ACCEL_PACKING_OPTIONS_INIT), ()
+    PackingOptions(accel_packing_options_t = ACCEL_PACKING_OPTIONS_INIT), (),
+    sequence_length end_of_document document_offsets packing pad_token
 }
 
 impl PackingOptions {
@@ -38,7 +39,8 @@ impl PackingOptions {
 builder! {
     /// How CSV files are read. `types`: `Dataset::csv()`.
     #[derive(Clone, Copy)]
-    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT), ()
+    CsvOptions(accel_csv_options_t = ACCEL_CSV_OPTIONS_INIT), (),
+    delimiter has_header skip_malformed missing types
 }
 
 impl CsvOptions {
@@ -70,7 +72,8 @@ impl CsvOptions {
 builder! {
     /// How images are read.
     #[derive(Clone, Copy)]
-    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT), ()
+    ImageOptions(accel_image_options_t = ACCEL_IMAGE_OPTIONS_INIT), (),
+    channels height width
 }
 
 impl ImageOptions {
@@ -97,7 +100,8 @@ impl ImageOptions {
 builder! {
     /// How a loader makes batches. `sampler`: `DataLoader::with_sampler()`.
     #[derive(Clone, Copy)]
-    DataLoaderOptions(accel_dataloader_options_t = ACCEL_DATALOADER_OPTIONS_INIT), ()
+    DataLoaderOptions(accel_dataloader_options_t = ACCEL_DATALOADER_OPTIONS_INIT), (),
+    batch_size shuffle drop_last seed prefetch sampler num_workers pin_memory collate padding_value pad_to_multiple_of padding_side padding_masks
 }
 
 impl DataLoaderOptions {

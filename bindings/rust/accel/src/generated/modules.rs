@@ -80,7 +80,7 @@ impl Model {
     /// # Errors
     /// InvalidArgument, AlreadyExists.
     #[inline]
-    pub fn add_parameter(&self, name: &str, tensor: Tensor, requires_grad: bool) -> Result<()> {
+    pub fn add_parameter(&self, name: &str, tensor: Tensor, requires_grad: RequiresGrad) -> Result<()> {
         let name = c_string(name)?;
         check(unsafe {
             sys::accel_module_add_parameter(self.as_raw(), name.as_ptr(), tensor.as_raw(), requires_grad.into())
@@ -93,7 +93,7 @@ impl Model {
     /// * `tensor`: State that is not trained.
     /// * `persistent`: It is in the state dict.
     #[inline]
-    pub fn add_buffer(&self, name: &str, tensor: Tensor, persistent: bool) -> Result<()> {
+    pub fn add_buffer(&self, name: &str, tensor: Tensor, persistent: Persistent) -> Result<()> {
         let name = c_string(name)?;
         check(unsafe {
             sys::accel_module_add_buffer(self.as_raw(), name.as_ptr(), tensor.as_raw(), persistent.into())
@@ -268,7 +268,7 @@ impl Model {
     /// # Errors
     /// ShapeMismatch, NotFound.
     #[inline]
-    pub fn load_state_dict(&self, state_dict: &Value, strict: bool) -> Result<()> {
+    pub fn load_state_dict(&self, state_dict: &Value, strict: Strict) -> Result<()> {
         memory::reads(state_dict)?;
         memory::writes(self)?;
         check(unsafe { sys::accel_module_load_state_dict(self.as_raw(), state_dict.as_raw(), strict.into()) }).map(drop)
@@ -346,7 +346,7 @@ pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn init_empty_weights(include_buffers: Option<bool>) -> Result<Scope<'static>> {
+pub fn init_empty_weights(include_buffers: Option<IncludeBuffers>) -> Result<Scope<'static>> {
     Scope::begin(|out| unsafe { sys::accel_init_empty_weights_begin(or_unset(include_buffers), out) })
 }
 
@@ -362,7 +362,7 @@ pub fn init_empty_weights(include_buffers: Option<bool>) -> Result<Scope<'static
 /// # Errors
 /// InvalidArgument, Unsupported.
 #[inline]
-pub fn init_on_device(device: Device, include_buffers: Option<bool>) -> Result<Scope<'static>> {
+pub fn init_on_device(device: Device, include_buffers: Option<IncludeBuffers>) -> Result<Scope<'static>> {
     Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(device.to_raw(), or_unset(include_buffers), out) })
 }
 

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
     #[derive(Clone)]
-    ActivationCheckpointingOptions(accel_activation_checkpointing_options_t = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT), Kept
+    ActivationCheckpointingOptions(accel_activation_checkpointing_options_t = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT), Kept,
+    recompute preserve_rng_state offload determinism_check early_stop class_names modules
 }
 
 impl ActivationCheckpointingOptions {

@@ -12,7 +12,7 @@ use super::*;
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn linear(in_features: i64, out_features: i64, bias: bool) -> Result<Model> {
+pub fn linear(in_features: i64, out_features: i64, bias: Bias) -> Result<Model> {
     made(|out| unsafe { sys::accel_module_linear(in_features, out_features, bias.into(), out) })
 }
 
@@ -99,7 +99,7 @@ pub fn activation(name: &str) -> Result<Model> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn attention(embed_dim: i64, num_heads: i64, causal: bool, bias: bool, dropout: f64) -> Result<Model> {
+pub fn attention(embed_dim: i64, num_heads: i64, causal: Causal, bias: Bias, dropout: f64) -> Result<Model> {
     made(|out| unsafe {
         sys::accel_module_attention(embed_dim, num_heads, causal.into(), bias.into(), dropout, out)
     })

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    AdamOptions(accel_adam_options_t = ACCEL_ADAM_OPTIONS_INIT), ()
+    AdamOptions(accel_adam_options_t = ACCEL_ADAM_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay amsgrad maximize
 }
 
 impl AdamOptions {
@@ -55,7 +56,8 @@ impl AdamOptions {
 builder! {
     /// Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    SgdOptions(accel_sgd_options_t = ACCEL_SGD_OPTIONS_INIT), ()
+    SgdOptions(accel_sgd_options_t = ACCEL_SGD_OPTIONS_INIT), (),
+    lr momentum dampening weight_decay nesterov maximize
 }
 
 impl SgdOptions {
@@ -99,7 +101,8 @@ impl SgdOptions {
 builder! {
     /// Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    AdagradOptions(accel_adagrad_options_t = ACCEL_ADAGRAD_OPTIONS_INIT), ()
+    AdagradOptions(accel_adagrad_options_t = ACCEL_ADAGRAD_OPTIONS_INIT), (),
+    lr lr_decay weight_decay initial_accumulator_value eps maximize
 }
 
 impl AdagradOptions {
@@ -143,7 +146,8 @@ impl AdagradOptions {
 builder! {
     /// RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    RmspropOptions(accel_rmsprop_options_t = ACCEL_RMSPROP_OPTIONS_INIT), ()
+    RmspropOptions(accel_rmsprop_options_t = ACCEL_RMSPROP_OPTIONS_INIT), (),
+    lr alpha eps weight_decay momentum centered maximize
 }
 
 impl RmspropOptions {
@@ -193,7 +197,8 @@ impl RmspropOptions {
 builder! {
     /// Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    AdamaxOptions(accel_adamax_options_t = ACCEL_ADAMAX_OPTIONS_INIT), ()
+    AdamaxOptions(accel_adamax_options_t = ACCEL_ADAMAX_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay maximize
 }
 
 impl AdamaxOptions {
@@ -237,7 +242,8 @@ impl AdamaxOptions {
 builder! {
     /// NAdam (Dozat, 2016); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    NadamOptions(accel_nadam_options_t = ACCEL_NADAM_OPTIONS_INIT), ()
+    NadamOptions(accel_nadam_options_t = ACCEL_NADAM_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay momentum_decay decoupled_weight_decay maximize
 }
 
 impl NadamOptions {
@@ -293,7 +299,8 @@ impl NadamOptions {
 builder! {
     /// RAdam (Liu et al., 2020); names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    RadamOptions(accel_radam_options_t = ACCEL_RADAM_OPTIONS_INIT), ()
+    RadamOptions(accel_radam_options_t = ACCEL_RADAM_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay decoupled_weight_decay maximize
 }
 
 impl RadamOptions {
@@ -343,7 +350,8 @@ impl RadamOptions {
 builder! {
     /// Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
     #[derive(Clone, Copy)]
-    LionOptions(accel_lion_options_t = ACCEL_LION_OPTIONS_INIT), ()
+    LionOptions(accel_lion_options_t = ACCEL_LION_OPTIONS_INIT), (),
+    lr beta1 beta2 weight_decay maximize
 }
 
 impl LionOptions {
@@ -382,7 +390,8 @@ builder! {
     /// LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter
     /// and step.
     #[derive(Clone, Copy)]
-    LambOptions(accel_lamb_options_t = ACCEL_LAMB_OPTIONS_INIT), ()
+    LambOptions(accel_lamb_options_t = ACCEL_LAMB_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay maximize
 }
 
 impl LambOptions {
@@ -427,7 +436,8 @@ builder! {
     /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
     /// torch.optim.
     #[derive(Clone, Copy)]
-    AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT), ()
+    AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT), (),
+    lr beta2_decay eps1 eps2 d weight_decay maximize
 }
 
 impl AdafactorOptions {
@@ -478,7 +488,8 @@ builder! {
     /// Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16;
     /// names and defaults of torch.optim.
     #[derive(Clone, Copy)]
-    MuonOptions(accel_muon_options_t = ACCEL_MUON_OPTIONS_INIT), ()
+    MuonOptions(accel_muon_options_t = ACCEL_MUON_OPTIONS_INIT), (),
+    lr weight_decay momentum ns_a ns_b ns_c eps nesterov ns_steps adjust_lr_fn
 }
 
 impl MuonOptions {
@@ -546,7 +557,8 @@ impl MuonOptions {
 builder! {
     /// LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
     #[derive(Clone, Copy)]
-    LomoOptions(accel_lomo_options_t = ACCEL_LOMO_OPTIONS_INIT), ()
+    LomoOptions(accel_lomo_options_t = ACCEL_LOMO_OPTIONS_INIT), (),
+    lr clip_grad_norm clip_grad_value
 }
 
 impl LomoOptions {
@@ -573,7 +585,8 @@ builder! {
     /// AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in
     /// proportion to the size of its parameter.
     #[derive(Clone, Copy)]
-    AdalomoOptions(accel_adalomo_options_t = ACCEL_ADALOMO_OPTIONS_INIT), ()
+    AdalomoOptions(accel_adalomo_options_t = ACCEL_ADALOMO_OPTIONS_INIT), (),
+    lr weight_decay decay_rate eps1 eps2 clip_threshold clip_grad_norm clip_grad_value
 }
 
 impl AdalomoOptions {
@@ -630,7 +643,8 @@ builder! {
     /// Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate
     /// schedule, see [`accel_optimizer_train`](accel_sys::accel_optimizer_train).
     #[derive(Clone, Copy)]
-    ScheduleFreeSgdOptions(accel_schedule_free_sgd_options_t = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT), ()
+    ScheduleFreeSgdOptions(accel_schedule_free_sgd_options_t = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT), (),
+    lr momentum weight_decay warmup_steps r weight_lr_power maximize
 }
 
 impl ScheduleFreeSgdOptions {
@@ -680,7 +694,8 @@ impl ScheduleFreeSgdOptions {
 builder! {
     /// Schedule-free AdamW, as above.
     #[derive(Clone, Copy)]
-    ScheduleFreeAdamwOptions(accel_schedule_free_adamw_options_t = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT), ()
+    ScheduleFreeAdamwOptions(accel_schedule_free_adamw_options_t = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT), (),
+    lr beta1 beta2 eps weight_decay warmup_steps r weight_lr_power maximize
 }
 
 impl ScheduleFreeAdamwOptions {
@@ -742,7 +757,8 @@ impl ScheduleFreeAdamwOptions {
 builder! {
     /// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
     #[derive(Clone, Copy)]
-    OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT), ()
+    OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT), (),
+    pct_start base_momentum max_momentum div_factor final_div_factor anneal_strategy cycle_momentum three_phase
 }
 
 impl OneCycleOptions {
@@ -798,7 +814,8 @@ impl OneCycleOptions {
 builder! {
     /// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
     #[derive(Clone, Copy)]
-    CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT), ()
+    CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT), (),
+    step_size_up step_size_down gamma base_momentum max_momentum mode cycle_momentum
 }
 
 impl CyclicOptions {
@@ -848,7 +865,8 @@ impl CyclicOptions {
 builder! {
     /// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
     #[derive(Clone, Copy)]
-    PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT), ()
+    PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT), (),
+    factor patience cooldown threshold min_lr eps mode threshold_mode
 }
 
 impl PlateauOptions {

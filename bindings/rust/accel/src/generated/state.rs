@@ -268,8 +268,8 @@ impl StateReader {
     /// # Errors
     /// InvalidArgument, TypeMismatch.
     #[inline]
-    pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: bool) -> Result<T> {
-        let inputs = inputs.as_arg();
+    pub fn split_between_processes<T: Tree>(&self, inputs: &T, apply_padding: ApplyPadding) -> Result<T> {
+        let inputs = inputs.as_arg()?;
         memory::reads(&inputs)?;
         T::from_value(made(|out| unsafe {
             sys::accel_split_between_processes(self.as_raw(), inputs.as_raw(), apply_padding.into(), out)

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// What a state is made from. Everything may stay unset.
     #[derive(Clone)]
-    StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept
+    StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept,
+    cpu mixed_precision gradient_accumulation_steps adjust_scheduler sync_with_dataloader sync_each_batch step_scheduler_with_optimizer split_batches debug true_divisor keep_output_dtype timeout_ms process_index num_processes local_process_index local_num_processes main_process_ip main_process_port device_placement rng_types num_threads scheduler_steps cpu_kernels cpu_memory cpu_memory_kept torch_device cpu_affinity pipeline_parallel_size data_parallel_replicate_size data_parallel_shard_size context_parallel_size tensor_parallel_size device_plugins embedded
 }
 
 impl StateOptions {
@@ -224,12 +225,21 @@ impl StateOptions {
         self.0.device_plugins = self.1.text(device_plugins);
         self
     }
+
+    /// Other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
+    /// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+    /// ACCEL_EMBEDDED. Default false.
+    pub fn embedded(mut self, embedded: bool) -> Self {
+        self.0.embedded = embedded.into();
+        self
+    }
 }
 
 builder! {
     /// How micro-batches are put together; the fields of the state's options, for later.
     #[derive(Clone, Copy)]
-    GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT), ()
+    GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT), (),
+    num_steps adjust_scheduler sync_with_dataloader sync_each_batch true_divisor
 }
 
 impl GradientAccumulationOptions {

@@ -60,50 +60,6 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_randint(low, high, first(shape), shape.len(), out) })
     }
 
-    /// The number of dimensions.
-    ///
-    /// Gives: Its number of dimensions.
-    ///
-    /// # Errors
-    /// InvalidHandle.
-    #[inline]
-    pub fn ndim(&self) -> Result<usize> {
-        made(|out| unsafe { sys::accel_tensor_ndim(self.as_raw(), out) })
-    }
-
-    /// The type of the elements.
-    ///
-    /// Gives: Its dtype.
-    ///
-    /// # Errors
-    /// Unsupported.
-    #[inline]
-    pub fn dtype(&self) -> Result<DType> {
-        made(|out| unsafe { sys::accel_tensor_dtype(self.as_raw(), out) })
-    }
-
-    /// Where the elements are.
-    ///
-    /// Gives: Where it is.
-    ///
-    /// # Errors
-    /// Unsupported.
-    #[inline]
-    pub fn device(&self) -> Result<Device> {
-        made(|out| unsafe { sys::accel_tensor_device(self.as_raw(), out) })
-    }
-
-    /// The number of elements.
-    ///
-    /// Gives: Its number of elements.
-    ///
-    /// # Errors
-    /// InvalidHandle.
-    #[inline]
-    pub fn numel(&self) -> Result<i64> {
-        made(|out| unsafe { sys::accel_tensor_numel(self.as_raw(), out) })
-    }
-
     /// The size in bytes.
     ///
     /// Gives: Elements times bytes of one.

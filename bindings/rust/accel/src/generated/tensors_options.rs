@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// How to back-propagate, as torch.Tensor.backward() has it.
     #[derive(Clone)]
-    BackwardOptions(accel_backward_options_t = ACCEL_BACKWARD_OPTIONS_INIT), Kept
+    BackwardOptions(accel_backward_options_t = ACCEL_BACKWARD_OPTIONS_INIT), Kept,
+    retain_graph create_graph inputs gradient
 }
 
 impl BackwardOptions {

@@ -65,7 +65,7 @@ impl State {
     /// # Errors
     /// TypeMismatch, ShapeMismatch.
     #[inline]
-    pub fn log_images(&self, images: &Value, channels_first: bool, step: i64) -> Result<()> {
+    pub fn log_images(&self, images: &Value, channels_first: Channels, step: i64) -> Result<()> {
         memory::reads(images)?;
         check(unsafe { sys::accel_log_images(self.as_raw(), images.as_raw(), channels_first.into(), step) }).map(drop)
     }
@@ -171,7 +171,7 @@ impl State {
     ///
     /// Gives: The mean is that of the steps since the last reset; all 0 before the first one has ended.
     #[inline]
-    pub fn step_report(&self, reset: bool) -> Result<Value> {
+    pub fn step_report(&self, reset: ResetReport) -> Result<Value> {
         made(|out| unsafe { sys::accel_step_report(self.as_raw(), reset.into(), out) })
     }
 
@@ -188,7 +188,7 @@ impl State {
     /// # Errors
     /// Timeout, Cancelled, PeerLost, CollectiveMismatch.
     #[inline]
-    pub fn step_report_of_ranks(&self, reset: bool) -> Result<Value> {
+    pub fn step_report_of_ranks(&self, reset: ResetReport) -> Result<Value> {
         made(|out| unsafe { sys::accel_step_report_of_ranks(self.as_raw(), reset.into(), out) })
     }
 
@@ -267,7 +267,7 @@ pub fn step_report_table(report: &Value) -> Result<String> {
 ///
 /// Gives: The report.
 #[inline]
-pub fn memory_report(reset_peak: bool) -> Result<Value> {
+pub fn memory_report(reset_peak: ResetPeak) -> Result<Value> {
     made(|out| unsafe { sys::accel_memory_report(reset_peak.into(), out) })
 }
 
@@ -535,7 +535,7 @@ impl Profile {
     /// # Errors
     /// InvalidState.
     #[inline]
-    pub fn key_averages(&self, group_by_shapes: bool) -> Result<Value> {
+    pub fn key_averages(&self, group_by_shapes: GroupByShapes) -> Result<Value> {
         made(|out| unsafe { sys::accel_profile_key_averages(self.as_raw(), group_by_shapes.into(), out) })
     }
 

@@ -5,7 +5,8 @@ use crate::options::*;
 builder! {
     /// How a run is tracked.
     #[derive(Clone)]
-    TrackingOptions(accel_tracking_options_t = ACCEL_TRACKING_OPTIONS_INIT), Kept
+    TrackingOptions(accel_tracking_options_t = ACCEL_TRACKING_OPTIONS_INIT), Kept,
+    log_with logging_dir run_name resume on_failure flush_interval_ms queue_bytes step_report_interval
 }
 
 impl TrackingOptions {
@@ -65,7 +66,8 @@ impl TrackingOptions {
 builder! {
     /// What a tracker of the program needs.
     #[derive(Clone, Copy)]
-    TrackerOptions(accel_tracker_options_t = ACCEL_TRACKER_OPTIONS_INIT), ()
+    TrackerOptions(accel_tracker_options_t = ACCEL_TRACKER_OPTIONS_INIT), (),
+    main_process_only requires_logging_directory
 }
 
 impl TrackerOptions {
@@ -85,7 +87,8 @@ impl TrackerOptions {
 builder! {
     /// Where [`accel_serve_metrics`](accel_sys::accel_serve_metrics) listens.
     #[derive(Clone)]
-    ServeMetricsOptions(accel_serve_metrics_options_t = ACCEL_SERVE_METRICS_OPTIONS_INIT), Kept
+    ServeMetricsOptions(accel_serve_metrics_options_t = ACCEL_SERVE_METRICS_OPTIONS_INIT), Kept,
+    host port
 }
 
 impl ServeMetricsOptions {
@@ -105,7 +108,8 @@ impl ServeMetricsOptions {
 builder! {
     /// A sink of messages.
     #[derive(Clone)]
-    LogSinkOptions(accel_log_sink_options_t = ACCEL_LOG_SINK_OPTIONS_INIT), Kept
+    LogSinkOptions(accel_log_sink_options_t = ACCEL_LOG_SINK_OPTIONS_INIT), Kept,
+    path kind level engine
 }
 
 impl LogSinkOptions {
@@ -138,7 +142,8 @@ builder! {
     /// How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with
     /// "#".
     #[derive(Clone)]
-    ProgressOptions(accel_progress_options_t = ACCEL_PROGRESS_OPTIONS_INIT), Kept
+    ProgressOptions(accel_progress_options_t = ACCEL_PROGRESS_OPTIONS_INIT), Kept,
+    unit local_main_process_only disable leave width initial interval_ms
 }
 
 impl ProgressOptions {
@@ -192,7 +197,8 @@ builder! {
     /// `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from
     /// begin to end is recorded.
     #[derive(Clone)]
-    ProfileOptions(accel_profile_options_t = ACCEL_PROFILE_OPTIONS_INIT), Kept
+    ProfileOptions(accel_profile_options_t = ACCEL_PROFILE_OPTIONS_INIT), Kept,
+    activities output_trace_dir wait warmup active repeat skip_first record_shapes profile_memory with_stack with_flops with_modules merge
 }
 
 impl ProfileOptions {

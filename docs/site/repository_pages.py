@@ -1,0 +1,56 @@
+"""Makes of the repository's Markdown what the site needs, so that the pages read well in both places.
+
+- Consecutive `<details>` whose summaries are names of languages become tabs.
+- The links of lists and tables of contents become the navigation: those of each section of docs/index.md, and of docs/api.md and docs/parity.md.
+- `<!-- reference: LANGUAGE -->` becomes the reference of a language, from the sources of its binding.
+"""
+
+import posixpath
+import re
+
+import reference
+
+LANGUAGES = ("C", "C++", "Python", "Rust", "Julia", "Go")
+CONTENTS = ("docs/index", "docs/api", "docs/parity")
+DETAILS = r"<details[^>]*>\s*<summary>({})</summary>\n(.*?)\n</details>\n*".format("|".join(map(re.escape, LANGUAGES)))
+
+
+def with_tabs(text):
+    def tabs(group):
+        items = re.findall(DETAILS, group[0], re.DOTALL)
+        return "::::{tab-set}\n" + "".join(
+            f":::{{tab-item}} {language}\n:sync: {language.lower()}\n{body}\n:::\n" for language, body in items) + "::::\n\n"
+    return re.sub(f"(?:{DETAILS})+", tabs, text, flags=re.DOTALL)
+
+
+def with_navigation(docname, text):
+    """Hidden contents behind each section: Sphinx orders the pages by them."""
+    def contents(section):
+        title, body = section[1], section[2]
+        pages = re.findall(r"^(?: *-|\|) .*?\[[^\]]*\]\(([^)#]+)\.md\)", body, re.MULTILINE)
+        folder = posixpath.dirname(docname)
+        if docname != "docs/index":  # only the pages that are below this one
+            pages = [page for page in pages if page.startswith(posixpath.basename(docname) + "/")]
+        if not pages:
+            return section[0]
+        entries = "\n".join("/" + posixpath.normpath(posixpath.join(folder, page)) for page in dict.fromkeys(pages))
+        caption = f":caption: {title}\n" if docname == "docs/index" else ""
+        return f"{section[0]}\n\n```{{toctree}}\n:hidden:\n{caption}\n{entries}\n```\n\n"
+    return re.sub(r"^#+ (.*)\n((?:(?!^#+ ).*\n?)*)", contents, text, flags=re.MULTILINE)
+
+
+def read_source(app, docname, source):
+    text = with_tabs(source[0])
+    if docname in CONTENTS:
+        text = with_navigation(docname, text)
+    language = re.search(r"^<!-- reference: (\w+) -->$", text, re.MULTILINE)
+    if language:
+        for path in reference.sources(language[1]):
+            app.env.note_dependency(str(path))
+        text = text.replace(language[0], reference.markdown(language[1]))
+    source[0] = re.sub(r"^( *)```(\w+) \w+$", r"\1```\2", text, flags=re.MULTILINE)  # a block's name for the tests is no part of its language
+
+
+def setup(app):
+    app.connect("source-read", read_source)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

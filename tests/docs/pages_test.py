@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Every command line and every program on a page of the documentation is run, or names the test that runs it.
+
+usage: pages_test.py ROOT BUILD [PAGE ...]     without pages: whether each block of all pages has its test, and the short pages are followed
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+import fragments
+import pages
+import preparations
+from session import Failed, Session, is_alike
+from build_commands import BuildCommands
+
+ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+CHOSEN = sys.argv[3:]
+LONG = ("README.md", "docs/tutorial.md")  # tests of their own
+
+
+def named_test_problem(name):
+    """Why a test that a page names is not there; nothing if it is."""
+    path, _, what = name.partition(": ")
+    file = ROOT / path
+    if not file.is_file():
+        return f"there is no file {path}"
+    return "" if re.search(rf"\b{re.escape(what)}\b", file.read_text()) else f"{path} has no {what}"
+
+
+class Pages(unittest.TestCase):
+    """All blocks of all pages."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.blocks = [block for path in pages.page_paths(ROOT) for block in pages.blocks_of(ROOT, path)]
+        cls.build_commands = BuildCommands(ROOT, BUILD)
+
+    def test_languages_are_known(self):
+        known = pages.PROGRAMS + pages.COMMANDS + pages.OTHERS
+        self.assertEqual([f"{block}: {block.language}" for block in self.blocks if block.language.strip("{}") not in known], [])
+
+    def test_tests_that_are_named_exist(self):
+        problems = [f"{block}: {named_test_problem(block.test)}" for block in self.blocks if block.test and named_test_problem(block.test)]
+        self.assertEqual(problems, [])
+
+    def test_programs_have_a_test(self):
+        for block in self.blocks:
+            if block.language in pages.PROGRAMS and not block.test and not block.name:
+                with self.subTest(str(block)):
+                    problem = fragments.problem(block, ROOT)
+                    self.assertFalse(problem, problem)
+
+    def test_commands_of_the_build_are_right(self):
+        for block in self.blocks:
+            if block.language in pages.COMMANDS and not block.test:
+                for line in self.build_commands.lines(block.text):
+                    with self.subTest(f"{block}: {line}"):
+                        self.assertFalse(self.build_commands.problem(line), self.build_commands.problem(line))
+
+
+class Followed(unittest.TestCase):
+    """Each page from its beginning to its end, as a reader does it."""
+
+    def follow(self, name):
+        blocks = pages.blocks_of(ROOT, ROOT / name)
+        build_commands = BuildCommands(ROOT, BUILD)
+        with tempfile.TemporaryDirectory(prefix="accel-page-") as folder:
+            place = pathlib.Path(folder) / "page"
+            session = Session(ROOT, BUILD, place)
+            # The reader of a page with tabs follows one of them, so each has a folder of its own.
+            sessions = {tab: Session(ROOT, BUILD, place.parent / tab) for tab in sorted({block.tab for block in blocks if block.tab})}
+            missing = sorted({block.tab for block in blocks if block.tab and not session.has(block.tab)})
+            if missing:
+                print(f"{name}: left out, not installed or not built: {', '.join(missing)}", file=sys.stderr)
+            if name in preparations.OF:
+                session.run(preparations.OF[name].format(root=ROOT, build=BUILD))
+            said, commands = None, 0
+            page = session
+            for block in blocks:
+                session = sessions.get(block.tab, page)
+                if block.test or block.tab in missing or (block.language in missing):
+                    said = None
+                elif block.language in pages.COMMANDS:
+                    text = build_commands.others(block.text)
+                    if block.name:
+                        session.write(block.name, block.text)
+                        continue
+                    if text.strip():
+                        try:
+                            said = session.run(text)
+                        except Failed as failure:
+                            self.fail(f"{block}: {text}: {failure}")
+                        commands += 1
+                elif block.language == "text" and said is not None:
+                    self.assertTrue(is_alike(said, block.text), f"{block}: the page says\n{block.text}\nand printed was\n{said}")
+                    said = None
+                elif block.language == "diff" and block.name:
+                    session.patch(block.name, block.text)
+                elif block.name:
+                    session.write(block.name, block.text)
+        return commands
+
+
+def add_page(path):
+    name = str(path.relative_to(ROOT))
+
+    def test(self):
+        self.follow(name)
+    setattr(Followed, f"test_{re.sub(r'[^a-z0-9]+', '_', name.lower())}", test)
+
+
+if __name__ == "__main__":
+    for path in pages.page_paths(ROOT):
+        name = str(path.relative_to(ROOT))
+        if (name in CHOSEN) if CHOSEN else (name not in LONG):
+            if any(block.language in pages.COMMANDS and not block.test for block in pages.blocks_of(ROOT, path)):
+                add_page(path)
+    if CHOSEN:
+        del Pages
+    unittest.main(argv=sys.argv[:1], verbosity=1)

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""The site of the documentation builds without a warning, each link in it leads somewhere, and a browser shows it: site_test.py ROOT.
+
+What is built stays in build/site, so that a second run takes seconds. Skipped (77) without Sphinx; without a browser it is not looked at.
+"""
+
+import html
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+
+ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(ROOT / "tests/report"))
+import browser  # noqa: E402
+
+SITE = ROOT / "build/site"
+needs_browser = unittest.skipIf(browser.CHROMIUM is None, "there is no chromium; tools/setup.sh --develop installs it")
+
+
+class Built(unittest.TestCase):
+    def test_each_link_leads_to_a_place(self):
+        pages = {path: path.read_text() for path in SITE.glob("**/*.html") if "_static" not in path.parts}
+        self.assertGreater(len(pages), 60)
+        places = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+        for path, text in pages.items():
+            for link in re.findall(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"', text):
+                parts = urllib.parse.urlsplit(html.unescape(link))
+                if parts.scheme or parts.netloc or link == "#":
+                    continue
+                target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+                self.assertTrue(target.is_file(), f"{path.relative_to(SITE)}: {link}")
+                if parts.fragment and target in places:
+                    self.assertIn(urllib.parse.unquote(parts.fragment), places[target], f"{path.relative_to(SITE)}: {link}")
+
+    def test_nothing_comes_from_elsewhere(self):
+        for path in SITE.glob("**/*.html"):
+            self.assertNotRegex(path.read_text(), r'<(?:script|img|iframe)\b[^>]*\bsrc="(?:https?:)?//', path.name)
+
+    def test_each_language_has_its_reference(self):
+        for page, names in {"api/10_accelerator": ["accel_backward"], "reference/python": ["Accelerator.backward", "Accelerator.gather_for_metrics"],
+                            "reference/rust": ["backward", "gather_for_metrics"], "reference/julia": ["gather_for_metrics", "DataLoader"],
+                            "reference/go": ["GatherForMetrics", "Backward"], "reference/cpp": ["gather_for_metrics", "backward"]}.items():
+            words = re.sub(r"<[^>]*>", "", (SITE / f"docs/{page}.html").read_text())
+            for name in names:
+                self.assertTrue(name in words, f"{page} has no {name}")
+
+
+@needs_browser
+class Shown(unittest.TestCase):
+    def show(self, page, query="", **options):
+        document, console = browser.dump(f"{(SITE / page).as_uri()}{query}", **options)
+        self.assertEqual(console, [])
+        return document
+
+    def ask(self, page, script, **options):
+        """What a script finds in a page: it runs in a copy beside it."""
+        text = (SITE / page).read_text()
+        probe = f"<script>addEventListener('load', () => setTimeout(() => {{ const answer = document.createElement('div'); answer.id = 'answer'; " \
+                f"answer.textContent = JSON.stringify((() => {{ {script} }})()); document.body.append(answer); }}, 500));</script></body>"
+        with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="probe_", dir=(SITE / page).parent) as copy:
+            copy.write(text.replace("</body>", probe))
+            copy.flush()
+            document, console = browser.dump(pathlib.Path(copy.name).as_uri(), **options)
+        self.assertEqual(console, [])
+        return json.loads(document.one(id="answer").text())
+
+    def test_the_first_page_leads_on(self):
+        document = self.show("index.html")
+        sidebar = document.one("div", of_class="sidebar-tree")
+        captions = [caption.text().strip() for caption in sidebar.all("p", of_class="caption")]
+        self.assertEqual(captions, ["Start", "Guides", "From other libraries", "Languages", "Reference", "For maintainers"])
+        names = [link.text().strip() for link in sidebar.all("a")]
+        for name in ("Installation", "Tutorial", "Troubleshooting", "Environment variables", "Security"):
+            self.assertIn(name, names)
+
+    def test_search_finds_words(self):
+        for word, expected in (("checkpoint", "Checkpoints"), ("accel_backward", "Accelerator: the training loop"), ("hostfile", "Several hosts")):
+            results = self.show("search.html", f"?q={word}", budget=8000).one(id="search-results")
+            self.assertTrue(any(expected in link.text() for link in results.all("a")), f"{word}: {results.text()[:500]}")
+
+    def test_programs_are_coloured_and_copied_and_in_tabs(self):
+        found = self.ask("README.html", """
+            const tabs = document.querySelectorAll('.sd-tab-set')[0], labels = [...tabs.querySelectorAll('label')];
+            labels[2].click();
+            const shown = [...tabs.querySelectorAll('.sd-tab-content')].filter(tab => getComputedStyle(tab).display != 'none');
+            return {labels: labels.map(label => label.textContent.trim()), shown: shown.map(tab => tab.textContent),
+                    buttons: document.querySelectorAll('button.copybtn').length,
+                    colours: new Set([...document.querySelectorAll('.highlight span')].map(span => getComputedStyle(span).color)).size};""")
+        self.assertEqual(found["labels"], ["C", "C++", "Python", "Rust", "Julia", "Go"])
+        self.assertEqual(len(found["shown"]), 1)
+        self.assertIn("import accel", found["shown"][0])
+        self.assertGreater(found["buttons"], 4)
+        self.assertGreater(found["colours"], 4)
+
+    def test_narrow_screens_scroll_down_only(self):
+        for page in ("README.html", "docs/tutorial.html", "docs/environment.html", "docs/api/10_accelerator.html"):
+            found = self.ask(page, "return [document.documentElement.scrollWidth, innerWidth];", width=360)
+            self.assertLessEqual(found[0], found[1], page)
+
+    def test_dark(self):
+        script = """document.body.dataset.theme = theme;
+            const light = colour => colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765;
+            const code = document.querySelector('div.highlight'), style = getComputedStyle(document.body);
+            return [light(style.backgroundColor), light(style.color), light(getComputedStyle(code).backgroundColor), light(getComputedStyle(code).color)];"""
+        page, words, code, letters = self.ask("docs/launching.html", script.replace("= theme", "= 'dark'"))
+        self.assertTrue(page < 0.2 and words > 0.6 and code < 0.3 and letters > 0.6, (page, words, code, letters))
+        page, words, code, letters = self.ask("docs/launching.html", script.replace("= theme", "= 'light'"))
+        self.assertTrue(page > 0.8 and words < 0.4 and code > 0.8 and letters < 0.6, (page, words, code, letters))
+
+
+if __name__ == "__main__":
+    done = subprocess.run([ROOT / "tools/docs.sh"], check=False)
+    if done.returncode:
+        sys.exit(77 if done.returncode == 77 else "the site does not build without warnings")
+    unittest.main(verbosity=1)

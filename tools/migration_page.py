@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes docs/migration.md: every feature of Hugging Face Accelerate by its name, what it is called here, and what differs.
+
+usage: tools/migration_page.py [--check]
+
+From the rows of tests/checks/reference_rows.txt, the pages of docs/parity, the names that the functions of the header have after
+`@accelerate` (api/accel.json), and the introduction in docs/site/migration.md.in. With --check nothing is written: 1 says that the page is old.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/migration.md"
+TOPICS = {"A": "The state of the process", "B": "The Accelerator", "C": "Data loading", "D": "Accumulation, optimizers, schedulers", "E": "Operations on tensors and trees",
+          "F": "Checkpoints", "G": "Large models", "H": "Types and configuration", "I": "Seeds, memory, environment", "J": "Parallelism",
+          "K": "DeepSpeed, Megatron, fp8, quantization", "L": "Trackers and logs", "M": "Launching", "N": "Extras", "P": "Traps of Accelerate",
+          "Q": "What users asked for"}
+CODE = r"[A-Q]\d+[a-z]?"
+
+
+def differences():
+    """{row: text} of the pages of docs/parity."""
+    found = {}
+    for path in sorted((ROOT / "docs/parity").glob("*.md")):
+        found.update((row, text) for row, text in re.findall(rf"^\| ({CODE}) \| .*? \| (.*) \|$", path.read_text(), re.MULTILINE))
+    return found
+
+
+def without_codes(text, names):
+    """Words for the codes of rows: what stands in brackets goes, another code becomes the feature's name."""
+    text = re.sub(rf" ?\((?:see )?{CODE}(?:(?:, | and | to ){CODE})*\)", "", text)
+    text = re.sub(rf"(?<![`\w/#]){CODE}\b", lambda found: names.get(found[0], found[0]), text)
+    return text.replace("](../", "](").replace("](#", "](parity.md#")
+
+
+def functions(name, references):
+    """The functions of the header that have one of the names of a feature."""
+    words = re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", name)))
+    return list(dict.fromkeys(function for word in words for function in references.get(word, [])))[:4]
+
+
+def page():
+    rows = [line.rstrip("\n").split("\t") for line in (ROOT / "tests/checks/reference_rows.txt").read_text().splitlines() if not line.startswith("#")]
+    names = {row: name for row, _, name in rows}
+    texts = differences()
+    references = {}
+    for function in json.loads((ROOT / "api/accel.json").read_text())["functions"]:
+        for reference in filter(None, function["reference"].split(", ")):
+            references.setdefault(reference.split(".")[-1], []).append(function["name"])
+    parts = ["<!-- Written by tools/migration_page.py. -->\n" + (ROOT / "docs/site/migration.md.in").read_text()]
+    for letter, topic in TOPICS.items():
+        lines = []
+        for row, state, name in rows:
+            if not re.fullmatch(rf"{letter}\d+[a-z]?", row):
+                continue
+            called = ", ".join(f"`{function}()`" for function in functions(name, references))
+            text = without_codes(texts[row], names) if state == "differs" else "As in Accelerate."
+            lines.append(f"| {name} | {called} | {text} |\n")
+        parts.append(f"## {topic}\n\n| in Accelerate | in C | what differs |\n| --- | --- | --- |\n{''.join(lines)}")
+    return "\n".join(parts)
+
+
+def main():
+    text = page()
+    if "--check" in sys.argv:
+        if not PAGE.is_file() or PAGE.read_text() != text:
+            print(f"{PAGE} is old; run tools/migration_page.py and commit the result")
+            return 1
+        return 0
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
