@@ -181,6 +181,15 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test sort(gathered) == 1:7
     end
 
+    @testset "parameters of Julia's" begin
+        weights = (a = Float32[rank 2; 3 4], b = [5.0f0])
+        own = Parameters(state, weights)
+        @test weights.a == [0 2; 3 4]
+        optimizer = prepare(state, SGD(Model(own); lr = 1.0))
+        @test isapprox(step!(own, optimizer, (b = [4.0f0 * rank], a = Float32[0 1; 0 rank])), sqrt(4 + 1 + 0.25); rtol = 1e-5)
+        @test weights.a == [0 1; 3 3.5] && weights.b == [3]
+    end
+
     @testset "gradients of Julia's" begin
         own = Model("Own"; weight = Tensor(Float32[rank, 0]))
         gradients = Parameters(state, own)

@@ -2477,51 +2477,13 @@ Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
 
 """
-    register_parameters(state, tensors; options...)
-
-Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the
-application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
-CHECK(accel_parameters_register(state, &tensors, `nothing`, &parameters)); CHECK(accel_parameters_module(parameters,
-&module)); CHECK(accel_optimizer_adamw(module, `nothing`, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer));
-for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters,
-optimizer, &gradients, `nothing`, `nothing`)); } The parameters are in the order of their names, whatever the order of the map, so
-hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of
-optimizers are what is sharded.
-
-- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
-- `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
-- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
-"""
-register_parameters(state::State, tensors; options...) =
-    made(Parameters, out -> with_options(given -> lend(tensors -> LibAccel.accel_parameters_register(state, tensors, given, out), tensors), LibAccel.accel_parameters_options_t; options...))
-
-"""
-    model(parameters)
+    Model(parameters)
 
 The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the
 names that they were registered with.
 """
-model(parameters::Parameters) =
+Model(parameters::Parameters) =
     made(Model, out -> LibAccel.accel_parameters_module(parameters, out))
-
-"""
-    step!(parameters, optimizer, gradients; options...)
-
-One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are
-averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the
-others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(),
-accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and
-accel_optimizer_zero_grad().
-
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
-- `max_grad_norm`: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
-- `grad_norm_type`: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
-- `allow_missing`: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
-
-Gives: The joint norm of the gradients before clipping; NaN in micro-batches that only add. `nothing`: not wanted.
-"""
-step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) =
-    output(out -> with_options(given -> lend(gradients -> LibAccel.accel_parameters_step(parameters, optimizer, gradients, given, out), gradients), LibAccel.accel_parameters_step_options_t; options...), Float64)
 
 """
     gradient(parameters, index)
