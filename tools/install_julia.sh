@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs Julia 1.5.3 for the tests of its bindings: the last Debian release that has the package is bullseye (11), so that
-# suite is added to apt with a priority so low that nothing else is ever taken from it. Other systems: install Julia by hand.
-# 77: this system has no such package; the tests are then skipped. 1: it has, and the installation failed.
+# Julia 1.5.3 for the tests of its bindings: makes the one that is installed usable. With --add-source it installs it, too: the last
+# Debian release that has the package is bullseye (11), so that suite is added to apt with a priority so low that nothing else is
+# ever taken from it. Other systems: install Julia by hand.
+# 77: there is none; the tests are then skipped. 1: this system has the package, and the installation failed.
 set -eu
 umask 022 # apt's own user reads what is written here
 packaged=1.5.3
@@ -50,14 +51,15 @@ PROGRAM
 }
 
 ! command -v julia >/dev/null || finish
+[ "${1:-}" = --add-source ] || skip "tools/setup.sh --julia installs Debian's package $packaged, for which it adds bullseye to apt"
 
 command -v apt-get >/dev/null || skip "there is no apt-get"
 if [ "$(id -u)" = 0 ]; then
   as_root=
-elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
+elif [ "${2:-}" = --sudo ] && command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
   as_root=sudo
 else
-  skip "installing it needs root"
+  skip "installing it needs root; with --sudo, tools/setup.sh calls sudo"
 fi
 
 # The mirror that this system uses for Debian itself.

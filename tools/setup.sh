@@ -4,7 +4,8 @@
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
 # With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs;
 # where it cannot be had they are skipped. With --docs, which may stand beside one of these, also the generator of the
-# documentation's site, into build/deps/docs; --develop has it too.
+# documentation's site, into build/deps/docs; --develop has it too. With --julia, which may, too, also the Julia of the last Debian that
+# has a package, whose suite is added to apt.
 # --check says what would be installed, how much and with which rights, and does nothing. Root is needed for Debian packages only: it
 # calls sudo with --sudo, and otherwise, where it is not root, takes what it can without and names the rest with the one command.
 # With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
@@ -22,6 +23,7 @@ lean=
 develop=
 torch=
 docs=
+julia=
 check=
 sudo=
 for option in "$@"; do
@@ -30,9 +32,10 @@ for option in "$@"; do
     --develop) develop=yes docs=yes ;;
     --torch) develop=yes docs=yes torch=yes ;;
     --docs) docs=yes ;;
+    --julia) julia=yes ;;
     --check) check=yes ;;
     --sudo) sudo=yes ;;
-    *) stop "$option: expected --lean, --develop, --torch, --docs, --check, --sudo or nothing" ;;
+    *) stop "$option: expected --lean, --develop, --torch, --docs, --julia, --check, --sudo or nothing" ;;
   esac
 done
 PATH=$PWD/build/deps/bin:$PATH # what pip has installed here
@@ -312,7 +315,9 @@ if [ -n "$develop" ]; then
       echo "set-up: cargo cannot fetch the crates of bindings/rust/Cargo.lock; the tests of the Rust binding are skipped"
     fi
   fi
-  tools/install_julia.sh || [ $? = 77 ] || exit 1
+fi
+if [ -n "$develop$julia" ]; then
+  tools/install_julia.sh ${julia:+--add-source} ${sudo:+--sudo} || [ $? = 77 ] || exit 1
 fi
 if [ -n "$docs" ] && ! cmp -s docs/requirements.txt build/deps/docs.txt; then
   # Its own environment: the versions of the site's packages are those of no other tool.

@@ -3,7 +3,7 @@
 #
 #     julia --project=bindings/julia examples/julia/big_model.jl FOLDER --tokens 1,15043,29892 --max-memory '{"0": "8GiB", "cpu": "16GiB"}'
 #     julia --project=bindings/julia examples/julia/big_model.jl FOLDER --device-map '{"model.layers": "disk", "": "cpu"}'
-using Accel, Printf
+using Accel, Accel.BigModels, Accel.Layers, Accel.Values, Printf
 
 const USAGE = "usage: big_model.jl FOLDER [--tokens 1,2,3] [--new-tokens 8] [--max-memory JSON] [--device-map JSON]"
 

@@ -1,7 +1,7 @@
 # A run that is saved, thrown away and resumed continues as if nothing had happened, bit for bit:
 #
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/checkpoint.jl FOLDER
-using Accel, Printf
+using Accel, Accel.Autograd, Accel.Data, Accel.Layers, Accel.Optimizers, Printf
 include("digits.jl")
 
 """Everything that trains, prepared."""
@@ -9,7 +9,7 @@ function begin_run(state, seed)
     seed!(state, seed)
     network = Sequential(Linear(SEGMENTS, 32), Activation("relu"), Dropout(0.1), Linear(32, 10))
     optimizer = AdamW(network; lr = 0.01)
-    loader = DataLoader(make_digits(UInt32(1), 96); batch_size = 8, shuffle = true)
+    loader = DataLoader(make_digits(UInt32(1), 96); batchsize = 8, shuffle = true)
     return prepare(state, network, optimizer, Scheduler(:cosine, optimizer, 2, 12, 0), loader)
 end
 
@@ -22,7 +22,7 @@ end
 """Returns the mean of the processes' losses."""
 function train_step(state, (model, optimizer, scheduler, loader))
     features, labels = next_batch(loader)
-    loss = accumulate(state, model) do
+    loss = Accel.accumulate(state, model) do
         loss = cross_entropy(model(features), labels)
         backward(state, loss)
         step!(optimizer)
@@ -30,7 +30,7 @@ function train_step(state, (model, optimizer, scheduler, loader))
         zero_grad!(optimizer)
         loss
     end
-    return item(reduce(state, loss; by = :mean))
+    return item(Accel.reduce(state, loss; by = :mean))
 end
 
 length(ARGS) == 1 || error("usage: checkpoint.jl FOLDER")

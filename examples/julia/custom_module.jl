@@ -2,12 +2,12 @@
 # checkpoints take it as any other:
 #
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/custom_module.jl
-using Accel, Printf
+using Accel, Accel.Layers, Accel.Optimizers, Accel.Processes, Accel.Values, Printf
 
 State(cpu = true) do state
     seed!(state, 0)
     calls = 0
-    affine = Model("Affine"; weight = zeros(Tensor, Float32, 1), bias = zeros(Tensor, Float32, 1)) do self, inputs...
+    affine = Model("Affine"; weight = Accel.zeros(Float32, 1), bias = Accel.zeros(Float32, 1)) do self, inputs...
         length(inputs) == 1 || error("Affine takes 1 input, got ", length(inputs))
         calls += 1
         return inputs[1] .* self["weight"] .+ self["bias"]
@@ -25,7 +25,7 @@ State(cpu = true) do state
         step!(optimizer)
         zero_grad!(optimizer)
         if step in (1, 100)
-            mean = item(reduce(state, loss; by = :mean))
+            mean = item(Accel.reduce(state, loss; by = :mean))
             say("step $step loss: ", @sprintf("%.4f", mean))
         end
     end

@@ -2,7 +2,7 @@
 # texts with it. The processes share the texts:
 #
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/embed.jl FOLDER
-using Accel, LinearAlgebra, Printf
+using Accel, Accel.Checkpoints, Accel.Collectives, Accel.Layers, Accel.Values, LinearAlgebra, Printf
 
 const CONFIG = """{"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2}"""
 const TEXTS = ["the cat sat on the mat", "a cat sat on a mat", "gradients are averaged"]

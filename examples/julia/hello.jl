@@ -4,5 +4,5 @@
 using Accel
 
 State() do state
-    println(state, to_json(gather(state, Tensor(process_index(state)))))
+    println(state, "[", join(gather(state, process_index(state)), ","), "]")
 end

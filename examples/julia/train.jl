@@ -1,14 +1,14 @@
 # Trains a small network on the digits of a clock, on as many processes as the launcher starts:
 #
 #     accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/train.jl
-using Accel, Printf
+using Accel, Accel.Autograd, Accel.Data, Accel.Layers, Accel.Optimizers, Printf
 include("digits.jl")
 
 """One pass over the data. Returns the mean of the loss, over the processes too."""
 function train_epoch(state, model, optimizer, loader)
     total = 0.0
     for (features, labels) in loader
-        accumulate(state, model) do
+        Accel.accumulate(state, model) do
             loss = cross_entropy(model(features), labels)
             backward(state, loss)
             step!(optimizer)
@@ -16,7 +16,7 @@ function train_epoch(state, model, optimizer, loader)
             total += item(loss)
         end
     end
-    return item(reduce(state, Tensor(total / length(loader)); by = :mean))
+    return Accel.reduce(state, total / length(loader); by = :mean)
 end
 
 """Counts the test samples, each of which comes to one process, and those that are recognised."""
@@ -39,8 +39,8 @@ State(cpu = true, gradient_accumulation_steps = 2) do state
     seed!(state, 0)
     network = Sequential(Linear(SEGMENTS, 32), Activation("relu"), Linear(32, 10))
     model, optimizer, training, test = prepare(state, network, AdamW(network; lr = 0.01),
-        DataLoader(make_digits(UInt32(1), 1000); batch_size = 16, shuffle = true),
-        DataLoader(make_digits(UInt32(2), 203); batch_size = 16))
+        DataLoader(make_digits(UInt32(1), 1000); batchsize = 16, shuffle = true),
+        DataLoader(make_digits(UInt32(2), 203); batchsize = 16))
 
     say(parts...) = is_main_process(state) && println(parts...)
     say("processes: ", num_processes(state))

@@ -218,12 +218,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_weigh(const accel_t
         with self.assertRaisesRegex(SystemExit, r"functions\.txt:2: 'accel_thing_look because', expected FUNCTION "):
             self.functions_of_rust(HEADER, "# Names\naccel_thing_look because\n")
 
-    def made_after(self, back_end, header, table):
-        """The texts that a back end makes with a table of its own."""
+    def made_after(self, back_end, header, table, **further):
+        """The texts that a back end makes with tables of its own; further ones are named in its folder."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / back_end.TABLE
             file.parent.mkdir(parents=True)
             file.write_text(table)
+            for name, text in further.items():
+                (file.parent / f"{name}.txt").write_text(text)
             return "".join(back_end.emit(self.describe(header), pathlib.Path(folder)).values())
 
     def test_classes_of_python(self):
@@ -251,13 +253,19 @@ ACCEL_SINCE(0, 1) accel_color_t accel_thing_color(const accel_thing_t *thing, co
 /** Paints. @param thing A thing. @param color The color. @return ACCEL_OK. @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_set_color(accel_thing_t *thing, accel_color_t color);
 """
-        text = self.made_after(emit_julia_methods, made, "[functions]\nprefix = accel_\nrows =\n    Thing = thing_create(sizes; quick = true)\n")
+        table = "[functions]\nprefix = accel_\nrows =\n    Thing = thing_create(sizes; quick = true)\n"
+        topics = "# Topics\nexports = Thing\nqualified = show\n\nThings = 1 |\n    by_hand show\n"
+        text = self.made_after(emit_julia_methods, made, table, topics=topics)
         self.assertIn("Thing(sizes; quick = true) =\n    made(Thing, out -> LibAccel.accel_thing_create("
                       "something(sizes, C_NULL), length(sizes), out))", text)
         self.assertIn("color(thing::Thing, unit) =\n    name_of(CHOICES.color, LibAccel.accel_thing_color(thing, string(unit)))", text)
         self.assertIn("color!(thing::Thing, color) =\n    (LibAccel.accel_thing_set_color(thing, number_of(CHOICES.color, color)); thing)", text)
         self.assertIn("choices(::Type{LibAccel.accel_thing_options_t}) = (color = CHOICES.color,)", text)
         self.assertNotIn("accel_thing_look", text)
+        self.assertIn("\nexport Thing\n", text)
+        self.assertIn("module Things\nusing ..Accel: Thing, by_hand, color, color!, show\nexport Thing, by_hand, color, color!\nend\n", text)
+        with self.assertRaisesRegex(SystemExit, r"topics\.txt: no topic has the section 1 of the header"):
+            self.made_after(emit_julia_methods, made, table, topics="exports = Thing\nqualified =\nOther = 2 |\n")
 
     def test_constants_are_plain_numbers(self):
         found = {constant["name"]: (constant["type"], constant["value"]) for constant in self.describe(HEADER)["constants"]}

@@ -17,9 +17,11 @@ CODE = re.compile(r"`([^`]+)`")
 
 
 def is_defined(name, text, suffix):
-    """Whether the text of a file defines a function or a GoogleTest of that name."""
+    """Whether the text of a file defines a function, a GoogleTest or a test set of that name."""
     if suffix == ".py":
         pattern = rf"^ *def {name}\("
+    elif suffix == ".jl":
+        pattern = rf'^@testset "{re.escape(name)}" '
     elif "." in name:
         pattern = rf"^TEST(?:_F|_P)?\({name.replace('.', ', ')}\)"
     else:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import ctype
 
@@ -31,6 +32,11 @@ def julia_type(spelling, callbacks):
     return name
 
 
+def argument_type(spelling, callbacks):
+    """Of a parameter: a text of Julia's may be a part of another, and gets its end in C."""
+    return "Cstring" if spelling.split() == ["const", "char", "*"] else julia_type(spelling, callbacks)
+
+
 def quoted(text):
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
 
@@ -47,9 +53,9 @@ def documentation(function):
 
 def wrapper(function, callbacks):
     names = ", ".join(julia_name(parameter["name"]) for parameter in function["parameters"])
-    types = [julia_type(parameter["type"]["c"], callbacks) for parameter in function["parameters"]]
+    types = [argument_type(parameter["type"]["c"], callbacks) for parameter in function["parameters"]]
     listed, returns = ", ".join(types) + "," * (len(types) == 1), function["returns"]["type"]["c"]
-    call = f"ccall((:{function['name']}, libaccel), {julia_type(returns, callbacks)}, ({listed}){', ' * bool(names)}{names})"
+    call = f"ccall(@address({function['name']}), {julia_type(returns, callbacks)}, ({listed}){', ' * bool(names)}{names})"
     if function["threads"] == "collective" and function["section"] in SAFE_SECTIONS:
         call = f"@collective({call})"
     elif function["waits"] and function["section"] not in SHORT_SECTIONS:
@@ -72,7 +78,8 @@ def emit(api, root):
     callbacks = {callback["name"] for callback in api["callbacks"]}
     functions = [function for function in api["functions"] if not function["inline"]]
     version = api["version"].split(".")
-    parts = [NOTE + PRELUDE.read_text().replace("@soversion@", f"{version[0]}.{version[1]}")]
+    libtorch = re.search(r"^torch==(\S+)", (root / "tools/libtorch.txt").read_text(), re.M)[1]
+    parts = [NOTE + PRELUDE.read_text().replace("@soversion@", f"{version[0]}.{version[1]}").replace("@libtorch@", libtorch)]
     parts.append("".join(f"const {alias['name']} = {NAMES[alias['type']]}\n" for alias in api["aliases"]))
     parts.append("".join(f"const {constant['name']} = {literal(constant)}\n" for constant in api["constants"]))
     parts.append("# Opaque: only pointers to them exist.\n" + "".join(f"mutable struct {name} end\n" for name in sorted(opaque)))

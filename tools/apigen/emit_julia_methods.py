@@ -4,6 +4,7 @@ import re
 import textwrap
 
 import class_table
+import emit_julia_topics
 import function_shape
 import option
 from emit_julia import NOTE, quoted
@@ -83,6 +84,7 @@ class Method:
         if self.output:
             base, kind, doc = self.bases[self.output], self.parameters[self.output]["type"], self.parameters[self.output]["doc"]
             call = GIVEN[self.roles[self.output]].format(call, NUMBERS.get(base) or class_of(base)) + "::Map" * doc.startswith("A map")
+            call = f"of_form(loader, {call})" if base == "accel_dataloader_t" and "loader" in self.roles else call
         elif base == "accel_status_t":
             return f"{call} == LibAccel.ACCEL_OK" if set(INFORMATION) & set(self.function["statuses"]) else f"({call}; {self.given_back()})"
         if function_shape.is_truth(kind, doc):
@@ -139,10 +141,12 @@ def emit(api, root):
                 made += [Method(row, known, named) for row in rule(function, known)]
             except function_shape.Unsupported:
                 pass  # by the function of C only
-    methods = [entry for method in made for entry in method.text()]
+    entries = [(method.function["section"], *entry) for method in made for entry in method.text()]
+    methods = [(name, text) for _, name, text in entries]
+    topics = emit_julia_topics.emit(root, {section["number"]: section["title"] for section in api["sections"]},
+                                    {(section, name) for section, name, _ in entries if "." not in name})
     tables = "".join(f"    {short(alias)} = ({', '.join(f'{name} = {number}' for name, number in names.items())},),\n" for alias, names in named.items())
     fields = "".join(f"choices(::Type{{LibAccel.{struct['name']}}}) = ({', '.join(chosen)},)\n" for struct in filter(option.is_options, api["structs"])
                      if (chosen := [f"{field['name']} = CHOICES.{short(field['type']['base'])}" for field in struct["fields"] if field["type"]["base"] in named]))
-    exported = textwrap.fill(", ".join(sorted({name for name, _ in methods if "." not in name})), 120, initial_indent="export ", subsequent_indent="    ")
     return {FILE: f"{NOTE}\n# The numbers behind the symbols that settings take, and the fields of options that are such.\nconst CHOICES = (\n{tables})\n"
-            f"choices(::Type) = NamedTuple()\n{fields}\n{exported}\n\n" + "\n".join(text for _, text in methods)}
+            f"choices(::Type) = NamedTuple()\n{fields}\n" + "\n".join(text for _, text in methods), **topics}

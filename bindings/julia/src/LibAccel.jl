@@ -5,60 +5,13 @@
 The C ABI of libaccel under its own names. A function that can fail throws [`AccelError`](@ref) and returns its status
 otherwise, so that information such as `ACCEL_ITER_END` can be seen. Outputs are `Ref`s, as in C.
 
-The library is `ENV["ACCEL_LIBRARY"]`, else what the dynamic linker finds under its name. LibTorch is that of
-`ENV["ACCEL_LIBTORCH"]`, else the one that the library was built with, else that of the package torch of `python3`.
+The library is found and loaded at the first call, see [`load_library`](@ref).
 """
 module LibAccel
 
-import Libdl
-
-# Once it is loaded under whatever path, the linker knows it by its soname.
 const libaccel = "libaccel.so.0.1"
-
-# What is loaded first is what the library gets: a process can have only one LibTorch (docs/libtorch.md).
-const LIBTORCH = ("libc10.so", "libtorch_cpu.so")
-
-function load_libtorch(folder, source)
-    place = isfile(joinpath(folder, "lib", LIBTORCH[end])) ? joinpath(folder, "lib") : folder
-    isfile(joinpath(place, LIBTORCH[end])) ||
-        error(source, "=", folder, ": expected the folder of a LibTorch, with lib/", LIBTORCH[end], " in it")
-    foreach(name -> Libdl.dlopen(joinpath(place, name)), LIBTORCH)
-    return nothing
-end
-
-"""The folder of the package torch of `python3`, or an empty text."""
-function installed_torch()
-    look = "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-    try
-        return strip(read(pipeline(`python3 -c $look`; stderr = devnull), String))
-    catch
-        return "" # there is no python3
-    end
-end
-
-function load_library(library = get(ENV, "ACCEL_LIBRARY", libaccel))
-    try
-        Libdl.dlopen(library)
-    catch problem
-        reason = sprint(showerror, problem)
-        occursin("undefined symbol", reason) && error("another version of LibTorch is loaded than the one libaccel was built for; ",
-            "docs/libtorch.md says what to do: ", reason)
-        any(name -> occursin(name * ": cannot open", reason), LIBTORCH) || rethrow()
-        folder = installed_torch()
-        isempty(folder) && error("there is no LibTorch: install the package torch of the version that libaccel was built for, or set ",
-            "ACCEL_LIBTORCH to the folder of one: ", reason)
-        load_libtorch(folder, "torch")
-        Libdl.dlopen(library)
-    end
-    return nothing
-end
-
-function __init__()
-    named = get(ENV, "ACCEL_LIBTORCH", "")
-    isempty(named) || load_libtorch(named, "ACCEL_LIBTORCH")
-    load_library()
-    return nothing
-end
+const LIBTORCH_VERSION = "2.13.0"
+include("loading.jl")
 
 """An error of the library: the status, one line, the function that failed, and the rank that reported it, -1 without a group."""
 struct AccelError <: Exception
@@ -70,7 +23,7 @@ end
 AccelError(status, message, call) = AccelError(status, message, call, -1)
 
 function Base.showerror(io::IO, error::AccelError)
-    name = unsafe_string(ccall((:accel_status_name, libaccel), Ptr{Cchar}, (Int32,), error.status))
+    name = LIBRARY[] != C_NULL ? unsafe_string(ccall(@address(accel_status_name), Ptr{Cchar}, (Int32,), error.status)) : error.status
     print(io, error.call, ": ", error.message, " (", name, ")")
 end
 
@@ -80,14 +33,14 @@ const before_error = Ref{Any}(status -> nothing)
 """The thread's latest error, with the status that is given or its own."""
 function last_error(call::String, status = nothing)
     taken = Ref{Ptr{Cvoid}}(C_NULL)
-    if ccall((:accel_error_take, libaccel), Int32, (Ptr{Ptr{Cvoid}},), taken) != ACCEL_OK # as in a forked child
-        message = unsafe_string(ccall((:accel_last_error, libaccel), Ptr{Cchar}, ()))
+    if ccall(@address(accel_error_take), Int32, (Ptr{Ptr{Cvoid}},), taken) != ACCEL_OK # as in a forked child
+        message = unsafe_string(ccall(@address(accel_last_error), Ptr{Cchar}, ()))
         return AccelError(something(status, ACCEL_ERROR_INVALID_STATE), message, call)
     end
-    error = AccelError(something(status, ccall((:accel_error_code, libaccel), Int32, (Ptr{Cvoid},), taken[])),
-        unsafe_string(ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), call,
-        ccall((:accel_error_rank, libaccel), Int32, (Ptr{Cvoid},), taken[]))
-    ccall((:accel_error_release, libaccel), Cvoid, (Ptr{Cvoid},), taken[])
+    error = AccelError(something(status, ccall(@address(accel_error_code), Int32, (Ptr{Cvoid},), taken[])),
+        unsafe_string(ccall(@address(accel_error_message), Ptr{Cchar}, (Ptr{Cvoid},), taken[])), call,
+        ccall(@address(accel_error_rank), Int32, (Ptr{Cvoid},), taken[]))
+    ccall(@address(accel_error_release), Cvoid, (Ptr{Cvoid},), taken[])
     return error
 end
 
@@ -110,9 +63,10 @@ function waiting_call(call, enter, leave)
         $([:($hold = Base.cconvert($type, $argument)) for (hold, type, argument) in zip(held, types, arguments)]...)
         GC.@preserve $(held...) begin
             $([:($give = Base.unsafe_convert($type, $hold)) for (give, type, hold) in zip(given, types, held)]...)
+            address = $target
             Threads.atomic_add!(WAITING, 1)
             gc_state = $enter
-            result = ccall($target, $result, ($(types...),), $(given...))
+            result = ccall(address, $result, ($(types...),), $(given...))
             $leave
             Threads.atomic_sub!(WAITING, 1)
             result
@@ -1869,7 +1823,7 @@ Frees the bytes and empties the buffer.
 Threads: any.
 """
 accel_buffer_dispose(buffer) =
-    ccall((:accel_buffer_dispose, libaccel), Cvoid, (Ptr{accel_buffer_t},), buffer)
+    ccall(@address(accel_buffer_dispose), Cvoid, (Ptr{accel_buffer_t},), buffer)
 
 """
     accel_version(out_major, out_minor, out_patch)
@@ -1883,7 +1837,7 @@ The version of the loaded library, which may be newer than the header.
 Threads: any.
 """
 accel_version(out_major, out_minor, out_patch) =
-    ccall((:accel_version, libaccel), Cvoid, (Ptr{Int32}, Ptr{Int32}, Ptr{Int32}), out_major, out_minor, out_patch)
+    ccall(@address(accel_version), Cvoid, (Ptr{Int32}, Ptr{Int32}, Ptr{Int32}), out_major, out_minor, out_patch)
 
 """
     accel_build_info(out)
@@ -1897,7 +1851,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_build_info(out) =
-    check(ccall((:accel_build_info, libaccel), accel_status_t, (Ptr{accel_buffer_t},), out), "accel_build_info")
+    check(ccall(@address(accel_build_info), accel_status_t, (Ptr{accel_buffer_t},), out), "accel_build_info")
 
 """
     accel_status_name(status)
@@ -1911,7 +1865,7 @@ Returns: A constant; \"unknown status\" for others.
 Threads: any.
 """
 accel_status_name(status) =
-    ccall((:accel_status_name, libaccel), Ptr{Cchar}, (accel_status_t,), status)
+    ccall(@address(accel_status_name), Ptr{Cchar}, (accel_status_t,), status)
 
 """
     accel_last_error()
@@ -1923,7 +1877,7 @@ Returns: One line, \"\" if there was none; valid until the thread's next error.
 Threads: thread.
 """
 accel_last_error() =
-    ccall((:accel_last_error, libaccel), Ptr{Cchar}, ())
+    ccall(@address(accel_last_error), Ptr{Cchar}, ())
 
 """
     accel_error_take(out)
@@ -1937,7 +1891,7 @@ Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND when the thread has none.
 Threads: thread.
 """
 accel_error_take(out) =
-    check(ccall((:accel_error_take, libaccel), accel_status_t, (Ptr{Ptr{accel_error_t}},), out), "accel_error_take")
+    check(ccall(@address(accel_error_take), accel_status_t, (Ptr{Ptr{accel_error_t}},), out), "accel_error_take")
 
 """
     accel_error_code(error)
@@ -1951,7 +1905,7 @@ Returns: Its status.
 Threads: any.
 """
 accel_error_code(error) =
-    check(ccall((:accel_error_code, libaccel), accel_status_t, (Ptr{accel_error_t},), error), "accel_error_code")
+    check(ccall(@address(accel_error_code), accel_status_t, (Ptr{accel_error_t},), error), "accel_error_code")
 
 """
     accel_error_message(error)
@@ -1965,7 +1919,7 @@ Returns: Its one line; lives as long as the error.
 Threads: any.
 """
 accel_error_message(error) =
-    ccall((:accel_error_message, libaccel), Ptr{Cchar}, (Ptr{accel_error_t},), error)
+    ccall(@address(accel_error_message), Ptr{Cchar}, (Ptr{accel_error_t},), error)
 
 """
     accel_error_function(error)
@@ -1979,7 +1933,7 @@ Returns: The name of the function that failed; lives as long as the error.
 Threads: any.
 """
 accel_error_function(error) =
-    ccall((:accel_error_function, libaccel), Ptr{Cchar}, (Ptr{accel_error_t},), error)
+    ccall(@address(accel_error_function), Ptr{Cchar}, (Ptr{accel_error_t},), error)
 
 """
     accel_error_rank(error)
@@ -1993,7 +1947,7 @@ Returns: The rank that reported it, -1 when no process group was involved.
 Threads: any.
 """
 accel_error_rank(error) =
-    ccall((:accel_error_rank, libaccel), Int32, (Ptr{accel_error_t},), error)
+    ccall(@address(accel_error_rank), Int32, (Ptr{accel_error_t},), error)
 
 """
     accel_error_release(error)
@@ -2005,7 +1959,7 @@ Frees a taken error.
 Threads: any.
 """
 accel_error_release(error) =
-    ccall((:accel_error_release, libaccel), Cvoid, (Ptr{accel_error_t},), error)
+    ccall(@address(accel_error_release), Cvoid, (Ptr{accel_error_t},), error)
 
 """
     accel_error_set(status, message)
@@ -2018,7 +1972,7 @@ Sets the thread's error from inside a callback, just before it returns the same 
 Threads: thread.
 """
 accel_error_set(status, message) =
-    ccall((:accel_error_set, libaccel), Cvoid, (accel_status_t, Ptr{Cchar}), status, message)
+    ccall(@address(accel_error_set), Cvoid, (accel_status_t, Cstring), status, message)
 
 """
     accel_set_log_callback(callback, user_data, destroy)
@@ -2034,7 +1988,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_set_log_callback(callback, user_data, destroy) =
-    check(ccall((:accel_set_log_callback, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), callback, user_data, destroy), "accel_set_log_callback")
+    check(ccall(@address(accel_set_log_callback), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), callback, user_data, destroy), "accel_set_log_callback")
 
 """
     accel_set_log_level(level)
@@ -2048,7 +2002,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_set_log_level(level) =
-    check(ccall((:accel_set_log_level, libaccel), accel_status_t, (Int32,), level), "accel_set_log_level")
+    check(ccall(@address(accel_set_log_level), accel_status_t, (Int32,), level), "accel_set_log_level")
 
 """
     accel_debug_live_objects()
@@ -2060,7 +2014,7 @@ Returns: The number.
 Threads: any.
 """
 accel_debug_live_objects() =
-    ccall((:accel_debug_live_objects, libaccel), Int64, ())
+    ccall(@address(accel_debug_live_objects), Int64, ())
 
 """
     accel_is_available(feature)
@@ -2074,7 +2028,7 @@ Returns: 1, or 0 also for unknown names.
 Threads: any.
 """
 accel_is_available(feature) =
-    ccall((:accel_is_available, libaccel), Int32, (Ptr{Cchar},), feature)
+    ccall(@address(accel_is_available), Int32, (Cstring,), feature)
 
 """
     accel_unavailable_reason(feature, out)
@@ -2089,7 +2043,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known o
 Threads: any.
 """
 accel_unavailable_reason(feature, out) =
-    check(ccall((:accel_unavailable_reason, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_buffer_t}), feature, out), "accel_unavailable_reason")
+    check(ccall(@address(accel_unavailable_reason), accel_status_t, (Cstring, Ptr{accel_buffer_t}), feature, out), "accel_unavailable_reason")
 
 """
     accel_scope_end(scope)
@@ -2103,7 +2057,7 @@ Returns: ACCEL_OK; ACCEL_ERROR_INVALID_STATE when it is not the thread's innermo
 Threads: thread, waits.
 """
 accel_scope_end(scope) =
-    check(@waiting(ccall((:accel_scope_end, libaccel), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
+    check(@waiting(ccall(@address(accel_scope_end), accel_status_t, (Ptr{accel_scope_t},), scope)), "accel_scope_end")
 
 """
     accel_scope_call(body, user_data, destroy)
@@ -2119,7 +2073,7 @@ Returns: ACCEL_OK, or what else the function returned; where it succeeded, the f
 Threads: any, waits.
 """
 accel_scope_call(body, user_data, destroy) =
-    check(@waiting(ccall((:accel_scope_call, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), body, user_data, destroy)), "accel_scope_call")
+    check(@waiting(ccall(@address(accel_scope_call), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), body, user_data, destroy)), "accel_scope_call")
 
 """
     accel_scope_release(scope)
@@ -2131,7 +2085,7 @@ Releases a scope that its thread cannot end any more, from any thread: the handl
 Threads: any.
 """
 accel_scope_release(scope) =
-    ccall((:accel_scope_release, libaccel), Cvoid, (Ptr{accel_scope_t},), scope)
+    ccall(@address(accel_scope_release), Cvoid, (Ptr{accel_scope_t},), scope)
 
 """
     accel_dtype_name(dtype)
@@ -2145,7 +2099,7 @@ Returns: \"float32\" and so on; NULL for a number that is no dtype.
 Threads: any.
 """
 accel_dtype_name(dtype) =
-    ccall((:accel_dtype_name, libaccel), Ptr{Cchar}, (accel_dtype_t,), dtype)
+    ccall(@address(accel_dtype_name), Ptr{Cchar}, (accel_dtype_t,), dtype)
 
 """
     accel_dtype_size(dtype)
@@ -2159,7 +2113,7 @@ Returns: Bytes of one element; 0 for a number that is no dtype.
 Threads: any.
 """
 accel_dtype_size(dtype) =
-    ccall((:accel_dtype_size, libaccel), Csize_t, (accel_dtype_t,), dtype)
+    ccall(@address(accel_dtype_size), Csize_t, (accel_dtype_t,), dtype)
 
 """
     accel_dtype_byte_size(name, out)
@@ -2174,7 +2128,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
 Threads: any.
 """
 accel_dtype_byte_size(name, out) =
-    check(ccall((:accel_dtype_byte_size, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Float64}), name, out), "accel_dtype_byte_size")
+    check(ccall(@address(accel_dtype_byte_size), accel_status_t, (Cstring, Ptr{Float64}), name, out), "accel_dtype_byte_size")
 
 """
     accel_dtype_from_name(name, out)
@@ -2189,7 +2143,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_NOT_FOUND.
 Threads: any.
 """
 accel_dtype_from_name(name, out) =
-    check(ccall((:accel_dtype_from_name, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
+    check(ccall(@address(accel_dtype_from_name), accel_status_t, (Cstring, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
 
 """
     accel_value_string(text, out)
@@ -2204,7 +2158,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
 Threads: any.
 """
 accel_value_string(text, out) =
-    check(ccall((:accel_value_string, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), text, out), "accel_value_string")
+    check(ccall(@address(accel_value_string), accel_status_t, (Cstring, Ptr{accel_value_t}), text, out), "accel_value_string")
 
 """
     accel_value_tensor(tensor, out)
@@ -2219,7 +2173,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_value_tensor(tensor, out) =
-    check(ccall((:accel_value_tensor, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_value_tensor")
+    check(ccall(@address(accel_value_tensor), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_value_tensor")
 
 """
     accel_value_list(items, n_items, out)
@@ -2235,7 +2189,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
 Threads: any.
 """
 accel_value_list(items, n_items, out) =
-    check(ccall((:accel_value_list, libaccel), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_list")
+    check(ccall(@address(accel_value_list), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_list")
 
 """
     accel_value_tuple(items, n_items, out)
@@ -2251,7 +2205,7 @@ Returns: As accel_value_list().
 Threads: any.
 """
 accel_value_tuple(items, n_items, out) =
-    check(ccall((:accel_value_tuple, libaccel), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_tuple")
+    check(ccall(@address(accel_value_tuple), accel_status_t, (Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_tuple")
 
 """
     accel_value_bytes(data, size, type, out)
@@ -2268,7 +2222,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_value_bytes(data, size, var"type", out) =
-    check(ccall((:accel_value_bytes, libaccel), accel_status_t, (Ptr{Cvoid}, Csize_t, Ptr{Cchar}, Ptr{accel_value_t}), data, size, var"type", out), "accel_value_bytes")
+    check(ccall(@address(accel_value_bytes), accel_status_t, (Ptr{Cvoid}, Csize_t, Cstring, Ptr{accel_value_t}), data, size, var"type", out), "accel_value_bytes")
 
 """
     accel_value_int_list(items, n_items, out)
@@ -2284,7 +2238,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_value_int_list(items, n_items, out) =
-    check(ccall((:accel_value_int_list, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_int_list")
+    check(ccall(@address(accel_value_int_list), accel_status_t, (Ptr{Int64}, Csize_t, Ptr{accel_value_t}), items, n_items, out), "accel_value_int_list")
 
 """
     accel_value_map(out)
@@ -2298,7 +2252,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_value_map(out) =
-    check(ccall((:accel_value_map, libaccel), accel_status_t, (Ptr{accel_value_t},), out), "accel_value_map")
+    check(ccall(@address(accel_value_map), accel_status_t, (Ptr{accel_value_t},), out), "accel_value_map")
 
 """
     accel_value_copy(value, out)
@@ -2313,7 +2267,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 Threads: any.
 """
 accel_value_copy(value, out) =
-    check(ccall((:accel_value_copy, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_value_copy")
+    check(ccall(@address(accel_value_copy), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_value_copy")
 
 """
     accel_value_dispose(value)
@@ -2325,7 +2279,7 @@ Frees what a value owns and makes it NONE.
 Threads: any, waits.
 """
 accel_value_dispose(value) =
-    ccall((:accel_value_dispose, libaccel), Cvoid, (Ptr{accel_value_t},), value)
+    ccall(@address(accel_value_dispose), Cvoid, (Ptr{accel_value_t},), value)
 
 """
     accel_value_kind(value)
@@ -2339,7 +2293,7 @@ Returns: ACCEL_VALUE_*.
 Threads: any.
 """
 accel_value_kind(value) =
-    ccall((:accel_value_kind, libaccel), Int32, (Ptr{accel_value_t},), value)
+    ccall(@address(accel_value_kind), Int32, (Ptr{accel_value_t},), value)
 
 """
     accel_value_as_bool(value, out)
@@ -2354,7 +2308,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_bool(value, out) =
-    check(ccall((:accel_value_as_bool, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int32}), value, out), "accel_value_as_bool")
+    check(ccall(@address(accel_value_as_bool), accel_status_t, (Ptr{accel_value_t}, Ptr{Int32}), value, out), "accel_value_as_bool")
 
 """
     accel_value_as_int(value, out)
@@ -2369,7 +2323,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_int(value, out) =
-    check(ccall((:accel_value_as_int, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_value_as_int")
+    check(ccall(@address(accel_value_as_int), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_value_as_int")
 
 """
     accel_value_as_double(value, out)
@@ -2384,7 +2338,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_double(value, out) =
-    check(ccall((:accel_value_as_double, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Float64}), value, out), "accel_value_as_double")
+    check(ccall(@address(accel_value_as_double), accel_status_t, (Ptr{accel_value_t}, Ptr{Float64}), value, out), "accel_value_as_double")
 
 """
     accel_value_as_string(value, out)
@@ -2399,7 +2353,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_string(value, out) =
-    check(ccall((:accel_value_as_string, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{Cchar}}), value, out), "accel_value_as_string")
+    check(ccall(@address(accel_value_as_string), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{Cchar}}), value, out), "accel_value_as_string")
 
 """
     accel_value_as_bytes(value, out)
@@ -2414,7 +2368,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_bytes(value, out) =
-    check(ccall((:accel_value_as_bytes, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_bytes_t}}), value, out), "accel_value_as_bytes")
+    check(ccall(@address(accel_value_as_bytes), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_bytes_t}}), value, out), "accel_value_as_bytes")
 
 """
     accel_value_as_tensor(value, out)
@@ -2429,7 +2383,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_tensor(value, out) =
-    check(ccall((:accel_value_as_tensor, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_tensor_t}}), value, out), "accel_value_as_tensor")
+    check(ccall(@address(accel_value_as_tensor), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_tensor_t}}), value, out), "accel_value_as_tensor")
 
 """
     accel_value_as_dtype(value, out)
@@ -2444,7 +2398,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_dtype(value, out) =
-    check(ccall((:accel_value_as_dtype, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_dtype_t}), value, out), "accel_value_as_dtype")
+    check(ccall(@address(accel_value_as_dtype), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_dtype_t}), value, out), "accel_value_as_dtype")
 
 """
     accel_value_as_device(value, out)
@@ -2459,7 +2413,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for another kind.
 Threads: any.
 """
 accel_value_as_device(value, out) =
-    check(ccall((:accel_value_as_device, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}), value, out), "accel_value_as_device")
+    check(ccall(@address(accel_value_as_device), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}), value, out), "accel_value_as_device")
 
 """
     accel_value_count(value)
@@ -2473,7 +2427,7 @@ Returns: The number of items of a list, tuple or map, 0 for every other kind.
 Threads: any.
 """
 accel_value_count(value) =
-    ccall((:accel_value_count, libaccel), Csize_t, (Ptr{accel_value_t},), value)
+    ccall(@address(accel_value_count), Csize_t, (Ptr{accel_value_t},), value)
 
 """
     accel_value_at(value, index)
@@ -2488,7 +2442,7 @@ Returns: The item; valid until the container changes or is disposed; NULL when t
 Threads: any.
 """
 accel_value_at(value, index) =
-    ccall((:accel_value_at, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Csize_t), value, index)
+    ccall(@address(accel_value_at), Ptr{accel_value_t}, (Ptr{accel_value_t}, Csize_t), value, index)
 
 """
     accel_value_key(map, index)
@@ -2503,7 +2457,7 @@ Returns: The key at that place, valid as the item; NULL when there is none, or i
 Threads: any.
 """
 accel_value_key(map, index) =
-    ccall((:accel_value_key, libaccel), Ptr{Cchar}, (Ptr{accel_value_t}, Csize_t), map, index)
+    ccall(@address(accel_value_key), Ptr{Cchar}, (Ptr{accel_value_t}, Csize_t), map, index)
 
 """
     accel_value_key_at(map, index)
@@ -2518,7 +2472,7 @@ Returns: The key, a STRING or an INT, valid as the item; NULL when there is none
 Threads: any.
 """
 accel_value_key_at(map, index) =
-    ccall((:accel_value_key_at, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Csize_t), map, index)
+    ccall(@address(accel_value_key_at), Ptr{accel_value_t}, (Ptr{accel_value_t}, Csize_t), map, index)
 
 """
     accel_value_get(map, key)
@@ -2533,7 +2487,7 @@ Returns: The item under the key, NULL when there is none; valid as in accel_valu
 Threads: any.
 """
 accel_value_get(map, key) =
-    ccall((:accel_value_get, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Ptr{Cchar}), map, key)
+    ccall(@address(accel_value_get), Ptr{accel_value_t}, (Ptr{accel_value_t}, Cstring), map, key)
 
 """
     accel_value_find(map, key)
@@ -2548,7 +2502,7 @@ Returns: As accel_value_get().
 Threads: any.
 """
 accel_value_find(map, key) =
-    ccall((:accel_value_find, libaccel), Ptr{accel_value_t}, (Ptr{accel_value_t}, Ptr{accel_value_t}), map, key)
+    ccall(@address(accel_value_find), Ptr{accel_value_t}, (Ptr{accel_value_t}, Ptr{accel_value_t}), map, key)
 
 """
     accel_value_put(map, key, item)
@@ -2564,7 +2518,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
 Threads: any.
 """
 accel_value_put(map, key, item) =
-    check(ccall((:accel_value_put, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), map, key, item), "accel_value_put")
+    check(ccall(@address(accel_value_put), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), map, key, item), "accel_value_put")
 
 """
     accel_value_set(map, key, item)
@@ -2580,7 +2534,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
 Threads: any.
 """
 accel_value_set(map, key, item) =
-    check(ccall((:accel_value_set, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_value_t}), map, key, item), "accel_value_set")
+    check(ccall(@address(accel_value_set), accel_status_t, (Ptr{accel_value_t}, Cstring, Ptr{accel_value_t}), map, key, item), "accel_value_set")
 
 """
     accel_value_push(list, item)
@@ -2595,7 +2549,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_TYPE_MISMATCH.
 Threads: any.
 """
 accel_value_push(list, item) =
-    check(ccall((:accel_value_push, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), list, item), "accel_value_push")
+    check(ccall(@address(accel_value_push), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), list, item), "accel_value_push")
 
 """
     accel_value_equal(a, b, out)
@@ -2611,7 +2565,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
 Threads: any, waits.
 """
 accel_value_equal(a, b, out) =
-    check(ccall((:accel_value_equal, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Int32}), a, b, out), "accel_value_equal")
+    check(ccall(@address(accel_value_equal), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Int32}), a, b, out), "accel_value_equal")
 
 """
     accel_value_to_json(value, out)
@@ -2626,7 +2580,7 @@ Returns: ACCEL_OK, or TYPE_MISMATCH for what JSON cannot say: infinity and NaN, 
 Threads: any, waits.
 """
 accel_value_to_json(value, out) =
-    check(ccall((:accel_value_to_json, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_buffer_t}), value, out), "accel_value_to_json")
+    check(ccall(@address(accel_value_to_json), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_buffer_t}), value, out), "accel_value_to_json")
 
 """
     accel_value_from_json(json, out)
@@ -2641,7 +2595,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT with the place of the mistake.
 Threads: any.
 """
 accel_value_from_json(json, out) =
-    check(ccall((:accel_value_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), json, out), "accel_value_from_json")
+    check(ccall(@address(accel_value_from_json), accel_status_t, (Cstring, Ptr{accel_value_t}), json, out), "accel_value_from_json")
 
 """
     accel_recent_errors(after, out)
@@ -2656,7 +2610,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_recent_errors(after, out) =
-    check(ccall((:accel_recent_errors, libaccel), accel_status_t, (Int64, Ptr{accel_value_t}), after, out), "accel_recent_errors")
+    check(ccall(@address(accel_recent_errors), accel_status_t, (Int64, Ptr{accel_value_t}), after, out), "accel_recent_errors")
 
 """
     accel_recursively_apply(value, error_on_other_type, function, user_data, destroy, out)
@@ -2675,7 +2629,7 @@ Returns: ACCEL_OK, or the error of the function.
 Threads: any, waits.
 """
 accel_recursively_apply(value, error_on_other_type, var"function", user_data, destroy, out) =
-    check(ccall((:accel_recursively_apply, libaccel), accel_status_t, (Ptr{accel_value_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{accel_value_t}), value, error_on_other_type, var"function", user_data, destroy, out), "accel_recursively_apply")
+    check(ccall(@address(accel_recursively_apply), accel_status_t, (Ptr{accel_value_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{accel_value_t}), value, error_on_other_type, var"function", user_data, destroy, out), "accel_recursively_apply")
 
 """
     accel_listify(value, out)
@@ -2690,7 +2644,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a dtype that JSON cannot say.
 Threads: any, waits.
 """
 accel_listify(value, out) =
-    check(ccall((:accel_listify, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_listify")
+    check(ccall(@address(accel_listify), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_listify")
 
 """
     accel_concatenate(items, dim, out)
@@ -2706,7 +2660,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
 Threads: any, waits.
 """
 accel_concatenate(items, dim, out) =
-    check(ccall((:accel_concatenate, libaccel), accel_status_t, (Ptr{accel_value_t}, Int64, Ptr{accel_value_t}), items, dim, out), "accel_concatenate")
+    check(ccall(@address(accel_concatenate), accel_status_t, (Ptr{accel_value_t}, Int64, Ptr{accel_value_t}), items, dim, out), "accel_concatenate")
 
 """
     accel_slice_tensors(value, begin, end, out)
@@ -2723,7 +2677,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
 Threads: any, waits.
 """
 accel_slice_tensors(value, var"begin", var"end", out) =
-    check(ccall((:accel_slice_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, var"begin", var"end", out), "accel_slice_tensors")
+    check(ccall(@address(accel_slice_tensors), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, var"begin", var"end", out), "accel_slice_tensors")
 
 """
     accel_pad_input_tensors(value, num_processes, dim, out)
@@ -2740,7 +2694,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for `num_processes`; SHAPE_MISMATCH for a te
 Threads: any, waits.
 """
 accel_pad_input_tensors(value, num_processes, dim, out) =
-    check(ccall((:accel_pad_input_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, num_processes, dim, out), "accel_pad_input_tensors")
+    check(ccall(@address(accel_pad_input_tensors), accel_status_t, (Ptr{accel_value_t}, Int64, Int64, Ptr{accel_value_t}), value, num_processes, dim, out), "accel_pad_input_tensors")
 
 """
     accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out)
@@ -2759,7 +2713,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(ccall((:accel_send_to_device, libaccel), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
+    check(ccall(@address(accel_send_to_device), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
 
 """
     accel_convert_to_fp32(value, out)
@@ -2774,7 +2728,7 @@ Returns: ACCEL_OK; TORCH.
 Threads: any, waits.
 """
 accel_convert_to_fp32(value, out) =
-    check(ccall((:accel_convert_to_fp32, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_convert_to_fp32")
+    check(ccall(@address(accel_convert_to_fp32), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_convert_to_fp32")
 
 """
     accel_find_batch_size(value, out)
@@ -2789,7 +2743,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH w
 Threads: any.
 """
 accel_find_batch_size(value, out) =
-    check(ccall((:accel_find_batch_size, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_find_batch_size")
+    check(ccall(@address(accel_find_batch_size), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_find_batch_size")
 
 """
     accel_device_parse(text, out)
@@ -2804,7 +2758,7 @@ Returns: ACCEL_OK; ACCEL_ERROR_INVALID_ARGUMENT for an unknown name, which lists
 Threads: any.
 """
 accel_device_parse(text, out) =
-    check(ccall((:accel_device_parse, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_device_t}), text, out), "accel_device_parse")
+    check(ccall(@address(accel_device_parse), accel_status_t, (Cstring, Ptr{accel_device_t}), text, out), "accel_device_parse")
 
 """
     accel_device_type_name(type)
@@ -2818,7 +2772,7 @@ Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered
 Threads: any.
 """
 accel_device_type_name(var"type") =
-    ccall((:accel_device_type_name, libaccel), Ptr{Cchar}, (Int32,), var"type")
+    ccall(@address(accel_device_type_name), Ptr{Cchar}, (Int32,), var"type")
 
 """
     accel_device_count(type)
@@ -2832,7 +2786,7 @@ Returns: How many of them can be used now; 1 for the CPU and meta.
 Threads: any.
 """
 accel_device_count(var"type") =
-    ccall((:accel_device_count, libaccel), Int32, (Int32,), var"type")
+    ccall(@address(accel_device_count), Int32, (Int32,), var"type")
 
 """
     accel_device_default(out)
@@ -2846,7 +2800,7 @@ Returns: ACCEL_OK; NOT_FOUND or UNSUPPORTED for a plugin that cannot be loaded.
 Threads: any.
 """
 accel_device_default(out) =
-    check(ccall((:accel_device_default, libaccel), accel_status_t, (Ptr{accel_device_t},), out), "accel_device_default")
+    check(ccall(@address(accel_device_default), accel_status_t, (Ptr{accel_device_t},), out), "accel_device_default")
 
 """
     accel_device_current(type, out)
@@ -2861,7 +2815,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED wh
 Threads: thread.
 """
 accel_device_current(var"type", out) =
-    check(ccall((:accel_device_current, libaccel), accel_status_t, (Int32, Ptr{accel_device_t}), var"type", out), "accel_device_current")
+    check(ccall(@address(accel_device_current), accel_status_t, (Int32, Ptr{accel_device_t}), var"type", out), "accel_device_current")
 
 """
     accel_device_set_current(device)
@@ -2875,7 +2829,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: thread.
 """
 accel_device_set_current(device) =
-    check(ccall((:accel_device_set_current, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_set_current")
+    check(ccall(@address(accel_device_set_current), accel_status_t, (accel_device_t,), device), "accel_device_set_current")
 
 """
     accel_device_synchronize(device)
@@ -2889,7 +2843,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any, waits.
 """
 accel_device_synchronize(device) =
-    check(ccall((:accel_device_synchronize, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_synchronize")
+    check(ccall(@address(accel_device_synchronize), accel_status_t, (accel_device_t,), device), "accel_device_synchronize")
 
 """
     accel_device_empty_cache(device)
@@ -2903,7 +2857,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_empty_cache(device) =
-    check(ccall((:accel_device_empty_cache, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_empty_cache")
+    check(ccall(@address(accel_device_empty_cache), accel_status_t, (accel_device_t,), device), "accel_device_empty_cache")
 
 """
     accel_device_memory(device, out)
@@ -2918,7 +2872,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any.
 """
 accel_device_memory(device, out) =
-    check(ccall((:accel_device_memory, libaccel), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_memory")
+    check(ccall(@address(accel_device_memory), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_memory")
 
 """
     accel_device_reset_peak_memory(device)
@@ -2932,7 +2886,7 @@ Returns: As accel_device_memory().
 Threads: any.
 """
 accel_device_reset_peak_memory(device) =
-    check(ccall((:accel_device_reset_peak_memory, libaccel), accel_status_t, (accel_device_t,), device), "accel_device_reset_peak_memory")
+    check(ccall(@address(accel_device_reset_peak_memory), accel_status_t, (accel_device_t,), device), "accel_device_reset_peak_memory")
 
 """
     accel_device_properties(device, out)
@@ -2947,7 +2901,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_properties(device, out) =
-    check(ccall((:accel_device_properties, libaccel), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_properties")
+    check(ccall(@address(accel_device_properties), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_properties")
 
 """
     accel_distributed_type_name(type)
@@ -2961,7 +2915,7 @@ Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.
 Threads: any.
 """
 accel_distributed_type_name(var"type") =
-    ccall((:accel_distributed_type_name, libaccel), Ptr{Cchar}, (accel_distributed_type_t,), var"type")
+    ccall(@address(accel_distributed_type_name), Ptr{Cchar}, (accel_distributed_type_t,), var"type")
 
 """
     accel_state_create(options, out)
@@ -2976,7 +2930,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings; UNSUPPORTED for 
 Threads: collective, waits.
 """
 accel_state_create(options, out) =
-    check(@collective(ccall((:accel_state_create, libaccel), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out)), "accel_state_create")
+    check(@collective(ccall(@address(accel_state_create), accel_status_t, (Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), options, out)), "accel_state_create")
 
 """
     accel_state_share(state, options, out)
@@ -2992,7 +2946,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the jo
 Threads: object.
 """
 accel_state_share(state, options, out) =
-    check(ccall((:accel_state_share, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), state, options, out), "accel_state_share")
+    check(ccall(@address(accel_state_share), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_state_options_t}, Ptr{Ptr{accel_state_t}}), state, options, out), "accel_state_share")
 
 """
     accel_state_retain(state)
@@ -3006,7 +2960,7 @@ Returns: The same state, with one owner more.
 Threads: any.
 """
 accel_state_retain(state) =
-    ccall((:accel_state_retain, libaccel), Ptr{accel_state_t}, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_state_retain), Ptr{accel_state_t}, (Ptr{accel_state_t},), state)
 
 """
     accel_state_release(state)
@@ -3018,7 +2972,7 @@ The last owner leaves the job without waiting for the others.
 Threads: any, waits.
 """
 accel_state_release(state) =
-    @waiting(ccall((:accel_state_release, libaccel), Cvoid, (Ptr{accel_state_t},), state))
+    @waiting(ccall(@address(accel_state_release), Cvoid, (Ptr{accel_state_t},), state))
 
 """
     accel_state_set_default(state)
@@ -3032,7 +2986,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: object.
 """
 accel_state_set_default(state) =
-    check(ccall((:accel_state_set_default, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_state_set_default")
+    check(ccall(@address(accel_state_set_default), accel_status_t, (Ptr{accel_state_t},), state), "accel_state_set_default")
 
 """
     accel_state_default()
@@ -3044,7 +2998,7 @@ Returns: The default state, or NULL; valid until another one is set.
 Threads: any.
 """
 accel_state_default() =
-    ccall((:accel_state_default, libaccel), Ptr{accel_state_t}, ())
+    ccall(@address(accel_state_default), Ptr{accel_state_t}, ())
 
 """
     accel_state_describe(state, out)
@@ -3059,7 +3013,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_state_describe(state, out) =
-    check(ccall((:accel_state_describe, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_state_describe")
+    check(ccall(@address(accel_state_describe), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_state_describe")
 
 """
     accel_process_index(state)
@@ -3073,7 +3027,7 @@ Returns: This rank, from 0.
 Threads: any.
 """
 accel_process_index(state) =
-    ccall((:accel_process_index, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_process_index), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_num_processes(state)
@@ -3087,7 +3041,7 @@ Returns: The number of ranks.
 Threads: any.
 """
 accel_num_processes(state) =
-    ccall((:accel_num_processes, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_num_processes), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_local_process_index(state)
@@ -3101,7 +3055,7 @@ Returns: This rank among those of its host, from 0.
 Threads: any.
 """
 accel_local_process_index(state) =
-    ccall((:accel_local_process_index, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_local_process_index), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_local_num_processes(state)
@@ -3115,7 +3069,7 @@ Returns: The number of ranks of this host.
 Threads: any.
 """
 accel_local_num_processes(state) =
-    ccall((:accel_local_num_processes, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_local_num_processes), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_is_main_process(state)
@@ -3129,7 +3083,7 @@ Returns: 1 on rank 0.
 Threads: any.
 """
 accel_is_main_process(state) =
-    ccall((:accel_is_main_process, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_is_main_process), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_is_local_main_process(state)
@@ -3143,7 +3097,7 @@ Returns: 1 on the first rank of a host.
 Threads: any.
 """
 accel_is_local_main_process(state) =
-    ccall((:accel_is_local_main_process, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_is_local_main_process), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_is_last_process(state)
@@ -3157,7 +3111,7 @@ Returns: 1 on the last rank.
 Threads: any.
 """
 accel_is_last_process(state) =
-    ccall((:accel_is_last_process, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_is_last_process), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_on_process(state, process_index)
@@ -3172,7 +3126,7 @@ Returns: 1 there, and everywhere when there is one process.
 Threads: any.
 """
 accel_on_process(state, process_index) =
-    ccall((:accel_on_process, libaccel), Int32, (Ptr{accel_state_t}, Int32), state, process_index)
+    ccall(@address(accel_on_process), Int32, (Ptr{accel_state_t}, Int32), state, process_index)
 
 """
     accel_on_local_process(state, local_process_index)
@@ -3187,7 +3141,7 @@ Returns: 1 or 0.
 Threads: any.
 """
 accel_on_local_process(state, local_process_index) =
-    ccall((:accel_on_local_process, libaccel), Int32, (Ptr{accel_state_t}, Int32), state, local_process_index)
+    ccall(@address(accel_on_local_process), Int32, (Ptr{accel_state_t}, Int32), state, local_process_index)
 
 """
     accel_use_distributed(state)
@@ -3201,7 +3155,7 @@ Returns: 1 when several ranks work together.
 Threads: any.
 """
 accel_use_distributed(state) =
-    ccall((:accel_use_distributed, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_use_distributed), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_distributed_type(state)
@@ -3215,7 +3169,7 @@ Returns: ACCEL_DISTRIBUTED_*.
 Threads: any.
 """
 accel_distributed_type(state) =
-    ccall((:accel_distributed_type, libaccel), accel_distributed_type_t, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_distributed_type), accel_distributed_type_t, (Ptr{accel_state_t},), state)
 
 """
     accel_backend(state)
@@ -3229,7 +3183,7 @@ Returns: \"ucx\", \"nccl\", or \"\" for one process; constant.
 Threads: any.
 """
 accel_backend(state) =
-    ccall((:accel_backend, libaccel), Ptr{Cchar}, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_backend), Ptr{Cchar}, (Ptr{accel_state_t},), state)
 
 """
     accel_mixed_precision(state)
@@ -3243,7 +3197,7 @@ Returns: ACCEL_PRECISION_*.
 Threads: any.
 """
 accel_mixed_precision(state) =
-    ccall((:accel_mixed_precision, libaccel), accel_precision_t, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_mixed_precision), accel_precision_t, (Ptr{accel_state_t},), state)
 
 """
     accel_debug(state)
@@ -3257,7 +3211,7 @@ Returns: 1 in debug mode.
 Threads: any.
 """
 accel_debug(state) =
-    ccall((:accel_debug, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_debug), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_device(state)
@@ -3271,7 +3225,7 @@ Returns: The device that prepared models and batches are put on.
 Threads: any.
 """
 accel_device(state) =
-    ccall((:accel_device, libaccel), accel_device_t, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_device), accel_device_t, (Ptr{accel_state_t},), state)
 
 """
     accel_fork_launched(state)
@@ -3285,7 +3239,7 @@ Returns: 1 or 0, as the environment was when the job's first state was made.
 Threads: any.
 """
 accel_fork_launched(state) =
-    ccall((:accel_fork_launched, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_fork_launched), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_set_device(state)
@@ -3299,7 +3253,7 @@ Returns: ACCEL_OK; UNSUPPORTED when the device is not there.
 Threads: any.
 """
 accel_set_device(state) =
-    check(ccall((:accel_set_device, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_set_device")
+    check(ccall(@address(accel_set_device), accel_status_t, (Ptr{accel_state_t},), state), "accel_set_device")
 
 """
     accel_wait_for_everyone(state)
@@ -3313,7 +3267,7 @@ Returns: ACCEL_OK, TIMEOUT or PEER_LOST.
 Threads: collective, waits.
 """
 accel_wait_for_everyone(state) =
-    check(@collective(ccall((:accel_wait_for_everyone, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_wait_for_everyone")
+    check(@collective(ccall(@address(accel_wait_for_everyone), accel_status_t, (Ptr{accel_state_t},), state)), "accel_wait_for_everyone")
 
 """
     accel_main_process_first_begin(state, out)
@@ -3328,7 +3282,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_main_process_first_begin(state, out) =
-    check(@collective(ccall((:accel_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_main_process_first_begin")
+    check(@collective(ccall(@address(accel_main_process_first_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_main_process_first_begin")
 
 """
     accel_local_main_process_first_begin(state, out)
@@ -3343,7 +3297,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_local_main_process_first_begin(state, out) =
-    check(@collective(ccall((:accel_local_main_process_first_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_local_main_process_first_begin")
+    check(@collective(ccall(@address(accel_local_main_process_first_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_scope_t}}), state, out)), "accel_local_main_process_first_begin")
 
 """
     accel_split_range(state, length, out_begin, out_end)
@@ -3360,7 +3314,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_split_range(state, length, out_begin, out_end) =
-    check(ccall((:accel_split_range, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Int64}, Ptr{Int64}), state, length, out_begin, out_end), "accel_split_range")
+    check(ccall(@address(accel_split_range), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Int64}, Ptr{Int64}), state, length, out_begin, out_end), "accel_split_range")
 
 """
     accel_split_between_processes(state, inputs, apply_padding, out)
@@ -3377,7 +3331,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT when a map's members differ in length or an 
 Threads: any, waits.
 """
 accel_split_between_processes(state, inputs, apply_padding, out) =
-    check(@waiting(ccall((:accel_split_between_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out)), "accel_split_between_processes")
+    check(@waiting(ccall(@address(accel_split_between_processes), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, inputs, apply_padding, out)), "accel_split_between_processes")
 
 """
     accel_print(state, line)
@@ -3392,7 +3346,7 @@ Returns: ACCEL_OK or ACCEL_ERROR_IO.
 Threads: any, waits.
 """
 accel_print(state, line) =
-    check(@waiting(ccall((:accel_print, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}), state, line)), "accel_print")
+    check(@waiting(ccall(@address(accel_print), accel_status_t, (Ptr{accel_state_t}, Cstring), state, line)), "accel_print")
 
 """
     accel_set_trigger(state)
@@ -3406,7 +3360,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_set_trigger(state) =
-    check(ccall((:accel_set_trigger, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_set_trigger")
+    check(ccall(@address(accel_set_trigger), accel_status_t, (Ptr{accel_state_t},), state), "accel_set_trigger")
 
 """
     accel_check_trigger(state, out)
@@ -3421,7 +3375,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_check_trigger(state, out) =
-    check(@collective(ccall((:accel_check_trigger, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out)), "accel_check_trigger")
+    check(@collective(ccall(@address(accel_check_trigger), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out)), "accel_check_trigger")
 
 """
     accel_destroy_process_group(state)
@@ -3435,7 +3389,7 @@ Returns: ACCEL_OK, also when there is none.
 Threads: collective, waits.
 """
 accel_destroy_process_group(state) =
-    check(@collective(ccall((:accel_destroy_process_group, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_destroy_process_group")
+    check(@collective(ccall(@address(accel_destroy_process_group), accel_status_t, (Ptr{accel_state_t},), state)), "accel_destroy_process_group")
 
 """
     accel_interrupt()
@@ -3447,7 +3401,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_interrupt() =
-    check(@waiting(ccall((:accel_interrupt, libaccel), accel_status_t, ())), "accel_interrupt")
+    check(@waiting(ccall(@address(accel_interrupt), accel_status_t, ())), "accel_interrupt")
 
 """
     accel_end_training(state)
@@ -3461,7 +3415,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
 Threads: collective, waits.
 """
 accel_end_training(state) =
-    check(@collective(ccall((:accel_end_training, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_end_training")
+    check(@collective(ccall(@address(accel_end_training), accel_status_t, (Ptr{accel_state_t},), state)), "accel_end_training")
 
 """
     accel_sync_gradients(state)
@@ -3475,7 +3429,7 @@ Returns: 1 when the current micro-batch ends an accumulation window and gradient
 Threads: any.
 """
 accel_sync_gradients(state) =
-    ccall((:accel_sync_gradients, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_sync_gradients), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_end_of_dataloader(state)
@@ -3489,7 +3443,7 @@ Returns: 1 when the batch in hand is the last one of its loader.
 Threads: any.
 """
 accel_end_of_dataloader(state) =
-    ccall((:accel_end_of_dataloader, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_end_of_dataloader), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_set_sync_gradients(state, sync)
@@ -3504,7 +3458,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_set_sync_gradients(state, sync) =
-    check(ccall((:accel_set_sync_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32), state, sync), "accel_set_sync_gradients")
+    check(ccall(@address(accel_set_sync_gradients), accel_status_t, (Ptr{accel_state_t}, Int32), state, sync), "accel_set_sync_gradients")
 
 """
     accel_remainder(state)
@@ -3518,7 +3472,7 @@ Returns: Rows of the last global batch that are no repetition, 0 when it is full
 Threads: any.
 """
 accel_remainder(state) =
-    ccall((:accel_remainder, libaccel), Int64, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_remainder), Int64, (Ptr{accel_state_t},), state)
 
 """
     accel_gradient_accumulation_steps(state)
@@ -3532,7 +3486,7 @@ Returns: Micro-batches per accumulation window.
 Threads: any.
 """
 accel_gradient_accumulation_steps(state) =
-    ccall((:accel_gradient_accumulation_steps, libaccel), Int64, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_gradient_accumulation_steps), Int64, (Ptr{accel_state_t},), state)
 
 """
     accel_set_gradient_accumulation_steps(state, steps)
@@ -3547,7 +3501,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_set_gradient_accumulation_steps(state, steps) =
-    check(ccall((:accel_set_gradient_accumulation_steps, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
+    check(ccall(@address(accel_set_gradient_accumulation_steps), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
 
 """
     accel_set_gradient_accumulation(state, options)
@@ -3562,7 +3516,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_set_gradient_accumulation(state, options) =
-    check(ccall((:accel_set_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_gradient_accumulation_options_t}), state, options), "accel_set_gradient_accumulation")
+    check(ccall(@address(accel_set_gradient_accumulation), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_gradient_accumulation_options_t}), state, options), "accel_set_gradient_accumulation")
 
 """
     accel_gradient_accumulation(state, out)
@@ -3577,7 +3531,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_gradient_accumulation(state, out) =
-    check(ccall((:accel_gradient_accumulation, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
+    check(ccall(@address(accel_gradient_accumulation), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
 
 """
     accel_in_dataloader(state)
@@ -3591,7 +3545,7 @@ Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has
 Threads: any.
 """
 accel_in_dataloader(state) =
-    ccall((:accel_in_dataloader, libaccel), Int32, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_in_dataloader), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_active_dataloader(state, depth, out)
@@ -3607,7 +3561,7 @@ Returns: ACCEL_OK, or ACCEL_ERROR_NOT_FOUND where fewer loops are under way.
 Threads: object.
 """
 accel_active_dataloader(state, depth, out) =
-    check(ccall((:accel_active_dataloader, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), state, depth, out), "accel_active_dataloader")
+    check(ccall(@address(accel_active_dataloader), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), state, depth, out), "accel_active_dataloader")
 
 """
     accel_gather(state, value, out)
@@ -3623,7 +3577,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMAT
 Threads: collective, waits.
 """
 accel_gather(state, value, out) =
-    check(@collective(ccall((:accel_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather")
+    check(@collective(ccall(@address(accel_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather")
 
 """
     accel_gather_uneven(state, value, out)
@@ -3639,7 +3593,7 @@ Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 diffe
 Threads: collective, waits.
 """
 accel_gather_uneven(state, value, out) =
-    check(@collective(ccall((:accel_gather_uneven, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_uneven")
+    check(@collective(ccall(@address(accel_gather_uneven), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_uneven")
 
 """
     accel_gather_for_metrics(state, value, out)
@@ -3655,7 +3609,7 @@ Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which
 Threads: collective, waits.
 """
 accel_gather_for_metrics(state, value, out) =
-    check(@collective(ccall((:accel_gather_for_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_for_metrics")
+    check(@collective(ccall(@address(accel_gather_for_metrics), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_for_metrics")
 
 """
     accel_gather_object(state, object, out)
@@ -3671,7 +3625,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a value that cannot be sent; TIMEOUT, PEER_
 Threads: collective, waits.
 """
 accel_gather_object(state, object, out) =
-    check(@collective(ccall((:accel_gather_object, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out)), "accel_gather_object")
+    check(@collective(ccall(@address(accel_gather_object), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, object, out)), "accel_gather_object")
 
 """
     accel_reduce(state, value, reduction, scale, out)
@@ -3689,7 +3643,7 @@ Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dt
 Threads: collective, waits.
 """
 accel_reduce(state, value, reduction, scale, out) =
-    check(@collective(ccall((:accel_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out)), "accel_reduce")
+    check(@collective(ccall(@address(accel_reduce), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{accel_value_t}), state, value, reduction, scale, out)), "accel_reduce")
 
 """
     accel_broadcast(state, value, from_process)
@@ -3705,7 +3659,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_broadcast(state, value, from_process) =
-    check(@collective(ccall((:accel_broadcast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process)), "accel_broadcast")
+    check(@collective(ccall(@address(accel_broadcast), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process)), "accel_broadcast")
 
 """
     accel_broadcast_object_list(state, objects, from_process, out)
@@ -3722,7 +3676,7 @@ Returns: ACCEL_OK; COLLECTIVE_MISMATCH when the lengths differ.
 Threads: collective, waits.
 """
 accel_broadcast_object_list(state, objects, from_process, out) =
-    check(@collective(ccall((:accel_broadcast_object_list, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out)), "accel_broadcast_object_list")
+    check(@collective(ccall(@address(accel_broadcast_object_list), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{accel_value_t}), state, objects, from_process, out)), "accel_broadcast_object_list")
 
 """
     accel_pad_across_processes(state, value, dim, pad_index, pad_first, out)
@@ -3741,7 +3695,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_pad_across_processes(state, value, dim, pad_index, pad_first, out) =
-    check(@collective(ccall((:accel_pad_across_processes, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out)), "accel_pad_across_processes")
+    check(@collective(ccall(@address(accel_pad_across_processes), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{accel_value_t}), state, value, dim, pad_index, pad_first, out)), "accel_pad_across_processes")
 
 """
     accel_all_reduce(state, tensor, reduction)
@@ -3757,7 +3711,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_reduce(state, tensor, reduction) =
-    check(@collective(ccall((:accel_all_reduce, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction)), "accel_all_reduce")
+    check(@collective(ccall(@address(accel_all_reduce), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t), state, tensor, reduction)), "accel_all_reduce")
 
 """
     accel_all_gather(state, input, output)
@@ -3773,7 +3727,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_gather(state, input, output) =
-    check(@collective(ccall((:accel_all_gather, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_gather")
+    check(@collective(ccall(@address(accel_all_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_gather")
 
 """
     accel_reduce_scatter(state, input, reduction, output)
@@ -3790,7 +3744,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_reduce_scatter(state, input, reduction, output) =
-    check(@collective(ccall((:accel_reduce_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output)), "accel_reduce_scatter")
+    check(@collective(ccall(@address(accel_reduce_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}), state, input, reduction, output)), "accel_reduce_scatter")
 
 """
     accel_all_to_all(state, input, output)
@@ -3806,7 +3760,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_all_to_all(state, input, output) =
-    check(@collective(ccall((:accel_all_to_all, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_to_all")
+    check(@collective(ccall(@address(accel_all_to_all), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), state, input, output)), "accel_all_to_all")
 
 """
     accel_scatter(state, input, from_process, output)
@@ -3823,7 +3777,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_scatter(state, input, from_process, output) =
-    check(@collective(ccall((:accel_scatter, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output)), "accel_scatter")
+    check(@collective(ccall(@address(accel_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}), state, input, from_process, output)), "accel_scatter")
 
 """
     accel_send(state, tensor, to_process, tag)
@@ -3840,7 +3794,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; TIMEOUT, PEE
 Threads: collective, waits.
 """
 accel_send(state, tensor, to_process, tag) =
-    check(@collective(ccall((:accel_send, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag)), "accel_send")
+    check(@collective(ccall(@address(accel_send), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, to_process, tag)), "accel_send")
 
 """
     accel_recv(state, tensor, from_process, tag)
@@ -3857,7 +3811,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_M
 Threads: collective, waits.
 """
 accel_recv(state, tensor, from_process, tag) =
-    check(@collective(ccall((:accel_recv, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag)), "accel_recv")
+    check(@collective(ccall(@address(accel_recv), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32), state, tensor, from_process, tag)), "accel_recv")
 
 """
     accel_gather_async(state, value, out_work)
@@ -3873,7 +3827,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_gather_async(state, value, out_work) =
-    check(@collective(ccall((:accel_gather_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_async")
+    check(@collective(ccall(@address(accel_gather_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_async")
 
 """
     accel_gather_uneven_async(state, value, out_work)
@@ -3889,7 +3843,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_gather_uneven_async(state, value, out_work) =
-    check(@collective(ccall((:accel_gather_uneven_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_uneven_async")
+    check(@collective(ccall(@address(accel_gather_uneven_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_uneven_async")
 
 """
     accel_gather_for_metrics_async(state, value, out_work)
@@ -3905,7 +3859,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_gather_for_metrics_async(state, value, out_work) =
-    check(@collective(ccall((:accel_gather_for_metrics_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_for_metrics_async")
+    check(@collective(ccall(@address(accel_gather_for_metrics_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_for_metrics_async")
 
 """
     accel_gather_object_async(state, object, out_work)
@@ -3921,7 +3875,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_gather_object_async(state, object, out_work) =
-    check(@collective(ccall((:accel_gather_object_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, object, out_work)), "accel_gather_object_async")
+    check(@collective(ccall(@address(accel_gather_object_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, object, out_work)), "accel_gather_object_async")
 
 """
     accel_reduce_async(state, value, reduction, scale, out_work)
@@ -3939,7 +3893,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_reduce_async(state, value, reduction, scale, out_work) =
-    check(@collective(ccall((:accel_reduce_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{Ptr{accel_work_t}}), state, value, reduction, scale, out_work)), "accel_reduce_async")
+    check(@collective(ccall(@address(accel_reduce_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, accel_reduction_t, Float64, Ptr{Ptr{accel_work_t}}), state, value, reduction, scale, out_work)), "accel_reduce_async")
 
 """
     accel_broadcast_async(state, value, from_process, out_work)
@@ -3956,7 +3910,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_broadcast_async(state, value, from_process, out_work) =
-    check(@collective(ccall((:accel_broadcast_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, value, from_process, out_work)), "accel_broadcast_async")
+    check(@collective(ccall(@address(accel_broadcast_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, value, from_process, out_work)), "accel_broadcast_async")
 
 """
     accel_broadcast_object_list_async(state, objects, from_process, out_work)
@@ -3973,7 +3927,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_broadcast_object_list_async(state, objects, from_process, out_work) =
-    check(@collective(ccall((:accel_broadcast_object_list_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, objects, from_process, out_work)), "accel_broadcast_object_list_async")
+    check(@collective(ccall(@address(accel_broadcast_object_list_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Ptr{Ptr{accel_work_t}}), state, objects, from_process, out_work)), "accel_broadcast_object_list_async")
 
 """
     accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_work)
@@ -3992,7 +3946,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_work) =
-    check(@collective(ccall((:accel_pad_across_processes_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{Ptr{accel_work_t}}), state, value, dim, pad_index, pad_first, out_work)), "accel_pad_across_processes_async")
+    check(@collective(ccall(@address(accel_pad_across_processes_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Float64, Int32, Ptr{Ptr{accel_work_t}}), state, value, dim, pad_index, pad_first, out_work)), "accel_pad_across_processes_async")
 
 """
     accel_all_reduce_async(state, tensor, reduction, out_work)
@@ -4009,7 +3963,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_all_reduce_async(state, tensor, reduction, out_work) =
-    check(@collective(ccall((:accel_all_reduce_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{Ptr{accel_work_t}}), state, tensor, reduction, out_work)), "accel_all_reduce_async")
+    check(@collective(ccall(@address(accel_all_reduce_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{Ptr{accel_work_t}}), state, tensor, reduction, out_work)), "accel_all_reduce_async")
 
 """
     accel_all_gather_async(state, input, output, out_work)
@@ -4026,7 +3980,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_all_gather_async(state, input, output, out_work) =
-    check(@collective(ccall((:accel_all_gather_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_gather_async")
+    check(@collective(ccall(@address(accel_all_gather_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_gather_async")
 
 """
     accel_reduce_scatter_async(state, input, reduction, output, out_work)
@@ -4044,7 +3998,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_reduce_scatter_async(state, input, reduction, output, out_work) =
-    check(@collective(ccall((:accel_reduce_scatter_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, reduction, output, out_work)), "accel_reduce_scatter_async")
+    check(@collective(ccall(@address(accel_reduce_scatter_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, accel_reduction_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, reduction, output, out_work)), "accel_reduce_scatter_async")
 
 """
     accel_all_to_all_async(state, input, output, out_work)
@@ -4061,7 +4015,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_all_to_all_async(state, input, output, out_work) =
-    check(@collective(ccall((:accel_all_to_all_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_to_all_async")
+    check(@collective(ccall(@address(accel_all_to_all_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, output, out_work)), "accel_all_to_all_async")
 
 """
     accel_scatter_async(state, input, from_process, output, out_work)
@@ -4079,7 +4033,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_scatter_async(state, input, from_process, output, out_work) =
-    check(@collective(ccall((:accel_scatter_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, from_process, output, out_work)), "accel_scatter_async")
+    check(@collective(ccall(@address(accel_scatter_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Ptr{accel_tensor_t}, Ptr{Ptr{accel_work_t}}), state, input, from_process, output, out_work)), "accel_scatter_async")
 
 """
     accel_send_async(state, tensor, to_process, tag, out_work)
@@ -4097,7 +4051,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_send_async(state, tensor, to_process, tag, out_work) =
-    check(@collective(ccall((:accel_send_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, to_process, tag, out_work)), "accel_send_async")
+    check(@collective(ccall(@address(accel_send_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, to_process, tag, out_work)), "accel_send_async")
 
 """
     accel_recv_async(state, tensor, from_process, tag, out_work)
@@ -4115,7 +4069,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_recv_async(state, tensor, from_process, tag, out_work) =
-    check(@collective(ccall((:accel_recv_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, from_process, tag, out_work)), "accel_recv_async")
+    check(@collective(ccall(@address(accel_recv_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int32, Int32, Ptr{Ptr{accel_work_t}}), state, tensor, from_process, tag, out_work)), "accel_recv_async")
 
 """
     accel_wait_for_everyone_async(state, out_work)
@@ -4130,7 +4084,7 @@ Returns: ACCEL_OK. The errors of the collective come from the work.
 Threads: collective.
 """
 accel_wait_for_everyone_async(state, out_work) =
-    check(@collective(ccall((:accel_wait_for_everyone_async, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_work_t}}), state, out_work)), "accel_wait_for_everyone_async")
+    check(@collective(ccall(@address(accel_wait_for_everyone_async), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_work_t}}), state, out_work)), "accel_wait_for_everyone_async")
 
 """
     accel_work_wait(work, timeout_ms)
@@ -4145,7 +4099,7 @@ Returns: ACCEL_OK; ACCEL_IN_PROGRESS if it is still running; the error of the wo
 Threads: object, waits.
 """
 accel_work_wait(work, timeout_ms) =
-    check(@waiting(ccall((:accel_work_wait, libaccel), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms)), "accel_work_wait")
+    check(@waiting(ccall(@address(accel_work_wait), accel_status_t, (Ptr{accel_work_t}, Int64), work, timeout_ms)), "accel_work_wait")
 
 """
     accel_work_test(work)
@@ -4159,7 +4113,7 @@ Returns: 1 if it has ended, successfully or not; 0 if it is still running.
 Threads: any.
 """
 accel_work_test(work) =
-    ccall((:accel_work_test, libaccel), Int32, (Ptr{accel_work_t},), work)
+    ccall(@address(accel_work_test), Int32, (Ptr{accel_work_t},), work)
 
 """
     accel_work_result(work, out)
@@ -4174,7 +4128,7 @@ Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, eac
 Threads: any.
 """
 accel_work_result(work, out) =
-    check(ccall((:accel_work_result, libaccel), accel_status_t, (Ptr{accel_work_t}, Ptr{accel_value_t}), work, out), "accel_work_result")
+    check(ccall(@address(accel_work_result), accel_status_t, (Ptr{accel_work_t}, Ptr{accel_value_t}), work, out), "accel_work_result")
 
 """
     accel_work_then(work, callback, user_data, destroy)
@@ -4191,7 +4145,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_work_then(work, callback, user_data, destroy) =
-    check(ccall((:accel_work_then, libaccel), accel_status_t, (Ptr{accel_work_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), work, callback, user_data, destroy), "accel_work_then")
+    check(ccall(@address(accel_work_then), accel_status_t, (Ptr{accel_work_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), work, callback, user_data, destroy), "accel_work_then")
 
 """
     accel_work_retain(work)
@@ -4205,7 +4159,7 @@ Returns: The same work, with one owner more.
 Threads: any.
 """
 accel_work_retain(work) =
-    ccall((:accel_work_retain, libaccel), Ptr{accel_work_t}, (Ptr{accel_work_t},), work)
+    ccall(@address(accel_work_retain), Ptr{accel_work_t}, (Ptr{accel_work_t},), work)
 
 """
     accel_work_release(work)
@@ -4217,7 +4171,7 @@ Removes an owner. The work neither waits for that nor stops.
 Threads: any.
 """
 accel_work_release(work) =
-    ccall((:accel_work_release, libaccel), Cvoid, (Ptr{accel_work_t},), work)
+    ccall(@address(accel_work_release), Cvoid, (Ptr{accel_work_t},), work)
 
 """
     accel_progress(state, max_us)
@@ -4232,7 +4186,7 @@ Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the 
 Threads: object, waits.
 """
 accel_progress(state, max_us) =
-    check(@waiting(ccall((:accel_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us)), "accel_progress")
+    check(@waiting(ccall(@address(accel_progress), accel_status_t, (Ptr{accel_state_t}, Int64), state, max_us)), "accel_progress")
 
 """
     accel_group_create(state, ranks, n_ranks, out)
@@ -4249,7 +4203,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there, comes twice, o
 Threads: collective, waits.
 """
 accel_group_create(state, ranks, n_ranks, out) =
-    check(@collective(ccall((:accel_group_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out)), "accel_group_create")
+    check(@collective(ccall(@address(accel_group_create), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_state_t}}), state, ranks, n_ranks, out)), "accel_group_create")
 
 """
     accel_group_split(state, color, key, out)
@@ -4266,7 +4220,7 @@ Returns: As accel_gather().
 Threads: collective, waits.
 """
 accel_group_split(state, color, key, out) =
-    check(@collective(ccall((:accel_group_split, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out)), "accel_group_split")
+    check(@collective(ccall(@address(accel_group_split), accel_status_t, (Ptr{accel_state_t}, Int32, Int32, Ptr{Ptr{accel_state_t}}), state, color, key, out)), "accel_group_split")
 
 """
     accel_group_shrink(state, wait_ms, out)
@@ -4282,7 +4236,7 @@ Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOU
 Threads: collective, waits.
 """
 accel_group_shrink(state, wait_ms, out) =
-    check(@collective(ccall((:accel_group_shrink, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out)), "accel_group_shrink")
+    check(@collective(ccall(@address(accel_group_shrink), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_state_t}}), state, wait_ms, out)), "accel_group_shrink")
 
 """
     accel_flight_record(state, out)
@@ -4297,7 +4251,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_flight_record(state, out) =
-    check(ccall((:accel_flight_record, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_flight_record")
+    check(ccall(@address(accel_flight_record), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_flight_record")
 
 """
     accel_state_mesh(state, out)
@@ -4312,7 +4266,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_state_mesh(state, out) =
-    check(ccall((:accel_state_mesh, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_mesh_t}}), state, out), "accel_state_mesh")
+    check(ccall(@address(accel_state_mesh), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_mesh_t}}), state, out), "accel_state_mesh")
 
 """
     accel_mesh_create(state, axes, sizes, n_axes, out)
@@ -4330,7 +4284,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for sizes that do not fit.
 Threads: any.
 """
 accel_mesh_create(state, axes, sizes, n_axes, out) =
-    check(ccall((:accel_mesh_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_mesh_t}}), state, axes, sizes, n_axes, out), "accel_mesh_create")
+    check(ccall(@address(accel_mesh_create), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_mesh_t}}), state, axes, sizes, n_axes, out), "accel_mesh_create")
 
 """
     accel_mesh_retain(mesh)
@@ -4344,7 +4298,7 @@ Returns: The same mesh, with one owner more.
 Threads: any.
 """
 accel_mesh_retain(mesh) =
-    ccall((:accel_mesh_retain, libaccel), Ptr{accel_mesh_t}, (Ptr{accel_mesh_t},), mesh)
+    ccall(@address(accel_mesh_retain), Ptr{accel_mesh_t}, (Ptr{accel_mesh_t},), mesh)
 
 """
     accel_mesh_release(mesh)
@@ -4356,7 +4310,7 @@ Removes an owner.
 Threads: any, waits.
 """
 accel_mesh_release(mesh) =
-    @waiting(ccall((:accel_mesh_release, libaccel), Cvoid, (Ptr{accel_mesh_t},), mesh))
+    @waiting(ccall(@address(accel_mesh_release), Cvoid, (Ptr{accel_mesh_t},), mesh))
 
 """
     accel_mesh_size(mesh, axes, out)
@@ -4372,7 +4326,7 @@ Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
 Threads: any.
 """
 accel_mesh_size(mesh, axes, out) =
-    check(ccall((:accel_mesh_size, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Int64}), mesh, axes, out), "accel_mesh_size")
+    check(ccall(@address(accel_mesh_size), accel_status_t, (Ptr{accel_mesh_t}, Cstring, Ptr{Int64}), mesh, axes, out), "accel_mesh_size")
 
 """
     accel_mesh_coordinate(mesh, axes, out)
@@ -4388,7 +4342,7 @@ Returns: ACCEL_OK; NOT_FOUND for an unknown axis.
 Threads: any.
 """
 accel_mesh_coordinate(mesh, axes, out) =
-    check(ccall((:accel_mesh_coordinate, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Int64}), mesh, axes, out), "accel_mesh_coordinate")
+    check(ccall(@address(accel_mesh_coordinate), accel_status_t, (Ptr{accel_mesh_t}, Cstring, Ptr{Int64}), mesh, axes, out), "accel_mesh_coordinate")
 
 """
     accel_mesh_group(mesh, axes, out)
@@ -4404,7 +4358,7 @@ Returns: ACCEL_OK; NOT_FOUND for an unknown axis; TIMEOUT that names the ranks t
 Threads: collective, waits.
 """
 accel_mesh_group(mesh, axes, out) =
-    check(@collective(ccall((:accel_mesh_group, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{Cchar}, Ptr{Ptr{accel_state_t}}), mesh, axes, out)), "accel_mesh_group")
+    check(@collective(ccall(@address(accel_mesh_group), accel_status_t, (Ptr{accel_mesh_t}, Cstring, Ptr{Ptr{accel_state_t}}), mesh, axes, out)), "accel_mesh_group")
 
 """
     accel_mesh_describe(mesh, out)
@@ -4419,7 +4373,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_mesh_describe(mesh, out) =
-    check(ccall((:accel_mesh_describe, libaccel), accel_status_t, (Ptr{accel_mesh_t}, Ptr{accel_buffer_t}), mesh, out), "accel_mesh_describe")
+    check(ccall(@address(accel_mesh_describe), accel_status_t, (Ptr{accel_mesh_t}, Ptr{accel_buffer_t}), mesh, out), "accel_mesh_describe")
 
 """
     accel_tensor_empty(shape, ndim, dtype, device, out)
@@ -4437,7 +4391,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
 Threads: any.
 """
 accel_tensor_empty(shape, ndim, dtype, device, out) =
-    check(ccall((:accel_tensor_empty, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
+    check(ccall(@address(accel_tensor_empty), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
 
 """
     accel_tensor_full(shape, ndim, number, dtype, device, out)
@@ -4456,7 +4410,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_full(shape, ndim, number, dtype, device, out) =
-    check(ccall((:accel_tensor_full, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
+    check(ccall(@address(accel_tensor_full), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
 
 """
     accel_tensor_randn(shape, ndim, dtype, device, out)
@@ -4474,7 +4428,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_randn(shape, ndim, dtype, device, out) =
-    check(ccall((:accel_tensor_randn, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
+    check(ccall(@address(accel_tensor_randn), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
 
 """
     accel_tensor_randint(low, high, shape, ndim, out)
@@ -4492,7 +4446,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_randint(low, high, shape, ndim, out) =
-    check(ccall((:accel_tensor_randint, libaccel), accel_status_t, (Int64, Int64, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_tensor_t}}), low, high, shape, ndim, out), "accel_tensor_randint")
+    check(ccall(@address(accel_tensor_randint), accel_status_t, (Int64, Int64, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_tensor_t}}), low, high, shape, ndim, out), "accel_tensor_randint")
 
 """
     accel_tensor_from_data(data, shape, ndim, dtype, out)
@@ -4510,7 +4464,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_from_data(data, shape, ndim, dtype, out) =
-    check(ccall((:accel_tensor_from_data, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, dtype, out), "accel_tensor_from_data")
+    check(ccall(@address(accel_tensor_from_data), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, dtype, out), "accel_tensor_from_data")
 
 """
     accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, user_data, destroy, out)
@@ -4532,7 +4486,7 @@ Returns: As accel_tensor_empty().
 Threads: any.
 """
 accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall((:accel_tensor_from_blob, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, accel_device_t, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
+    check(ccall(@address(accel_tensor_from_blob), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, accel_device_t, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
 
 """
     accel_tensor_from_dlpack(tensor, out)
@@ -4547,7 +4501,7 @@ Returns: ACCEL_OK, or UNSUPPORTED for a dtype, device or version that is not kno
 Threads: any.
 """
 accel_tensor_from_dlpack(tensor, out) =
-    check(ccall((:accel_tensor_from_dlpack, libaccel), accel_status_t, (Ptr{DLManagedTensorVersioned}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_from_dlpack")
+    check(ccall(@address(accel_tensor_from_dlpack), accel_status_t, (Ptr{DLManagedTensorVersioned}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_from_dlpack")
 
 """
     accel_tensor_from_dlpack_unversioned(tensor, out)
@@ -4562,7 +4516,7 @@ Returns: As above.
 Threads: any.
 """
 accel_tensor_from_dlpack_unversioned(tensor, out) =
-    check(ccall((:accel_tensor_from_dlpack_unversioned, libaccel), accel_status_t, (Ptr{DLManagedTensor}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_from_dlpack_unversioned")
+    check(ccall(@address(accel_tensor_from_dlpack_unversioned), accel_status_t, (Ptr{DLManagedTensor}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_from_dlpack_unversioned")
 
 """
     accel_tensor_to_dlpack(tensor, out)
@@ -4577,7 +4531,7 @@ Returns: ACCEL_OK, or UNSUPPORTED for a dtype that DLPack lacks.
 Threads: any.
 """
 accel_tensor_to_dlpack(tensor, out) =
-    check(ccall((:accel_tensor_to_dlpack, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{DLManagedTensorVersioned}}), tensor, out), "accel_tensor_to_dlpack")
+    check(ccall(@address(accel_tensor_to_dlpack), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{DLManagedTensorVersioned}}), tensor, out), "accel_tensor_to_dlpack")
 
 """
     accel_tensor_to_dlpack_unversioned(tensor, out)
@@ -4592,7 +4546,7 @@ Returns: As above.
 Threads: any.
 """
 accel_tensor_to_dlpack_unversioned(tensor, out) =
-    check(ccall((:accel_tensor_to_dlpack_unversioned, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{DLManagedTensor}}), tensor, out), "accel_tensor_to_dlpack_unversioned")
+    check(ccall(@address(accel_tensor_to_dlpack_unversioned), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{DLManagedTensor}}), tensor, out), "accel_tensor_to_dlpack_unversioned")
 
 """
     accel_tensor_from_torch(tensor_impl, torch_version, out)
@@ -4608,7 +4562,7 @@ Returns: ACCEL_OK, or UNSUPPORTED when the caller uses another version of LibTor
 Threads: any.
 """
 accel_tensor_from_torch(tensor_impl, torch_version, out) =
-    check(ccall((:accel_tensor_from_torch, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cchar}, Ptr{Ptr{accel_tensor_t}}), tensor_impl, torch_version, out), "accel_tensor_from_torch")
+    check(ccall(@address(accel_tensor_from_torch), accel_status_t, (Ptr{Cvoid}, Cstring, Ptr{Ptr{accel_tensor_t}}), tensor_impl, torch_version, out), "accel_tensor_from_torch")
 
 """
     accel_tensor_to_torch(tensor, torch_version, out_tensor_impl)
@@ -4624,7 +4578,7 @@ Returns: As above.
 Threads: any.
 """
 accel_tensor_to_torch(tensor, torch_version, out_tensor_impl) =
-    check(ccall((:accel_tensor_to_torch, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Cchar}, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_to_torch")
+    check(ccall(@address(accel_tensor_to_torch), accel_status_t, (Ptr{accel_tensor_t}, Cstring, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_to_torch")
 
 """
     accel_tensor_share_torch(tensor_impl, torch_version, out)
@@ -4640,7 +4594,7 @@ Returns: As above.
 Threads: any.
 """
 accel_tensor_share_torch(tensor_impl, torch_version, out) =
-    check(ccall((:accel_tensor_share_torch, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cchar}, Ptr{Ptr{accel_tensor_t}}), tensor_impl, torch_version, out), "accel_tensor_share_torch")
+    check(ccall(@address(accel_tensor_share_torch), accel_status_t, (Ptr{Cvoid}, Cstring, Ptr{Ptr{accel_tensor_t}}), tensor_impl, torch_version, out), "accel_tensor_share_torch")
 
 """
     accel_tensor_torch_impl(tensor, torch_version, out_tensor_impl)
@@ -4656,7 +4610,7 @@ Returns: As above.
 Threads: any.
 """
 accel_tensor_torch_impl(tensor, torch_version, out_tensor_impl) =
-    check(ccall((:accel_tensor_torch_impl, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Cchar}, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_torch_impl")
+    check(ccall(@address(accel_tensor_torch_impl), accel_status_t, (Ptr{accel_tensor_t}, Cstring, Ptr{Ptr{Cvoid}}), tensor, torch_version, out_tensor_impl), "accel_tensor_torch_impl")
 
 """
     accel_tensor_retain(tensor)
@@ -4670,7 +4624,7 @@ Returns: The same tensor, with one owner more.
 Threads: any.
 """
 accel_tensor_retain(tensor) =
-    ccall((:accel_tensor_retain, libaccel), Ptr{accel_tensor_t}, (Ptr{accel_tensor_t},), tensor)
+    ccall(@address(accel_tensor_retain), Ptr{accel_tensor_t}, (Ptr{accel_tensor_t},), tensor)
 
 """
     accel_tensor_release(tensor)
@@ -4682,7 +4636,7 @@ Removes an owner.
 Threads: any.
 """
 accel_tensor_release(tensor) =
-    ccall((:accel_tensor_release, libaccel), Cvoid, (Ptr{accel_tensor_t},), tensor)
+    ccall(@address(accel_tensor_release), Cvoid, (Ptr{accel_tensor_t},), tensor)
 
 """
     accel_tensor_ndim(tensor, out)
@@ -4697,7 +4651,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_ndim(tensor, out) =
-    check(ccall((:accel_tensor_ndim, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Csize_t}), tensor, out), "accel_tensor_ndim")
+    check(ccall(@address(accel_tensor_ndim), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Csize_t}), tensor, out), "accel_tensor_ndim")
 
 """
     accel_tensor_shape(tensor, out)
@@ -4712,7 +4666,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_shape(tensor, out) =
-    check(ccall((:accel_tensor_shape, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Int64}}), tensor, out), "accel_tensor_shape")
+    check(ccall(@address(accel_tensor_shape), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Int64}}), tensor, out), "accel_tensor_shape")
 
 """
     accel_tensor_strides(tensor, out)
@@ -4727,7 +4681,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_strides(tensor, out) =
-    check(ccall((:accel_tensor_strides, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Int64}}), tensor, out), "accel_tensor_strides")
+    check(ccall(@address(accel_tensor_strides), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Int64}}), tensor, out), "accel_tensor_strides")
 
 """
     accel_tensor_dtype(tensor, out)
@@ -4742,7 +4696,7 @@ Returns: ACCEL_OK, or UNSUPPORTED for a dtype without a number here.
 Threads: any.
 """
 accel_tensor_dtype(tensor, out) =
-    check(ccall((:accel_tensor_dtype, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_dtype_t}), tensor, out), "accel_tensor_dtype")
+    check(ccall(@address(accel_tensor_dtype), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_dtype_t}), tensor, out), "accel_tensor_dtype")
 
 """
     accel_tensor_device(tensor, out)
@@ -4757,7 +4711,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device without a number here.
 Threads: any.
 """
 accel_tensor_device(tensor, out) =
-    check(ccall((:accel_tensor_device, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_device_t}), tensor, out), "accel_tensor_device")
+    check(ccall(@address(accel_tensor_device), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_device_t}), tensor, out), "accel_tensor_device")
 
 """
     accel_tensor_numel(tensor, out)
@@ -4772,7 +4726,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_numel(tensor, out) =
-    check(ccall((:accel_tensor_numel, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int64}), tensor, out), "accel_tensor_numel")
+    check(ccall(@address(accel_tensor_numel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int64}), tensor, out), "accel_tensor_numel")
 
 """
     accel_tensor_nbytes(tensor, out)
@@ -4787,7 +4741,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_nbytes(tensor, out) =
-    check(ccall((:accel_tensor_nbytes, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Csize_t}), tensor, out), "accel_tensor_nbytes")
+    check(ccall(@address(accel_tensor_nbytes), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Csize_t}), tensor, out), "accel_tensor_nbytes")
 
 """
     accel_tensor_data(tensor, out)
@@ -4802,7 +4756,7 @@ Returns: ACCEL_OK, or INVALID_STATE for a tensor without memory (meta).
 Threads: any.
 """
 accel_tensor_data(tensor, out) =
-    check(ccall((:accel_tensor_data, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Cvoid}}), tensor, out), "accel_tensor_data")
+    check(ccall(@address(accel_tensor_data), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{Cvoid}}), tensor, out), "accel_tensor_data")
 
 """
     accel_tensor_elements(tensor, dtype, out_elements, out_count)
@@ -4819,7 +4773,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for another dtype; UNSUPPORTED for another devi
 Threads: any.
 """
 accel_tensor_elements(tensor, dtype, out_elements, out_count) =
-    check(ccall((:accel_tensor_elements, libaccel), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{Ptr{Cvoid}}, Ptr{Int64}), tensor, dtype, out_elements, out_count), "accel_tensor_elements")
+    check(ccall(@address(accel_tensor_elements), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{Ptr{Cvoid}}, Ptr{Int64}), tensor, dtype, out_elements, out_count), "accel_tensor_elements")
 
 """
     accel_tensor_item(tensor, out)
@@ -4834,7 +4788,7 @@ Returns: ACCEL_OK or SHAPE_MISMATCH.
 Threads: any, waits.
 """
 accel_tensor_item(tensor, out) =
-    check(ccall((:accel_tensor_item, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Float64}), tensor, out), "accel_tensor_item")
+    check(ccall(@address(accel_tensor_item), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Float64}), tensor, out), "accel_tensor_item")
 
 """
     accel_tensor_item_int(tensor, out)
@@ -4849,7 +4803,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 Threads: any, waits.
 """
 accel_tensor_item_int(tensor, out) =
-    check(ccall((:accel_tensor_item_int, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int64}), tensor, out), "accel_tensor_item_int")
+    check(ccall(@address(accel_tensor_item_int), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int64}), tensor, out), "accel_tensor_item_int")
 
 """
     accel_tensor_is_contiguous(tensor, out)
@@ -4864,7 +4818,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_is_contiguous(tensor, out) =
-    check(ccall((:accel_tensor_is_contiguous, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int32}), tensor, out), "accel_tensor_is_contiguous")
+    check(ccall(@address(accel_tensor_is_contiguous), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int32}), tensor, out), "accel_tensor_is_contiguous")
 
 """
     accel_tensor_requires_grad(tensor, out)
@@ -4879,7 +4833,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_requires_grad(tensor, out) =
-    check(ccall((:accel_tensor_requires_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int32}), tensor, out), "accel_tensor_requires_grad")
+    check(ccall(@address(accel_tensor_requires_grad), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Int32}), tensor, out), "accel_tensor_requires_grad")
 
 """
     accel_tensor_set_requires_grad(tensor, requires_grad)
@@ -4894,7 +4848,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that i
 Threads: object.
 """
 accel_tensor_set_requires_grad(tensor, requires_grad) =
-    check(ccall((:accel_tensor_set_requires_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Int32), tensor, requires_grad), "accel_tensor_set_requires_grad")
+    check(ccall(@address(accel_tensor_set_requires_grad), accel_status_t, (Ptr{accel_tensor_t}, Int32), tensor, requires_grad), "accel_tensor_set_requires_grad")
 
 """
     accel_tensor_grad(tensor, out)
@@ -4909,7 +4863,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_grad(tensor, out) =
-    check(ccall((:accel_tensor_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_grad")
+    check(ccall(@address(accel_tensor_grad), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_grad")
 
 """
     accel_tensor_set_grad(tensor, gradient)
@@ -4924,7 +4878,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor tha
 Threads: object.
 """
 accel_tensor_set_grad(tensor, gradient) =
-    check(ccall((:accel_tensor_set_grad, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, gradient), "accel_tensor_set_grad")
+    check(ccall(@address(accel_tensor_set_grad), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, gradient), "accel_tensor_set_grad")
 
 """
     accel_tensor_backward(tensor, options)
@@ -4939,7 +4893,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors;
 Threads: object, waits.
 """
 accel_tensor_backward(tensor, options) =
-    check(ccall((:accel_tensor_backward, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), tensor, options), "accel_tensor_backward")
+    check(ccall(@address(accel_tensor_backward), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), tensor, options), "accel_tensor_backward")
 
 """
     accel_tensor_to(tensor, dtype, device, non_blocking, out)
@@ -4957,7 +4911,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_tensor_to(tensor, dtype, device, non_blocking, out) =
-    check(ccall((:accel_tensor_to, libaccel), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, accel_device_t, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
+    check(ccall(@address(accel_tensor_to), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, accel_device_t, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
 
 """
     accel_tensor_copy(tensor, source)
@@ -4972,7 +4926,7 @@ Returns: ACCEL_OK or SHAPE_MISMATCH.
 Threads: object, waits.
 """
 accel_tensor_copy(tensor, source) =
-    check(ccall((:accel_tensor_copy, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, source), "accel_tensor_copy")
+    check(ccall(@address(accel_tensor_copy), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}), tensor, source), "accel_tensor_copy")
 
 """
     accel_tensor_clone(tensor, out)
@@ -4987,7 +4941,7 @@ Returns: ACCEL_OK or OUT_OF_MEMORY.
 Threads: any, waits.
 """
 accel_tensor_clone(tensor, out) =
-    check(ccall((:accel_tensor_clone, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_clone")
+    check(ccall(@address(accel_tensor_clone), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_clone")
 
 """
     accel_tensor_detach(tensor, out)
@@ -5002,7 +4956,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_tensor_detach(tensor, out) =
-    check(ccall((:accel_tensor_detach, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_detach")
+    check(ccall(@address(accel_tensor_detach), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_detach")
 
 """
     accel_tensor_contiguous(tensor, out)
@@ -5017,7 +4971,7 @@ Returns: ACCEL_OK or OUT_OF_MEMORY.
 Threads: any, waits.
 """
 accel_tensor_contiguous(tensor, out) =
-    check(ccall((:accel_tensor_contiguous, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_contiguous")
+    check(ccall(@address(accel_tensor_contiguous), accel_status_t, (Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), tensor, out), "accel_tensor_contiguous")
 
 """
     accel_op_find(name, overload, out)
@@ -5033,7 +4987,7 @@ Returns: ACCEL_OK, or NOT_FOUND that lists the overloads or near names.
 Threads: any.
 """
 accel_op_find(name, overload, out) =
-    check(ccall((:accel_op_find, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Ptr{accel_op_t}}), name, overload, out), "accel_op_find")
+    check(ccall(@address(accel_op_find), accel_status_t, (Cstring, Cstring, Ptr{Ptr{accel_op_t}}), name, overload, out), "accel_op_find")
 
 """
     accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out)
@@ -5053,7 +5007,7 @@ Returns: ACCEL_OK; NOT_FOUND for an unknown name, with near names; TYPE_MISMATCH
 Threads: any.
 """
 accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out) =
-    check(ccall((:accel_op_resolve, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{Cchar}}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{accel_op_t}}), name, args, n_args, names, kwargs, n_kwargs, out), "accel_op_resolve")
+    check(ccall(@address(accel_op_resolve), accel_status_t, (Cstring, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{Cchar}}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{accel_op_t}}), name, args, n_args, names, kwargs, n_kwargs, out), "accel_op_resolve")
 
 """
     accel_op_call(op, args, n_args, results, max_results, out_n_results)
@@ -5072,7 +5026,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names
 Threads: any, waits.
 """
 accel_op_call(op, args, n_args, results, max_results, out_n_results) =
-    check(ccall((:accel_op_call, libaccel), accel_status_t, (Ptr{accel_op_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Csize_t, Ptr{Csize_t}), op, args, n_args, results, max_results, out_n_results), "accel_op_call")
+    check(ccall(@address(accel_op_call), accel_status_t, (Ptr{accel_op_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Csize_t, Ptr{Csize_t}), op, args, n_args, results, max_results, out_n_results), "accel_op_call")
 
 """
     accel_op_call_kw(op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results)
@@ -5094,7 +5048,7 @@ Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
 Threads: any, waits.
 """
 accel_op_call_kw(op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results) =
-    check(ccall((:accel_op_call_kw, libaccel), accel_status_t, (Ptr{accel_op_t}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{Cchar}}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Csize_t, Ptr{Csize_t}), op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results), "accel_op_call_kw")
+    check(ccall(@address(accel_op_call_kw), accel_status_t, (Ptr{accel_op_t}, Ptr{accel_value_t}, Csize_t, Ptr{Ptr{Cchar}}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Csize_t, Ptr{Csize_t}), op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results), "accel_op_call_kw")
 
 """
     accel_op_schema(op)
@@ -5108,7 +5062,7 @@ Returns: Its schema, \"aten::add.Tensor(Tensor self, Tensor other, *, Scalar alp
 Threads: any.
 """
 accel_op_schema(op) =
-    ccall((:accel_op_schema, libaccel), Ptr{Cchar}, (Ptr{accel_op_t},), op)
+    ccall(@address(accel_op_schema), Ptr{Cchar}, (Ptr{accel_op_t},), op)
 
 """
     accel_op_list(prefix, out)
@@ -5123,7 +5077,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_op_list(prefix, out) =
-    check(ccall((:accel_op_list, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), prefix, out), "accel_op_list")
+    check(ccall(@address(accel_op_list), accel_status_t, (Cstring, Ptr{accel_value_t}), prefix, out), "accel_op_list")
 
 """
     accel_set_float32_matmul_precision(precision)
@@ -5137,7 +5091,7 @@ Returns: ACCEL_OK, or INVALID_ARGUMENT for another name.
 Threads: object.
 """
 accel_set_float32_matmul_precision(precision) =
-    check(ccall((:accel_set_float32_matmul_precision, libaccel), accel_status_t, (Ptr{Cchar},), precision), "accel_set_float32_matmul_precision")
+    check(ccall(@address(accel_set_float32_matmul_precision), accel_status_t, (Cstring,), precision), "accel_set_float32_matmul_precision")
 
 """
     accel_no_grad_begin(out)
@@ -5151,7 +5105,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_no_grad_begin(out) =
-    check(ccall((:accel_no_grad_begin, libaccel), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_no_grad_begin")
+    check(ccall(@address(accel_no_grad_begin), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_no_grad_begin")
 
 """
     accel_enable_grad_begin(out)
@@ -5165,7 +5119,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_enable_grad_begin(out) =
-    check(ccall((:accel_enable_grad_begin, libaccel), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_enable_grad_begin")
+    check(ccall(@address(accel_enable_grad_begin), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_enable_grad_begin")
 
 """
     accel_inference_mode_begin(out)
@@ -5179,7 +5133,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_inference_mode_begin(out) =
-    check(ccall((:accel_inference_mode_begin, libaccel), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_inference_mode_begin")
+    check(ccall(@address(accel_inference_mode_begin), accel_status_t, (Ptr{Ptr{accel_scope_t}},), out), "accel_inference_mode_begin")
 
 """
     accel_cross_entropy(logits, labels, out)
@@ -5195,7 +5149,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 Threads: any, waits.
 """
 accel_cross_entropy(logits, labels, out) =
-    check(ccall((:accel_cross_entropy, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, labels, out), "accel_cross_entropy")
+    check(ccall(@address(accel_cross_entropy), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, labels, out), "accel_cross_entropy")
 
 """
     accel_mse_loss(input, target, out)
@@ -5211,7 +5165,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 Threads: any, waits.
 """
 accel_mse_loss(input, target, out) =
-    check(ccall((:accel_mse_loss, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_mse_loss")
+    check(ccall(@address(accel_mse_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_mse_loss")
 
 """
     accel_l1_loss(input, target, out)
@@ -5227,7 +5181,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 Threads: any, waits.
 """
 accel_l1_loss(input, target, out) =
-    check(ccall((:accel_l1_loss, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_l1_loss")
+    check(ccall(@address(accel_l1_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), input, target, out), "accel_l1_loss")
 
 """
     accel_huber_loss(input, target, delta, out)
@@ -5244,7 +5198,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_huber_loss(input, target, delta, out) =
-    check(ccall((:accel_huber_loss, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Float64, Ptr{Ptr{accel_tensor_t}}), input, target, delta, out), "accel_huber_loss")
+    check(ccall(@address(accel_huber_loss), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Float64, Ptr{Ptr{accel_tensor_t}}), input, target, delta, out), "accel_huber_loss")
 
 """
     accel_binary_cross_entropy_with_logits(logits, target, out)
@@ -5260,7 +5214,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 Threads: any, waits.
 """
 accel_binary_cross_entropy_with_logits(logits, target, out) =
-    check(ccall((:accel_binary_cross_entropy_with_logits, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, target, out), "accel_binary_cross_entropy_with_logits")
+    check(ccall(@address(accel_binary_cross_entropy_with_logits), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), logits, target, out), "accel_binary_cross_entropy_with_logits")
 
 """
     accel_module_create(kind, out)
@@ -5275,7 +5229,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_create(kind, out) =
-    check(ccall((:accel_module_create, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), kind, out), "accel_module_create")
+    check(ccall(@address(accel_module_create), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), kind, out), "accel_module_create")
 
 """
     accel_module_load_torchscript(path, out)
@@ -5290,7 +5244,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
 Threads: any, waits.
 """
 accel_module_load_torchscript(path, out) =
-    check(@waiting(ccall((:accel_module_load_torchscript, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
+    check(@waiting(ccall(@address(accel_module_load_torchscript), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
 
 """
     accel_module_from_config(config, out)
@@ -5305,7 +5259,7 @@ Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known;
 Threads: any, waits.
 """
 accel_module_from_config(config, out) =
-    check(@waiting(ccall((:accel_module_from_config, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
+    check(@waiting(ccall(@address(accel_module_from_config), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
     accel_module_shapes_from_weights(path, out)
@@ -5320,7 +5274,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT; IO.
 Threads: any, waits.
 """
 accel_module_shapes_from_weights(path, out) =
-    check(@waiting(ccall((:accel_module_shapes_from_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_shapes_from_weights")
+    check(@waiting(ccall(@address(accel_module_shapes_from_weights), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_shapes_from_weights")
 
 """
     accel_calculate_maximum_sizes(module, out)
@@ -5335,7 +5289,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_calculate_maximum_sizes(var"module", out) =
-    check(ccall((:accel_calculate_maximum_sizes, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_calculate_maximum_sizes")
+    check(ccall(@address(accel_calculate_maximum_sizes), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_calculate_maximum_sizes")
 
 """
     accel_init_empty_weights_begin(include_buffers, out)
@@ -5350,7 +5304,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: thread.
 """
 accel_init_empty_weights_begin(include_buffers, out) =
-    check(ccall((:accel_init_empty_weights_begin, libaccel), accel_status_t, (Int32, Ptr{Ptr{accel_scope_t}}), include_buffers, out), "accel_init_empty_weights_begin")
+    check(ccall(@address(accel_init_empty_weights_begin), accel_status_t, (Int32, Ptr{Ptr{accel_scope_t}}), include_buffers, out), "accel_init_empty_weights_begin")
 
 """
     accel_init_on_device_begin(device, include_buffers, out)
@@ -5366,7 +5320,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: thread.
 """
 accel_init_on_device_begin(device, include_buffers, out) =
-    check(ccall((:accel_init_on_device_begin, libaccel), accel_status_t, (accel_device_t, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
+    check(ccall(@address(accel_init_on_device_begin), accel_status_t, (accel_device_t, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -5383,7 +5337,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_linear(in_features, out_features, bias, out) =
-    check(@waiting(ccall((:accel_module_linear, libaccel), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out)), "accel_module_linear")
+    check(@waiting(ccall(@address(accel_module_linear), accel_status_t, (Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_features, out_features, bias, out)), "accel_module_linear")
 
 """
     accel_module_embedding(num_embeddings, embedding_dim, out)
@@ -5399,7 +5353,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_embedding(num_embeddings, embedding_dim, out) =
-    check(@waiting(ccall((:accel_module_embedding, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out)), "accel_module_embedding")
+    check(@waiting(ccall(@address(accel_module_embedding), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_module_t}}), num_embeddings, embedding_dim, out)), "accel_module_embedding")
 
 """
     accel_module_layer_norm(normalized_size, eps, out)
@@ -5415,7 +5369,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_module_layer_norm(normalized_size, eps, out) =
-    check(ccall((:accel_module_layer_norm, libaccel), accel_status_t, (Int64, Float64, Ptr{Ptr{accel_module_t}}), normalized_size, eps, out), "accel_module_layer_norm")
+    check(ccall(@address(accel_module_layer_norm), accel_status_t, (Int64, Float64, Ptr{Ptr{accel_module_t}}), normalized_size, eps, out), "accel_module_layer_norm")
 
 """
     accel_module_rms_norm(normalized_size, eps, out)
@@ -5431,7 +5385,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_module_rms_norm(normalized_size, eps, out) =
-    check(ccall((:accel_module_rms_norm, libaccel), accel_status_t, (Int64, Float64, Ptr{Ptr{accel_module_t}}), normalized_size, eps, out), "accel_module_rms_norm")
+    check(ccall(@address(accel_module_rms_norm), accel_status_t, (Int64, Float64, Ptr{Ptr{accel_module_t}}), normalized_size, eps, out), "accel_module_rms_norm")
 
 """
     accel_module_dropout(probability, out)
@@ -5446,7 +5400,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_module_dropout(probability, out) =
-    check(ccall((:accel_module_dropout, libaccel), accel_status_t, (Float64, Ptr{Ptr{accel_module_t}}), probability, out), "accel_module_dropout")
+    check(ccall(@address(accel_module_dropout), accel_status_t, (Float64, Ptr{Ptr{accel_module_t}}), probability, out), "accel_module_dropout")
 
 """
     accel_module_activation(name, out)
@@ -5461,7 +5415,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: any.
 """
 accel_module_activation(name, out) =
-    check(ccall((:accel_module_activation, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), name, out), "accel_module_activation")
+    check(ccall(@address(accel_module_activation), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), name, out), "accel_module_activation")
 
 """
     accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out)
@@ -5480,7 +5434,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out) =
-    check(@waiting(ccall((:accel_module_attention, libaccel), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out)), "accel_module_attention")
+    check(@waiting(ccall(@address(accel_module_attention), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out)), "accel_module_attention")
 
 """
     accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out)
@@ -5501,7 +5455,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out) =
-    check(@waiting(ccall((:accel_module_conv2d, libaccel), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out)), "accel_module_conv2d")
+    check(@waiting(ccall(@address(accel_module_conv2d), accel_status_t, (Int64, Int64, Int64, Int64, Int64, Int64, Int32, Ptr{Ptr{accel_module_t}}), in_channels, out_channels, kernel, stride, padding, groups, bias, out)), "accel_module_conv2d")
 
 """
     accel_module_batch_norm(num_features, eps, momentum, out)
@@ -5518,7 +5472,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_module_batch_norm(num_features, eps, momentum, out) =
-    check(ccall((:accel_module_batch_norm, libaccel), accel_status_t, (Int64, Float64, Float64, Ptr{Ptr{accel_module_t}}), num_features, eps, momentum, out), "accel_module_batch_norm")
+    check(ccall(@address(accel_module_batch_norm), accel_status_t, (Int64, Float64, Float64, Ptr{Ptr{accel_module_t}}), num_features, eps, momentum, out), "accel_module_batch_norm")
 
 """
     accel_module_sequential(modules, n_modules, out)
@@ -5534,7 +5488,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: object.
 """
 accel_module_sequential(modules, n_modules, out) =
-    check(ccall((:accel_module_sequential, libaccel), accel_status_t, (Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_module_t}}), modules, n_modules, out), "accel_module_sequential")
+    check(ccall(@address(accel_module_sequential), accel_status_t, (Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_module_t}}), modules, n_modules, out), "accel_module_sequential")
 
 """
     accel_module_retain(module)
@@ -5548,7 +5502,7 @@ Returns: The same module, with one owner more.
 Threads: any.
 """
 accel_module_retain(var"module") =
-    ccall((:accel_module_retain, libaccel), Ptr{accel_module_t}, (Ptr{accel_module_t},), var"module")
+    ccall(@address(accel_module_retain), Ptr{accel_module_t}, (Ptr{accel_module_t},), var"module")
 
 """
     accel_module_release(module)
@@ -5560,7 +5514,7 @@ Removes an owner.
 Threads: any.
 """
 accel_module_release(var"module") =
-    ccall((:accel_module_release, libaccel), Cvoid, (Ptr{accel_module_t},), var"module")
+    ccall(@address(accel_module_release), Cvoid, (Ptr{accel_module_t},), var"module")
 
 """
     accel_module_kind(module)
@@ -5574,7 +5528,7 @@ Returns: The name of its class; lives as long as the module.
 Threads: any.
 """
 accel_module_kind(var"module") =
-    ccall((:accel_module_kind, libaccel), Ptr{Cchar}, (Ptr{accel_module_t},), var"module")
+    ccall(@address(accel_module_kind), Ptr{Cchar}, (Ptr{accel_module_t},), var"module")
 
 """
     accel_module_add_parameter(module, name, tensor, requires_grad)
@@ -5591,7 +5545,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
 Threads: object.
 """
 accel_module_add_parameter(var"module", name, tensor, requires_grad) =
-    check(ccall((:accel_module_add_parameter, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_tensor_t}, Int32), var"module", name, tensor, requires_grad), "accel_module_add_parameter")
+    check(ccall(@address(accel_module_add_parameter), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_tensor_t}, Int32), var"module", name, tensor, requires_grad), "accel_module_add_parameter")
 
 """
     accel_module_add_buffer(module, name, tensor, persistent)
@@ -5608,7 +5562,7 @@ Returns: As above.
 Threads: object.
 """
 accel_module_add_buffer(var"module", name, tensor, persistent) =
-    check(ccall((:accel_module_add_buffer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_tensor_t}, Int32), var"module", name, tensor, persistent), "accel_module_add_buffer")
+    check(ccall(@address(accel_module_add_buffer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_tensor_t}, Int32), var"module", name, tensor, persistent), "accel_module_add_buffer")
 
 """
     accel_module_add_child(module, name, child)
@@ -5624,7 +5578,7 @@ Returns: As above.
 Threads: object.
 """
 accel_module_add_child(var"module", name, child) =
-    check(ccall((:accel_module_add_child, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_module_t}), var"module", name, child), "accel_module_add_child")
+    check(ccall(@address(accel_module_add_child), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_module_t}), var"module", name, child), "accel_module_add_child")
 
 """
     accel_module_replace_tensor(module, name, tensor)
@@ -5640,7 +5594,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
 Threads: object.
 """
 accel_module_replace_tensor(var"module", name, tensor) =
-    check(ccall((:accel_module_replace_tensor, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_tensor_t}), var"module", name, tensor), "accel_module_replace_tensor")
+    check(ccall(@address(accel_module_replace_tensor), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_tensor_t}), var"module", name, tensor), "accel_module_replace_tensor")
 
 """
     accel_module_replace_child(module, name, child)
@@ -5656,7 +5610,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the
 Threads: object.
 """
 accel_module_replace_child(var"module", name, child) =
-    check(ccall((:accel_module_replace_child, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_module_t}), var"module", name, child), "accel_module_replace_child")
+    check(ccall(@address(accel_module_replace_child), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_module_t}), var"module", name, child), "accel_module_replace_child")
 
 """
     accel_module_remove(module, name)
@@ -5671,7 +5625,7 @@ Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is
 Threads: object.
 """
 accel_module_remove(var"module", name) =
-    check(ccall((:accel_module_remove, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}), var"module", name), "accel_module_remove")
+    check(ccall(@address(accel_module_remove), accel_status_t, (Ptr{accel_module_t}, Cstring), var"module", name), "accel_module_remove")
 
 """
     accel_module_set_forward(module, forward, user_data, destroy)
@@ -5688,7 +5642,7 @@ Returns: ACCEL_OK or INVALID_STATE for a module with a forward of its own.
 Threads: object.
 """
 accel_module_set_forward(var"module", forward, user_data, destroy) =
-    check(ccall((:accel_module_set_forward, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), var"module", forward, user_data, destroy), "accel_module_set_forward")
+    check(ccall(@address(accel_module_set_forward), accel_status_t, (Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), var"module", forward, user_data, destroy), "accel_module_set_forward")
 
 """
     accel_module_set_input_names(module, names)
@@ -5703,7 +5657,7 @@ Returns: ACCEL_OK or INVALID_STATE for a module with names of its own.
 Threads: object.
 """
 accel_module_set_input_names(var"module", names) =
-    check(ccall((:accel_module_set_input_names, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}), var"module", names), "accel_module_set_input_names")
+    check(ccall(@address(accel_module_set_input_names), accel_status_t, (Ptr{accel_module_t}, Cstring), var"module", names), "accel_module_set_input_names")
 
 """
     accel_module_add_hook(module, when, hook, user_data, destroy, out_id)
@@ -5722,7 +5676,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_module_add_hook(var"module", when, hook, user_data, destroy, out_id) =
-    check(ccall((:accel_module_add_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), var"module", when, hook, user_data, destroy, out_id), "accel_module_add_hook")
+    check(ccall(@address(accel_module_add_hook), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), var"module", when, hook, user_data, destroy, out_id), "accel_module_add_hook")
 
 """
     accel_module_remove_hook(module, id)
@@ -5737,7 +5691,7 @@ Returns: ACCEL_OK; NOT_FOUND for one that is not there.
 Threads: object.
 """
 accel_module_remove_hook(var"module", id) =
-    check(ccall((:accel_module_remove_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, Int64), var"module", id), "accel_module_remove_hook")
+    check(ccall(@address(accel_module_remove_hook), accel_status_t, (Ptr{accel_module_t}, Int64), var"module", id), "accel_module_remove_hook")
 
 """
     accel_module_set_no_grad(module, no_grad)
@@ -5752,7 +5706,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_module_set_no_grad(var"module", no_grad) =
-    check(ccall((:accel_module_set_no_grad, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", no_grad), "accel_module_set_no_grad")
+    check(ccall(@address(accel_module_set_no_grad), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", no_grad), "accel_module_set_no_grad")
 
 """
     accel_checkpoint_activations(module, options)
@@ -5767,7 +5721,7 @@ Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT fo
 Threads: object.
 """
 accel_checkpoint_activations(var"module", options) =
-    check(ccall((:accel_checkpoint_activations, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_activation_checkpointing_options_t}), var"module", options), "accel_checkpoint_activations")
+    check(ccall(@address(accel_checkpoint_activations), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_activation_checkpointing_options_t}), var"module", options), "accel_checkpoint_activations")
 
 """
     accel_module_call(module, inputs, n_inputs, out)
@@ -5784,7 +5738,7 @@ Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of t
 Threads: object, waits.
 """
 accel_module_call(var"module", inputs, n_inputs, out) =
-    check(@waiting(ccall((:accel_module_call, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out)), "accel_module_call")
+    check(@waiting(ccall(@address(accel_module_call), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_inputs, out)), "accel_module_call")
 
 """
     accel_module_call_kw(module, inputs, n_inputs, named_inputs, out)
@@ -5802,7 +5756,7 @@ Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT
 Threads: object, waits.
 """
 accel_module_call_kw(var"module", inputs, n_inputs, named_inputs, out) =
-    check(@waiting(ccall((:accel_module_call_kw, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", inputs, n_inputs, named_inputs, out)), "accel_module_call_kw")
+    check(@waiting(ccall(@address(accel_module_call_kw), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", inputs, n_inputs, named_inputs, out)), "accel_module_call_kw")
 
 """
     accel_module_child(module, path, out)
@@ -5818,7 +5772,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: any.
 """
 accel_module_child(var"module", path, out) =
-    check(ccall((:accel_module_child, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{Ptr{accel_module_t}}), var"module", path, out), "accel_module_child")
+    check(ccall(@address(accel_module_child), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{Ptr{accel_module_t}}), var"module", path, out), "accel_module_child")
 
 """
     accel_module_tensor(module, path, out)
@@ -5834,7 +5788,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: any.
 """
 accel_module_tensor(var"module", path, out) =
-    check(ccall((:accel_module_tensor, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{Ptr{accel_tensor_t}}), var"module", path, out), "accel_module_tensor")
+    check(ccall(@address(accel_module_tensor), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{Ptr{accel_tensor_t}}), var"module", path, out), "accel_module_tensor")
 
 """
     accel_module_named_parameters(module, out)
@@ -5849,7 +5803,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_named_parameters(var"module", out) =
-    check(ccall((:accel_module_named_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_parameters")
+    check(ccall(@address(accel_module_named_parameters), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_parameters")
 
 """
     accel_module_named_buffers(module, out)
@@ -5864,7 +5818,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_named_buffers(var"module", out) =
-    check(ccall((:accel_module_named_buffers, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_buffers")
+    check(ccall(@address(accel_module_named_buffers), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_buffers")
 
 """
     accel_module_named_modules(module, out)
@@ -5879,7 +5833,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_named_modules(var"module", out) =
-    check(ccall((:accel_module_named_modules, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_modules")
+    check(ccall(@address(accel_module_named_modules), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_named_modules")
 
 """
     accel_module_children_bottom_up(module, out)
@@ -5894,7 +5848,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_children_bottom_up(var"module", out) =
-    check(ccall((:accel_module_children_bottom_up, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_children_bottom_up")
+    check(ccall(@address(accel_module_children_bottom_up), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_children_bottom_up")
 
 """
     accel_module_state_dict(module, out)
@@ -5909,7 +5863,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_state_dict(var"module", out) =
-    check(ccall((:accel_module_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_state_dict")
+    check(ccall(@address(accel_module_state_dict), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_state_dict")
 
 """
     accel_module_load_state_dict(module, state_dict, strict)
@@ -5925,7 +5879,7 @@ Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH that name the tensors.
 Threads: object, waits.
 """
 accel_module_load_state_dict(var"module", state_dict, strict) =
-    check(@waiting(ccall((:accel_module_load_state_dict, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict)), "accel_module_load_state_dict")
+    check(@waiting(ccall(@address(accel_module_load_state_dict), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Int32), var"module", state_dict, strict)), "accel_module_load_state_dict")
 
 """
     accel_module_to(module, dtype, device)
@@ -5941,7 +5895,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_module_to(var"module", dtype, device) =
-    check(@waiting(ccall((:accel_module_to, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
+    check(@waiting(ccall(@address(accel_module_to), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
 
 """
     accel_module_train(module, training)
@@ -5956,7 +5910,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: object.
 """
 accel_module_train(var"module", training) =
-    check(ccall((:accel_module_train, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", training), "accel_module_train")
+    check(ccall(@address(accel_module_train), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", training), "accel_module_train")
 
 """
     accel_module_is_training(module, out)
@@ -5971,7 +5925,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_module_is_training(var"module", out) =
-    check(ccall((:accel_module_is_training, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_module_is_training")
+    check(ccall(@address(accel_module_is_training), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_module_is_training")
 
 """
     accel_module_num_parameters(module, out)
@@ -5986,7 +5940,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_module_num_parameters(var"module", out) =
-    check(ccall((:accel_module_num_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int64}), var"module", out), "accel_module_num_parameters")
+    check(ccall(@address(accel_module_num_parameters), accel_status_t, (Ptr{accel_module_t}, Ptr{Int64}), var"module", out), "accel_module_num_parameters")
 
 """
     accel_module_tie(module, path, source_path)
@@ -6002,7 +5956,7 @@ Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.
 Threads: object.
 """
 accel_module_tie(var"module", path, source_path) =
-    check(ccall((:accel_module_tie, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{Cchar}), var"module", path, source_path), "accel_module_tie")
+    check(ccall(@address(accel_module_tie), accel_status_t, (Ptr{accel_module_t}, Cstring, Cstring), var"module", path, source_path), "accel_module_tie")
 
 """
     accel_optimizer_adamw(module, options, out)
@@ -6018,7 +5972,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_optimizer_adamw(var"module", options, out) =
-    check(ccall((:accel_optimizer_adamw, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamw")
+    check(ccall(@address(accel_optimizer_adamw), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamw")
 
 """
     accel_optimizer_adam(module, options, out)
@@ -6034,7 +5988,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adam(var"module", options, out) =
-    check(ccall((:accel_optimizer_adam, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adam")
+    check(ccall(@address(accel_optimizer_adam), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adam")
 
 """
     accel_optimizer_sgd(module, options, out)
@@ -6050,7 +6004,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_sgd(var"module", options, out) =
-    check(ccall((:accel_optimizer_sgd, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_sgd")
+    check(ccall(@address(accel_optimizer_sgd), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_sgd")
 
 """
     accel_optimizer_adagrad(module, options, out)
@@ -6066,7 +6020,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adagrad(var"module", options, out) =
-    check(ccall((:accel_optimizer_adagrad, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adagrad_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adagrad")
+    check(ccall(@address(accel_optimizer_adagrad), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adagrad_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adagrad")
 
 """
     accel_optimizer_rmsprop(module, options, out)
@@ -6082,7 +6036,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_rmsprop(var"module", options, out) =
-    check(ccall((:accel_optimizer_rmsprop, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_rmsprop_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_rmsprop")
+    check(ccall(@address(accel_optimizer_rmsprop), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_rmsprop_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_rmsprop")
 
 """
     accel_optimizer_adamax(module, options, out)
@@ -6098,7 +6052,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adamax(var"module", options, out) =
-    check(ccall((:accel_optimizer_adamax, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adamax_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamax")
+    check(ccall(@address(accel_optimizer_adamax), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adamax_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamax")
 
 """
     accel_optimizer_nadam(module, options, out)
@@ -6114,7 +6068,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_nadam(var"module", options, out) =
-    check(ccall((:accel_optimizer_nadam, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_nadam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_nadam")
+    check(ccall(@address(accel_optimizer_nadam), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_nadam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_nadam")
 
 """
     accel_optimizer_radam(module, options, out)
@@ -6130,7 +6084,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_radam(var"module", options, out) =
-    check(ccall((:accel_optimizer_radam, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_radam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_radam")
+    check(ccall(@address(accel_optimizer_radam), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_radam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_radam")
 
 """
     accel_optimizer_lion(module, options, out)
@@ -6146,7 +6100,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_lion(var"module", options, out) =
-    check(ccall((:accel_optimizer_lion, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lion_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lion")
+    check(ccall(@address(accel_optimizer_lion), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lion_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lion")
 
 """
     accel_optimizer_lamb(module, options, out)
@@ -6162,7 +6116,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_lamb(var"module", options, out) =
-    check(ccall((:accel_optimizer_lamb, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lamb_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lamb")
+    check(ccall(@address(accel_optimizer_lamb), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lamb_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lamb")
 
 """
     accel_optimizer_adafactor(module, options, out)
@@ -6178,7 +6132,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adafactor(var"module", options, out) =
-    check(ccall((:accel_optimizer_adafactor, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adafactor_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adafactor")
+    check(ccall(@address(accel_optimizer_adafactor), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adafactor_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adafactor")
 
 """
     accel_optimizer_muon(module, options, out)
@@ -6194,7 +6148,7 @@ Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimension
 Threads: any.
 """
 accel_optimizer_muon(var"module", options, out) =
-    check(ccall((:accel_optimizer_muon, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_muon_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_muon")
+    check(ccall(@address(accel_optimizer_muon), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_muon_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_muon")
 
 """
     accel_optimizer_adamw_8bit(module, options, out)
@@ -6210,7 +6164,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adamw_8bit(var"module", options, out) =
-    check(ccall((:accel_optimizer_adamw_8bit, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamw_8bit")
+    check(ccall(@address(accel_optimizer_adamw_8bit), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adam_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adamw_8bit")
 
 """
     accel_optimizer_lomo(module, options, out)
@@ -6226,7 +6180,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_lomo(var"module", options, out) =
-    check(ccall((:accel_optimizer_lomo, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lomo")
+    check(ccall(@address(accel_optimizer_lomo), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_lomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_lomo")
 
 """
     accel_optimizer_adalomo(module, options, out)
@@ -6242,7 +6196,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_adalomo(var"module", options, out) =
-    check(ccall((:accel_optimizer_adalomo, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adalomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adalomo")
+    check(ccall(@address(accel_optimizer_adalomo), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_adalomo_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_adalomo")
 
 """
     accel_optimizer_schedule_free_sgd(module, options, out)
@@ -6258,7 +6212,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_schedule_free_sgd(var"module", options, out) =
-    check(ccall((:accel_optimizer_schedule_free_sgd, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_sgd")
+    check(ccall(@address(accel_optimizer_schedule_free_sgd), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_sgd_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_sgd")
 
 """
     accel_optimizer_schedule_free_adamw(module, options, out)
@@ -6274,7 +6228,7 @@ Returns: As there.
 Threads: any.
 """
 accel_optimizer_schedule_free_adamw(var"module", options, out) =
-    check(ccall((:accel_optimizer_schedule_free_adamw, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_adamw_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_adamw")
+    check(ccall(@address(accel_optimizer_schedule_free_adamw), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_schedule_free_adamw_options_t}, Ptr{Ptr{accel_optimizer_t}}), var"module", options, out), "accel_optimizer_schedule_free_adamw")
 
 """
     accel_optimizer_create(module, state_names, n_states, lr, weight_decay, update, user_data, destroy, out)
@@ -6296,7 +6250,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_optimizer_create(var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out) =
-    check(ccall((:accel_optimizer_create, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Ptr{Cchar}}, Csize_t, Float64, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out), "accel_optimizer_create")
+    check(ccall(@address(accel_optimizer_create), accel_status_t, (Ptr{accel_module_t}, Ptr{Ptr{Cchar}}, Csize_t, Float64, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), var"module", state_names, n_states, lr, weight_decay, update, user_data, destroy, out), "accel_optimizer_create")
 
 """
     accel_optimizer_from_callbacks(save, load, step, zero_grad, user_data, destroy, out)
@@ -6316,7 +6270,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_optimizer_from_callbacks(save, load, step, zero_grad, user_data, destroy, out) =
-    check(ccall((:accel_optimizer_from_callbacks, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), save, load, step, zero_grad, user_data, destroy, out), "accel_optimizer_from_callbacks")
+    check(ccall(@address(accel_optimizer_from_callbacks), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_optimizer_t}}), save, load, step, zero_grad, user_data, destroy, out), "accel_optimizer_from_callbacks")
 
 """
     accel_optimizer_retain(optimizer)
@@ -6330,7 +6284,7 @@ Returns: The same optimizer, with one owner more.
 Threads: any.
 """
 accel_optimizer_retain(optimizer) =
-    ccall((:accel_optimizer_retain, libaccel), Ptr{accel_optimizer_t}, (Ptr{accel_optimizer_t},), optimizer)
+    ccall(@address(accel_optimizer_retain), Ptr{accel_optimizer_t}, (Ptr{accel_optimizer_t},), optimizer)
 
 """
     accel_optimizer_release(optimizer)
@@ -6342,7 +6296,7 @@ Removes an owner.
 Threads: any.
 """
 accel_optimizer_release(optimizer) =
-    ccall((:accel_optimizer_release, libaccel), Cvoid, (Ptr{accel_optimizer_t},), optimizer)
+    ccall(@address(accel_optimizer_release), Cvoid, (Ptr{accel_optimizer_t},), optimizer)
 
 """
     accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay)
@@ -6360,7 +6314,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_optimizer_add_group(optimizer, parameters, n_parameters, lr, weight_decay) =
-    check(@waiting(ccall((:accel_optimizer_add_group, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay)), "accel_optimizer_add_group")
+    check(@waiting(ccall(@address(accel_optimizer_add_group), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Float64, Float64), optimizer, parameters, n_parameters, lr, weight_decay)), "accel_optimizer_add_group")
 
 """
     accel_optimizer_step(optimizer)
@@ -6374,7 +6328,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE wit
 Threads: object, waits.
 """
 accel_optimizer_step(optimizer) =
-    check(@waiting(ccall((:accel_optimizer_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
+    check(@waiting(ccall(@address(accel_optimizer_step), accel_status_t, (Ptr{accel_optimizer_t},), optimizer)), "accel_optimizer_step")
 
 """
     accel_optimizer_step_closure(optimizer, closure, user_data, destroy, out_loss)
@@ -6392,7 +6346,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED un
 Threads: object, waits.
 """
 accel_optimizer_step_closure(optimizer, closure, user_data, destroy, out_loss) =
-    check(@waiting(ccall((:accel_optimizer_step_closure, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), optimizer, closure, user_data, destroy, out_loss)), "accel_optimizer_step_closure")
+    check(@waiting(ccall(@address(accel_optimizer_step_closure), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), optimizer, closure, user_data, destroy, out_loss)), "accel_optimizer_step_closure")
 
 """
     accel_optimizer_train(optimizer, training)
@@ -6407,7 +6361,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_optimizer_train(optimizer, training) =
-    check(@waiting(ccall((:accel_optimizer_train, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, training)), "accel_optimizer_train")
+    check(@waiting(ccall(@address(accel_optimizer_train), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, training)), "accel_optimizer_train")
 
 """
     accel_optimizer_zero_grad(optimizer, set_to_none)
@@ -6422,7 +6376,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_optimizer_zero_grad(optimizer, set_to_none) =
-    check(@waiting(ccall((:accel_optimizer_zero_grad, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, set_to_none)), "accel_optimizer_zero_grad")
+    check(@waiting(ccall(@address(accel_optimizer_zero_grad), accel_status_t, (Ptr{accel_optimizer_t}, Int32), optimizer, set_to_none)), "accel_optimizer_zero_grad")
 
 """
     accel_optimizer_step_was_skipped(optimizer)
@@ -6436,7 +6390,7 @@ Returns: 1 when the latest update was skipped.
 Threads: any.
 """
 accel_optimizer_step_was_skipped(optimizer) =
-    ccall((:accel_optimizer_step_was_skipped, libaccel), Int32, (Ptr{accel_optimizer_t},), optimizer)
+    ccall(@address(accel_optimizer_step_was_skipped), Int32, (Ptr{accel_optimizer_t},), optimizer)
 
 """
     accel_optimizer_num_groups(optimizer)
@@ -6450,7 +6404,7 @@ Returns: The number of its groups; -1 for an invalid handle.
 Threads: any.
 """
 accel_optimizer_num_groups(optimizer) =
-    ccall((:accel_optimizer_num_groups, libaccel), Int64, (Ptr{accel_optimizer_t},), optimizer)
+    ccall(@address(accel_optimizer_num_groups), Int64, (Ptr{accel_optimizer_t},), optimizer)
 
 """
     accel_optimizer_state_bytes(optimizer)
@@ -6464,7 +6418,7 @@ Returns: Bytes; -1 for an invalid handle.
 Threads: any.
 """
 accel_optimizer_state_bytes(optimizer) =
-    ccall((:accel_optimizer_state_bytes, libaccel), Int64, (Ptr{accel_optimizer_t},), optimizer)
+    ccall(@address(accel_optimizer_state_bytes), Int64, (Ptr{accel_optimizer_t},), optimizer)
 
 """
     accel_optimizer_lr(optimizer, group, out)
@@ -6480,7 +6434,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: any.
 """
 accel_optimizer_lr(optimizer, group, out) =
-    check(ccall((:accel_optimizer_lr, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Float64}), optimizer, group, out), "accel_optimizer_lr")
+    check(ccall(@address(accel_optimizer_lr), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Float64}), optimizer, group, out), "accel_optimizer_lr")
 
 """
     accel_optimizer_set_lr(optimizer, group, lr)
@@ -6496,7 +6450,7 @@ Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_optimizer_set_lr(optimizer, group, lr) =
-    check(ccall((:accel_optimizer_set_lr, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Float64), optimizer, group, lr), "accel_optimizer_set_lr")
+    check(ccall(@address(accel_optimizer_set_lr), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Float64), optimizer, group, lr), "accel_optimizer_set_lr")
 
 """
     accel_optimizer_setting(optimizer, group, name, out)
@@ -6513,7 +6467,7 @@ Returns: ACCEL_OK; NOT_FOUND lists the names that there are.
 Threads: any.
 """
 accel_optimizer_setting(optimizer, group, name, out) =
-    check(ccall((:accel_optimizer_setting, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Cchar}, Ptr{Float64}), optimizer, group, name, out), "accel_optimizer_setting")
+    check(ccall(@address(accel_optimizer_setting), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Cstring, Ptr{Float64}), optimizer, group, name, out), "accel_optimizer_setting")
 
 """
     accel_optimizer_set_setting(optimizer, group, name, value)
@@ -6530,7 +6484,7 @@ Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_optimizer_set_setting(optimizer, group, name, value) =
-    check(ccall((:accel_optimizer_set_setting, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Ptr{Cchar}, Float64), optimizer, group, name, value), "accel_optimizer_set_setting")
+    check(ccall(@address(accel_optimizer_set_setting), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, Cstring, Float64), optimizer, group, name, value), "accel_optimizer_set_setting")
 
 """
     accel_optimizer_set_update_precision(optimizer, group, precision)
@@ -6546,7 +6500,7 @@ Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_optimizer_set_update_precision(optimizer, group, precision) =
-    check(ccall((:accel_optimizer_set_update_precision, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, accel_update_precision_t), optimizer, group, precision), "accel_optimizer_set_update_precision")
+    check(ccall(@address(accel_optimizer_set_update_precision), accel_status_t, (Ptr{accel_optimizer_t}, Csize_t, accel_update_precision_t), optimizer, group, precision), "accel_optimizer_set_update_precision")
 
 """
     accel_optimizer_state_dict(optimizer, out)
@@ -6561,7 +6515,7 @@ Returns: ACCEL_OK.
 Threads: any, waits.
 """
 accel_optimizer_state_dict(optimizer, out) =
-    check(@waiting(ccall((:accel_optimizer_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out)), "accel_optimizer_state_dict")
+    check(@waiting(ccall(@address(accel_optimizer_state_dict), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, out)), "accel_optimizer_state_dict")
 
 """
     accel_optimizer_load_state_dict(optimizer, state_dict)
@@ -6576,7 +6530,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 Threads: object, waits.
 """
 accel_optimizer_load_state_dict(optimizer, state_dict) =
-    check(@waiting(ccall((:accel_optimizer_load_state_dict, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict)), "accel_optimizer_load_state_dict")
+    check(@waiting(ccall(@address(accel_optimizer_load_state_dict), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_value_t}), optimizer, state_dict)), "accel_optimizer_load_state_dict")
 
 """
     accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out)
@@ -6594,7 +6548,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
-    check(@waiting(ccall((:accel_scheduler_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_lambda")
+    check(@waiting(ccall(@address(accel_scheduler_lambda), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_lambda")
 
 """
     accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out)
@@ -6612,7 +6566,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out) =
-    check(@waiting(ccall((:accel_scheduler_group_lambda, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_group_lambda")
+    check(@waiting(ccall(@address(accel_scheduler_group_lambda), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, lambda, user_data, destroy, out)), "accel_scheduler_group_lambda")
 
 """
     accel_scheduler_step_lr(optimizer, step_size, gamma, out)
@@ -6629,7 +6583,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_step_lr(optimizer, step_size, gamma, out) =
-    check(ccall((:accel_scheduler_step_lr, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, step_size, gamma, out), "accel_scheduler_step_lr")
+    check(ccall(@address(accel_scheduler_step_lr), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, step_size, gamma, out), "accel_scheduler_step_lr")
 
 """
     accel_scheduler_cosine(optimizer, warmup_steps, total_steps, min_factor, out)
@@ -6647,7 +6601,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_cosine(optimizer, warmup_steps, total_steps, min_factor, out) =
-    check(ccall((:accel_scheduler_cosine, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, min_factor, out), "accel_scheduler_cosine")
+    check(ccall(@address(accel_scheduler_cosine), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, min_factor, out), "accel_scheduler_cosine")
 
 """
     accel_scheduler_linear_warmup(optimizer, warmup_steps, total_steps, out)
@@ -6664,7 +6618,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_linear_warmup(optimizer, warmup_steps, total_steps, out) =
-    check(ccall((:accel_scheduler_linear_warmup, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, out), "accel_scheduler_linear_warmup")
+    check(ccall(@address(accel_scheduler_linear_warmup), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, out), "accel_scheduler_linear_warmup")
 
 """
     accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_cycles, out)
@@ -6682,7 +6636,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_cycles, out) =
-    check(ccall((:accel_scheduler_cosine_hard_restarts, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, num_cycles, out), "accel_scheduler_cosine_hard_restarts")
+    check(ccall(@address(accel_scheduler_cosine_hard_restarts), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, total_steps, num_cycles, out), "accel_scheduler_cosine_hard_restarts")
 
 """
     accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out)
@@ -6698,7 +6652,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out) =
-    check(ccall((:accel_scheduler_constant_with_warmup, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, out), "accel_scheduler_constant_with_warmup")
+    check(ccall(@address(accel_scheduler_constant_with_warmup), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, out), "accel_scheduler_constant_with_warmup")
 
 """
     accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out)
@@ -6715,7 +6669,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out) =
-    check(ccall((:accel_scheduler_inverse_sqrt, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, timescale, out), "accel_scheduler_inverse_sqrt")
+    check(ccall(@address(accel_scheduler_inverse_sqrt), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, warmup_steps, timescale, out), "accel_scheduler_inverse_sqrt")
 
 """
     accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out)
@@ -6733,7 +6687,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out) =
-    check(ccall((:accel_scheduler_multi_step, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Int64}, Csize_t, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, milestones, n_milestones, gamma, out), "accel_scheduler_multi_step")
+    check(ccall(@address(accel_scheduler_multi_step), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Int64}, Csize_t, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, milestones, n_milestones, gamma, out), "accel_scheduler_multi_step")
 
 """
     accel_scheduler_constant(optimizer, factor, total_iters, out)
@@ -6750,7 +6704,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_constant(optimizer, factor, total_iters, out) =
-    check(ccall((:accel_scheduler_constant, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, factor, total_iters, out), "accel_scheduler_constant")
+    check(ccall(@address(accel_scheduler_constant), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, factor, total_iters, out), "accel_scheduler_constant")
 
 """
     accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out)
@@ -6768,7 +6722,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out) =
-    check(ccall((:accel_scheduler_linear, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, start_factor, end_factor, total_iters, out), "accel_scheduler_linear")
+    check(ccall(@address(accel_scheduler_linear), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Int64, Ptr{Ptr{accel_scheduler_t}}), optimizer, start_factor, end_factor, total_iters, out), "accel_scheduler_linear")
 
 """
     accel_scheduler_exponential(optimizer, gamma, out)
@@ -6784,7 +6738,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_exponential(optimizer, gamma, out) =
-    check(ccall((:accel_scheduler_exponential, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, gamma, out), "accel_scheduler_exponential")
+    check(ccall(@address(accel_scheduler_exponential), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, gamma, out), "accel_scheduler_exponential")
 
 """
     accel_scheduler_polynomial(optimizer, total_iters, power, out)
@@ -6801,7 +6755,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_polynomial(optimizer, total_iters, power, out) =
-    check(ccall((:accel_scheduler_polynomial, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, total_iters, power, out), "accel_scheduler_polynomial")
+    check(ccall(@address(accel_scheduler_polynomial), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, total_iters, power, out), "accel_scheduler_polynomial")
 
 """
     accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out)
@@ -6818,7 +6772,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out) =
-    check(ccall((:accel_scheduler_cosine_annealing, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_max, eta_min, out), "accel_scheduler_cosine_annealing")
+    check(ccall(@address(accel_scheduler_cosine_annealing), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_max, eta_min, out), "accel_scheduler_cosine_annealing")
 
 """
     accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out)
@@ -6836,7 +6790,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_cosine_warm_restarts(optimizer, t_0, t_mult, eta_min, out) =
-    check(ccall((:accel_scheduler_cosine_warm_restarts, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_0, t_mult, eta_min, out), "accel_scheduler_cosine_warm_restarts")
+    check(ccall(@address(accel_scheduler_cosine_warm_restarts), accel_status_t, (Ptr{accel_optimizer_t}, Int64, Int64, Float64, Ptr{Ptr{accel_scheduler_t}}), optimizer, t_0, t_mult, eta_min, out), "accel_scheduler_cosine_warm_restarts")
 
 """
     accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out)
@@ -6854,7 +6808,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_one_cycle(optimizer, max_lr, total_steps, options, out) =
-    check(ccall((:accel_scheduler_one_cycle, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{accel_one_cycle_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, max_lr, total_steps, options, out), "accel_scheduler_one_cycle")
+    check(ccall(@address(accel_scheduler_one_cycle), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Int64, Ptr{accel_one_cycle_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, max_lr, total_steps, options, out), "accel_scheduler_one_cycle")
 
 """
     accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out)
@@ -6872,7 +6826,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out) =
-    check(ccall((:accel_scheduler_cyclic, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Ptr{accel_cyclic_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, base_lr, max_lr, options, out), "accel_scheduler_cyclic")
+    check(ccall(@address(accel_scheduler_cyclic), accel_status_t, (Ptr{accel_optimizer_t}, Float64, Float64, Ptr{accel_cyclic_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, base_lr, max_lr, options, out), "accel_scheduler_cyclic")
 
 """
     accel_scheduler_plateau(optimizer, options, out)
@@ -6888,7 +6842,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_plateau(optimizer, options, out) =
-    check(ccall((:accel_scheduler_plateau, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_plateau_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, options, out), "accel_scheduler_plateau")
+    check(ccall(@address(accel_scheduler_plateau), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{accel_plateau_options_t}, Ptr{Ptr{accel_scheduler_t}}), optimizer, options, out), "accel_scheduler_plateau")
 
 """
     accel_scheduler_chained(schedulers, n_schedulers, out)
@@ -6904,7 +6858,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_chained(schedulers, n_schedulers, out) =
-    check(ccall((:accel_scheduler_chained, libaccel), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, out), "accel_scheduler_chained")
+    check(ccall(@address(accel_scheduler_chained), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, out), "accel_scheduler_chained")
 
 """
     accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out)
@@ -6922,7 +6876,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_scheduler_sequential(schedulers, n_schedulers, milestones, n_milestones, out) =
-    check(ccall((:accel_scheduler_sequential, libaccel), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, milestones, n_milestones, out), "accel_scheduler_sequential")
+    check(ccall(@address(accel_scheduler_sequential), accel_status_t, (Ptr{Ptr{accel_scheduler_t}}, Csize_t, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_scheduler_t}}), schedulers, n_schedulers, milestones, n_milestones, out), "accel_scheduler_sequential")
 
 """
     accel_scheduler_from_callbacks(optimizer, save, load, step, count_step, user_data, destroy, out)
@@ -6943,7 +6897,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_scheduler_from_callbacks(optimizer, save, load, step, count_step, user_data, destroy, out) =
-    check(ccall((:accel_scheduler_from_callbacks, libaccel), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, save, load, step, count_step, user_data, destroy, out), "accel_scheduler_from_callbacks")
+    check(ccall(@address(accel_scheduler_from_callbacks), accel_status_t, (Ptr{accel_optimizer_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_scheduler_t}}), optimizer, save, load, step, count_step, user_data, destroy, out), "accel_scheduler_from_callbacks")
 
 """
     accel_scheduler_retain(scheduler)
@@ -6957,7 +6911,7 @@ Returns: The same scheduler, with one owner more.
 Threads: any.
 """
 accel_scheduler_retain(scheduler) =
-    ccall((:accel_scheduler_retain, libaccel), Ptr{accel_scheduler_t}, (Ptr{accel_scheduler_t},), scheduler)
+    ccall(@address(accel_scheduler_retain), Ptr{accel_scheduler_t}, (Ptr{accel_scheduler_t},), scheduler)
 
 """
     accel_scheduler_release(scheduler)
@@ -6969,7 +6923,7 @@ Removes an owner.
 Threads: any.
 """
 accel_scheduler_release(scheduler) =
-    ccall((:accel_scheduler_release, libaccel), Cvoid, (Ptr{accel_scheduler_t},), scheduler)
+    ccall(@address(accel_scheduler_release), Cvoid, (Ptr{accel_scheduler_t},), scheduler)
 
 """
     accel_scheduler_step(scheduler)
@@ -6983,7 +6937,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that has come t
 Threads: object, waits.
 """
 accel_scheduler_step(scheduler) =
-    check(@waiting(ccall((:accel_scheduler_step, libaccel), accel_status_t, (Ptr{accel_scheduler_t},), scheduler)), "accel_scheduler_step")
+    check(@waiting(ccall(@address(accel_scheduler_step), accel_status_t, (Ptr{accel_scheduler_t},), scheduler)), "accel_scheduler_step")
 
 """
     accel_scheduler_step_metric(scheduler, metric)
@@ -6998,7 +6952,7 @@ Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 Threads: object.
 """
 accel_scheduler_step_metric(scheduler, metric) =
-    check(ccall((:accel_scheduler_step_metric, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Float64), scheduler, metric), "accel_scheduler_step_metric")
+    check(ccall(@address(accel_scheduler_step_metric), accel_status_t, (Ptr{accel_scheduler_t}, Float64), scheduler, metric), "accel_scheduler_step_metric")
 
 """
     accel_scheduler_last_lr(scheduler, group, out)
@@ -7014,7 +6968,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: any.
 """
 accel_scheduler_last_lr(scheduler, group, out) =
-    check(ccall((:accel_scheduler_last_lr, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Csize_t, Ptr{Float64}), scheduler, group, out), "accel_scheduler_last_lr")
+    check(ccall(@address(accel_scheduler_last_lr), accel_status_t, (Ptr{accel_scheduler_t}, Csize_t, Ptr{Float64}), scheduler, group, out), "accel_scheduler_last_lr")
 
 """
     accel_scheduler_curve(scheduler, n_steps, out)
@@ -7030,7 +6984,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that needs a metric, or that ends befor
 Threads: object, waits.
 """
 accel_scheduler_curve(scheduler, n_steps, out) =
-    check(@waiting(ccall((:accel_scheduler_curve, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out)), "accel_scheduler_curve")
+    check(@waiting(ccall(@address(accel_scheduler_curve), accel_status_t, (Ptr{accel_scheduler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), scheduler, n_steps, out)), "accel_scheduler_curve")
 
 """
     accel_scheduler_state_dict(scheduler, out)
@@ -7045,7 +6999,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_scheduler_state_dict(scheduler, out) =
-    check(ccall((:accel_scheduler_state_dict, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Ptr{accel_value_t}), scheduler, out), "accel_scheduler_state_dict")
+    check(ccall(@address(accel_scheduler_state_dict), accel_status_t, (Ptr{accel_scheduler_t}, Ptr{accel_value_t}), scheduler, out), "accel_scheduler_state_dict")
 
 """
     accel_scheduler_load_state_dict(scheduler, state_dict)
@@ -7060,7 +7014,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
 Threads: object.
 """
 accel_scheduler_load_state_dict(scheduler, state_dict) =
-    check(ccall((:accel_scheduler_load_state_dict, libaccel), accel_status_t, (Ptr{accel_scheduler_t}, Ptr{accel_value_t}), scheduler, state_dict), "accel_scheduler_load_state_dict")
+    check(ccall(@address(accel_scheduler_load_state_dict), accel_status_t, (Ptr{accel_scheduler_t}, Ptr{accel_value_t}), scheduler, state_dict), "accel_scheduler_load_state_dict")
 
 """
     accel_dataset_tensors(tensors, n_tensors, out)
@@ -7076,7 +7030,7 @@ Returns: ACCEL_OK or SHAPE_MISMATCH.
 Threads: object.
 """
 accel_dataset_tensors(tensors, n_tensors, out) =
-    check(ccall((:accel_dataset_tensors, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), tensors, n_tensors, out), "accel_dataset_tensors")
+    check(ccall(@address(accel_dataset_tensors), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), tensors, n_tensors, out), "accel_dataset_tensors")
 
 """
     accel_dataset_named_tensors(tensors, out)
@@ -7091,7 +7045,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH or SHAPE_MISMATCH.
 Threads: object.
 """
 accel_dataset_named_tensors(tensors, out) =
-    check(ccall((:accel_dataset_named_tensors, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_dataset_t}}), tensors, out), "accel_dataset_named_tensors")
+    check(ccall(@address(accel_dataset_named_tensors), accel_status_t, (Ptr{accel_value_t}, Ptr{Ptr{accel_dataset_t}}), tensors, out), "accel_dataset_named_tensors")
 
 """
     accel_dataset_safetensors(path, out)
@@ -7106,7 +7060,7 @@ Returns: ACCEL_OK, NOT_FOUND, CORRUPT, or SHAPE_MISMATCH for tensors with differ
 Threads: any, waits.
 """
 accel_dataset_safetensors(path, out) =
-    check(@waiting(ccall((:accel_dataset_safetensors, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_dataset_t}}), path, out)), "accel_dataset_safetensors")
+    check(@waiting(ccall(@address(accel_dataset_safetensors), accel_status_t, (Cstring, Ptr{Ptr{accel_dataset_t}}), path, out)), "accel_dataset_safetensors")
 
 """
     accel_dataset_ragged(values, n_values, offsets, out)
@@ -7123,7 +7077,7 @@ Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_dataset_ragged(values, n_values, offsets, out) =
-    check(ccall((:accel_dataset_ragged, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_dataset_t}}), values, n_values, offsets, out), "accel_dataset_ragged")
+    check(ccall(@address(accel_dataset_ragged), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{accel_tensor_t}, Ptr{Ptr{accel_dataset_t}}), values, n_values, offsets, out), "accel_dataset_ragged")
 
 """
     accel_tensor_map_file(path, dtype, out)
@@ -7139,7 +7093,7 @@ Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file 
 Threads: any, waits.
 """
 accel_tensor_map_file(path, dtype, out) =
-    check(@waiting(ccall((:accel_tensor_map_file, libaccel), accel_status_t, (Ptr{Cchar}, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out)), "accel_tensor_map_file")
+    check(@waiting(ccall(@address(accel_tensor_map_file), accel_status_t, (Cstring, accel_dtype_t, Ptr{Ptr{accel_tensor_t}}), path, dtype, out)), "accel_tensor_map_file")
 
 """
     accel_dataset_text(path, suffix, sequence_length, out)
@@ -7156,7 +7110,7 @@ Returns: ACCEL_OK, NOT_FOUND, or INVALID_ARGUMENT for too little text.
 Threads: any, waits.
 """
 accel_dataset_text(path, suffix, sequence_length, out) =
-    check(@waiting(ccall((:accel_dataset_text, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out)), "accel_dataset_text")
+    check(@waiting(ccall(@address(accel_dataset_text), accel_status_t, (Cstring, Cstring, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, sequence_length, out)), "accel_dataset_text")
 
 """
     accel_dataset_windows(tokens, sequence_length, stride, out)
@@ -7173,7 +7127,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too fe
 Threads: object.
 """
 accel_dataset_windows(tokens, sequence_length, stride, out) =
-    check(ccall((:accel_dataset_windows, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), tokens, sequence_length, stride, out), "accel_dataset_windows")
+    check(ccall(@address(accel_dataset_windows), accel_status_t, (Ptr{accel_tensor_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), tokens, sequence_length, stride, out), "accel_dataset_windows")
 
 """
     accel_dataset_packed(tokens, options, out)
@@ -7189,7 +7143,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataset_packed(tokens, options, out) =
-    check(@waiting(ccall((:accel_dataset_packed, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out)), "accel_dataset_packed")
+    check(@waiting(ccall(@address(accel_dataset_packed), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_packing_options_t}, Ptr{Ptr{accel_dataset_t}}), tokens, options, out)), "accel_dataset_packed")
 
 """
     accel_dataset_lines(path, suffix, skip_malformed, out)
@@ -7206,7 +7160,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_lines(path, suffix, skip_malformed, out) =
-    check(@waiting(ccall((:accel_dataset_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_lines")
+    check(@waiting(ccall(@address(accel_dataset_lines), accel_status_t, (Cstring, Cstring, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_lines")
 
 """
     accel_dataset_json_lines(path, suffix, skip_malformed, out)
@@ -7223,7 +7177,7 @@ Returns: ACCEL_OK, NOT_FOUND or IO.
 Threads: any, waits.
 """
 accel_dataset_json_lines(path, suffix, skip_malformed, out) =
-    check(@waiting(ccall((:accel_dataset_json_lines, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_json_lines")
+    check(@waiting(ccall(@address(accel_dataset_json_lines), accel_status_t, (Cstring, Cstring, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, skip_malformed, out)), "accel_dataset_json_lines")
 
 """
     accel_dataset_csv(path, suffix, options, out)
@@ -7240,7 +7194,7 @@ Returns: ACCEL_OK, NOT_FOUND, IO or CORRUPT.
 Threads: any, waits.
 """
 accel_dataset_csv(path, suffix, options, out) =
-    check(@waiting(ccall((:accel_dataset_csv, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out)), "accel_dataset_csv")
+    check(@waiting(ccall(@address(accel_dataset_csv), accel_status_t, (Cstring, Cstring, Ptr{accel_csv_options_t}, Ptr{Ptr{accel_dataset_t}}), path, suffix, options, out)), "accel_dataset_csv")
 
 """
     accel_dataset_images(folder, options, out)
@@ -7256,7 +7210,7 @@ Returns: ACCEL_OK, NOT_FOUND, INVALID_ARGUMENT, or UNSUPPORTED by a build withou
 Threads: any, waits.
 """
 accel_dataset_images(folder, options, out) =
-    check(@waiting(ccall((:accel_dataset_images, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out)), "accel_dataset_images")
+    check(@waiting(ccall(@address(accel_dataset_images), accel_status_t, (Cstring, Ptr{accel_image_options_t}, Ptr{Ptr{accel_dataset_t}}), folder, options, out)), "accel_dataset_images")
 
 """
     accel_dataset_arrow(schema, array, null_value, out)
@@ -7273,7 +7227,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for nulls, UNSUPPORTED for columns of other 
 Threads: any.
 """
 accel_dataset_arrow(schema, array, null_value, out) =
-    check(ccall((:accel_dataset_arrow, libaccel), accel_status_t, (Ptr{ArrowSchema}, Ptr{ArrowArray}, Float64, Ptr{Ptr{accel_dataset_t}}), schema, array, null_value, out), "accel_dataset_arrow")
+    check(ccall(@address(accel_dataset_arrow), accel_status_t, (Ptr{ArrowSchema}, Ptr{ArrowArray}, Float64, Ptr{Ptr{accel_dataset_t}}), schema, array, null_value, out), "accel_dataset_arrow")
 
 """
     accel_dataset_arrow_stream(stream, null_value, out)
@@ -7289,7 +7243,7 @@ Returns: As accel_dataset_arrow(); IO when the stream fails.
 Threads: any, waits.
 """
 accel_dataset_arrow_stream(stream, null_value, out) =
-    check(@waiting(ccall((:accel_dataset_arrow_stream, libaccel), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
+    check(@waiting(ccall(@address(accel_dataset_arrow_stream), accel_status_t, (Ptr{ArrowArrayStream}, Float64, Ptr{Ptr{accel_dataset_t}}), stream, null_value, out)), "accel_dataset_arrow_stream")
 
 """
     accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out)
@@ -7309,7 +7263,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out) =
-    check(ccall((:accel_dataset_create, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, set_epoch, user_data, destroy, out), "accel_dataset_create")
+    check(ccall(@address(accel_dataset_create), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_dataset_t}}), length, item, items, set_epoch, user_data, destroy, out), "accel_dataset_create")
 
 """
     accel_dataset_create_stream(begin, next, skip, end, user_data, destroy, length, num_shards, out)
@@ -7331,7 +7285,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_dataset_create_stream(var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out) =
-    check(ccall((:accel_dataset_create_stream, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out), "accel_dataset_create_stream")
+    check(ccall(@address(accel_dataset_create_stream), accel_status_t, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), var"begin", next, skip, var"end", user_data, destroy, length, num_shards, out), "accel_dataset_create_stream")
 
 """
     accel_dataset_as_stream(dataset, seed, out)
@@ -7347,7 +7301,7 @@ Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
 Threads: object.
 """
 accel_dataset_as_stream(dataset, seed, out) =
-    check(ccall((:accel_dataset_as_stream, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, seed, out), "accel_dataset_as_stream")
+    check(ccall(@address(accel_dataset_as_stream), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, seed, out), "accel_dataset_as_stream")
 
 """
     accel_dataset_merge(sources, n_sources, weights, seed, end, out)
@@ -7366,7 +7320,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_dataset_merge(sources, n_sources, weights, seed, var"end", out) =
-    check(ccall((:accel_dataset_merge, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{accel_value_t}, Int64, accel_merge_end_t, Ptr{Ptr{accel_dataset_t}}), sources, n_sources, weights, seed, var"end", out), "accel_dataset_merge")
+    check(ccall(@address(accel_dataset_merge), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{accel_value_t}, Int64, accel_merge_end_t, Ptr{Ptr{accel_dataset_t}}), sources, n_sources, weights, seed, var"end", out), "accel_dataset_merge")
 
 """
     accel_dataset_concatenate(datasets, n_datasets, out)
@@ -7382,7 +7336,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 Threads: object.
 """
 accel_dataset_concatenate(datasets, n_datasets, out) =
-    check(ccall((:accel_dataset_concatenate, libaccel), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), datasets, n_datasets, out), "accel_dataset_concatenate")
+    check(ccall(@address(accel_dataset_concatenate), accel_status_t, (Ptr{Ptr{accel_dataset_t}}, Csize_t, Ptr{Ptr{accel_dataset_t}}), datasets, n_datasets, out), "accel_dataset_concatenate")
 
 """
     accel_dataset_subset(dataset, begin, end, out)
@@ -7399,7 +7353,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 Threads: object.
 """
 accel_dataset_subset(dataset, var"begin", var"end", out) =
-    check(ccall((:accel_dataset_subset, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, var"begin", var"end", out), "accel_dataset_subset")
+    check(ccall(@address(accel_dataset_subset), accel_status_t, (Ptr{accel_dataset_t}, Int64, Int64, Ptr{Ptr{accel_dataset_t}}), dataset, var"begin", var"end", out), "accel_dataset_subset")
 
 """
     accel_dataset_retain(dataset)
@@ -7413,7 +7367,7 @@ Returns: The same dataset, with one owner more.
 Threads: any.
 """
 accel_dataset_retain(dataset) =
-    ccall((:accel_dataset_retain, libaccel), Ptr{accel_dataset_t}, (Ptr{accel_dataset_t},), dataset)
+    ccall(@address(accel_dataset_retain), Ptr{accel_dataset_t}, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_release(dataset)
@@ -7425,7 +7379,7 @@ Removes an owner.
 Threads: any.
 """
 accel_dataset_release(dataset) =
-    ccall((:accel_dataset_release, libaccel), Cvoid, (Ptr{accel_dataset_t},), dataset)
+    ccall(@address(accel_dataset_release), Cvoid, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_length(dataset)
@@ -7439,7 +7393,7 @@ Returns: Its number of items. -1, with the thread's error, for an invalid handle
 Threads: any.
 """
 accel_dataset_length(dataset) =
-    ccall((:accel_dataset_length, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
+    ccall(@address(accel_dataset_length), Int64, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_num_skipped(dataset)
@@ -7453,7 +7407,7 @@ Returns: Their number, 0 for other datasets; -1 for an invalid handle.
 Threads: any.
 """
 accel_dataset_num_skipped(dataset) =
-    ccall((:accel_dataset_num_skipped, libaccel), Int64, (Ptr{accel_dataset_t},), dataset)
+    ccall(@address(accel_dataset_num_skipped), Int64, (Ptr{accel_dataset_t},), dataset)
 
 """
     accel_dataset_item(dataset, index, out)
@@ -7469,7 +7423,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is malformed; UNSUPPORTED for a s
 Threads: any, waits.
 """
 accel_dataset_item(dataset, index, out) =
-    check(@waiting(ccall((:accel_dataset_item, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out)), "accel_dataset_item")
+    check(@waiting(ccall(@address(accel_dataset_item), accel_status_t, (Ptr{accel_dataset_t}, Int64, Ptr{accel_value_t}), dataset, index, out)), "accel_dataset_item")
 
 """
     accel_sampler_sequential(length, out)
@@ -7484,7 +7438,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_sequential(length, out) =
-    check(ccall((:accel_sampler_sequential, libaccel), accel_status_t, (Int64, Ptr{Ptr{accel_sampler_t}}), length, out), "accel_sampler_sequential")
+    check(ccall(@address(accel_sampler_sequential), accel_status_t, (Int64, Ptr{Ptr{accel_sampler_t}}), length, out), "accel_sampler_sequential")
 
 """
     accel_sampler_seedable_random(length, seed, out)
@@ -7500,7 +7454,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_seedable_random(length, seed, out) =
-    check(ccall((:accel_sampler_seedable_random, libaccel), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_sampler_t}}), length, seed, out), "accel_sampler_seedable_random")
+    check(ccall(@address(accel_sampler_seedable_random), accel_status_t, (Int64, Int64, Ptr{Ptr{accel_sampler_t}}), length, seed, out), "accel_sampler_seedable_random")
 
 """
     accel_sampler_random_draws(length, num_samples, replacement, seed, out)
@@ -7518,7 +7472,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_random_draws(length, num_samples, replacement, seed, out) =
-    check(ccall((:accel_sampler_random_draws, libaccel), accel_status_t, (Int64, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), length, num_samples, replacement, seed, out), "accel_sampler_random_draws")
+    check(ccall(@address(accel_sampler_random_draws), accel_status_t, (Int64, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), length, num_samples, replacement, seed, out), "accel_sampler_random_draws")
 
 """
     accel_sampler_weighted(weights, n_weights, num_samples, replacement, seed, out)
@@ -7537,7 +7491,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_weighted(weights, n_weights, num_samples, replacement, seed, out) =
-    check(ccall((:accel_sampler_weighted, libaccel), accel_status_t, (Ptr{Float64}, Csize_t, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), weights, n_weights, num_samples, replacement, seed, out), "accel_sampler_weighted")
+    check(ccall(@address(accel_sampler_weighted), accel_status_t, (Ptr{Float64}, Csize_t, Int64, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), weights, n_weights, num_samples, replacement, seed, out), "accel_sampler_weighted")
 
 """
     accel_sampler_subset(indices, n_indices, shuffle, seed, out)
@@ -7555,7 +7509,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_subset(indices, n_indices, shuffle, seed, out) =
-    check(ccall((:accel_sampler_subset, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), indices, n_indices, shuffle, seed, out), "accel_sampler_subset")
+    check(ccall(@address(accel_sampler_subset), accel_status_t, (Ptr{Int64}, Csize_t, Int32, Int64, Ptr{Ptr{accel_sampler_t}}), indices, n_indices, shuffle, seed, out), "accel_sampler_subset")
 
 """
     accel_sampler_length_grouped(lengths, n_lengths, batch_size, group_batches, seed, out)
@@ -7574,7 +7528,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_length_grouped(lengths, n_lengths, batch_size, group_batches, seed, out) =
-    check(ccall((:accel_sampler_length_grouped, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Int64, Int64, Int64, Ptr{Ptr{accel_sampler_t}}), lengths, n_lengths, batch_size, group_batches, seed, out), "accel_sampler_length_grouped")
+    check(ccall(@address(accel_sampler_length_grouped), accel_status_t, (Ptr{Int64}, Csize_t, Int64, Int64, Int64, Ptr{Ptr{accel_sampler_t}}), lengths, n_lengths, batch_size, group_batches, seed, out), "accel_sampler_length_grouped")
 
 """
     accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out)
@@ -7594,7 +7548,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_distributed(length, num_replicas, rank, shuffle, seed, drop_last, out) =
-    check(ccall((:accel_sampler_distributed, libaccel), accel_status_t, (Int64, Int64, Int64, Int32, Int64, Int32, Ptr{Ptr{accel_sampler_t}}), length, num_replicas, rank, shuffle, seed, drop_last, out), "accel_sampler_distributed")
+    check(ccall(@address(accel_sampler_distributed), accel_status_t, (Int64, Int64, Int64, Int32, Int64, Int32, Ptr{Ptr{accel_sampler_t}}), length, num_replicas, rank, shuffle, seed, drop_last, out), "accel_sampler_distributed")
 
 """
     accel_sampler_create(length, order, user_data, destroy, out)
@@ -7612,7 +7566,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_sampler_create(length, order, user_data, destroy, out) =
-    check(ccall((:accel_sampler_create, libaccel), accel_status_t, (Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_sampler_t}}), length, order, user_data, destroy, out), "accel_sampler_create")
+    check(ccall(@address(accel_sampler_create), accel_status_t, (Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_sampler_t}}), length, order, user_data, destroy, out), "accel_sampler_create")
 
 """
     accel_sampler_retain(sampler)
@@ -7626,7 +7580,7 @@ Returns: The same sampler, with one owner more.
 Threads: any.
 """
 accel_sampler_retain(sampler) =
-    ccall((:accel_sampler_retain, libaccel), Ptr{accel_sampler_t}, (Ptr{accel_sampler_t},), sampler)
+    ccall(@address(accel_sampler_retain), Ptr{accel_sampler_t}, (Ptr{accel_sampler_t},), sampler)
 
 """
     accel_sampler_release(sampler)
@@ -7638,7 +7592,7 @@ Removes an owner.
 Threads: any.
 """
 accel_sampler_release(sampler) =
-    ccall((:accel_sampler_release, libaccel), Cvoid, (Ptr{accel_sampler_t},), sampler)
+    ccall(@address(accel_sampler_release), Cvoid, (Ptr{accel_sampler_t},), sampler)
 
 """
     accel_sampler_length(sampler)
@@ -7652,7 +7606,7 @@ Returns: Draws of an epoch; -1 for an invalid handle.
 Threads: any.
 """
 accel_sampler_length(sampler) =
-    ccall((:accel_sampler_length, libaccel), Int64, (Ptr{accel_sampler_t},), sampler)
+    ccall(@address(accel_sampler_length), Int64, (Ptr{accel_sampler_t},), sampler)
 
 """
     accel_sampler_indices(sampler, epoch, out)
@@ -7668,7 +7622,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_sampler_indices(sampler, epoch, out) =
-    check(@waiting(ccall((:accel_sampler_indices, libaccel), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out)), "accel_sampler_indices")
+    check(@waiting(ccall(@address(accel_sampler_indices), accel_status_t, (Ptr{accel_sampler_t}, Int64, Ptr{Ptr{accel_tensor_t}}), sampler, epoch, out)), "accel_sampler_indices")
 
 """
     accel_dataloader_create(dataset, options, out)
@@ -7684,7 +7638,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_dataloader_create(dataset, options, out) =
-    check(ccall((:accel_dataloader_create, libaccel), accel_status_t, (Ptr{accel_dataset_t}, Ptr{accel_dataloader_options_t}, Ptr{Ptr{accel_dataloader_t}}), dataset, options, out), "accel_dataloader_create")
+    check(ccall(@address(accel_dataloader_create), accel_status_t, (Ptr{accel_dataset_t}, Ptr{accel_dataloader_options_t}, Ptr{Ptr{accel_dataloader_t}}), dataset, options, out), "accel_dataloader_create")
 
 """
     accel_dataloader_retain(loader)
@@ -7698,7 +7652,7 @@ Returns: The same loader, with one owner more.
 Threads: any.
 """
 accel_dataloader_retain(loader) =
-    ccall((:accel_dataloader_retain, libaccel), Ptr{accel_dataloader_t}, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_retain), Ptr{accel_dataloader_t}, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_release(loader)
@@ -7710,7 +7664,7 @@ Removes an owner.
 Threads: any, waits.
 """
 accel_dataloader_release(loader) =
-    @waiting(ccall((:accel_dataloader_release, libaccel), Cvoid, (Ptr{accel_dataloader_t},), loader))
+    @waiting(ccall(@address(accel_dataloader_release), Cvoid, (Ptr{accel_dataloader_t},), loader))
 
 """
     accel_dataloader_set_collate(loader, collate, user_data, destroy)
@@ -7727,7 +7681,7 @@ Returns: ACCEL_OK; INVALID_STATE.
 Threads: object.
 """
 accel_dataloader_set_collate(loader, collate, user_data, destroy) =
-    check(ccall((:accel_dataloader_set_collate, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, collate, user_data, destroy), "accel_dataloader_set_collate")
+    check(ccall(@address(accel_dataloader_set_collate), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, collate, user_data, destroy), "accel_dataloader_set_collate")
 
 """
     accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size)
@@ -7745,7 +7699,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE.
 Threads: object.
 """
 accel_dataloader_set_batch_sampler(loader, batches, user_data, destroy, batch_size) =
-    check(ccall((:accel_dataloader_set_batch_sampler, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64), loader, batches, user_data, destroy, batch_size), "accel_dataloader_set_batch_sampler")
+    check(ccall(@address(accel_dataloader_set_batch_sampler), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64), loader, batches, user_data, destroy, batch_size), "accel_dataloader_set_batch_sampler")
 
 """
     accel_dataloader_set_slice(loader, slice, user_data, destroy)
@@ -7762,7 +7716,7 @@ Returns: ACCEL_OK; INVALID_STATE.
 Threads: object.
 """
 accel_dataloader_set_slice(loader, slice, user_data, destroy) =
-    check(ccall((:accel_dataloader_set_slice, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, slice, user_data, destroy), "accel_dataloader_set_slice")
+    check(ccall(@address(accel_dataloader_set_slice), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), loader, slice, user_data, destroy), "accel_dataloader_set_slice")
 
 """
     accel_dataloader_next(loader, out)
@@ -7777,7 +7731,7 @@ Returns: ACCEL_OK; ACCEL_ITER_END once at the end of each epoch (the following c
 Threads: object, waits.
 """
 accel_dataloader_next(loader, out) =
-    check(@waiting(ccall((:accel_dataloader_next, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out)), "accel_dataloader_next")
+    check(@waiting(ccall(@address(accel_dataloader_next), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out)), "accel_dataloader_next")
 
 """
     accel_dataloader_length(loader)
@@ -7791,7 +7745,7 @@ Returns: Batches an epoch on this rank; -1 for an invalid handle, and with UNSUP
 Threads: any.
 """
 accel_dataloader_length(loader) =
-    ccall((:accel_dataloader_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_length), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_total_batch_size(loader)
@@ -7805,7 +7759,7 @@ Returns: The number; -1 for an invalid handle, and with UNSUPPORTED for batches 
 Threads: any.
 """
 accel_dataloader_total_batch_size(loader) =
-    ccall((:accel_dataloader_total_batch_size, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_total_batch_size), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_total_dataset_length(loader)
@@ -7819,7 +7773,7 @@ Returns: The number; -1 for an invalid handle, and with UNSUPPORTED where a stre
 Threads: any.
 """
 accel_dataloader_total_dataset_length(loader) =
-    ccall((:accel_dataloader_total_dataset_length, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_total_dataset_length), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_config(loader, out)
@@ -7834,7 +7788,7 @@ Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
 Threads: any.
 """
 accel_dataloader_config(loader, out) =
-    check(ccall((:accel_dataloader_config, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_config")
+    check(ccall(@address(accel_dataloader_config), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_config")
 
 """
     accel_dataloader_set_even_batches(loader, even_batches)
@@ -7849,7 +7803,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not pr
 Threads: object.
 """
 accel_dataloader_set_even_batches(loader, even_batches) =
-    check(ccall((:accel_dataloader_set_even_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int32), loader, even_batches), "accel_dataloader_set_even_batches")
+    check(ccall(@address(accel_dataloader_set_even_batches), accel_status_t, (Ptr{accel_dataloader_t}, Int32), loader, even_batches), "accel_dataloader_set_even_batches")
 
 """
     accel_dataloader_epoch(loader)
@@ -7863,7 +7817,7 @@ Returns: From 0; -1 for an invalid handle.
 Threads: any.
 """
 accel_dataloader_epoch(loader) =
-    ccall((:accel_dataloader_epoch, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_epoch), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_valid_rows(loader)
@@ -7877,7 +7831,7 @@ Returns: The number of rows; 0 while no batch is in hand; -1 for an invalid hand
 Threads: any.
 """
 accel_dataloader_valid_rows(loader) =
-    ccall((:accel_dataloader_valid_rows, libaccel), Int64, (Ptr{accel_dataloader_t},), loader)
+    ccall(@address(accel_dataloader_valid_rows), Int64, (Ptr{accel_dataloader_t},), loader)
 
 """
     accel_dataloader_set_epoch(loader, epoch)
@@ -7892,7 +7846,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_set_epoch(loader, epoch) =
-    check(@waiting(ccall((:accel_dataloader_set_epoch, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch)), "accel_dataloader_set_epoch")
+    check(@waiting(ccall(@address(accel_dataloader_set_epoch), accel_status_t, (Ptr{accel_dataloader_t}, Int64), loader, epoch)), "accel_dataloader_set_epoch")
 
 """
     accel_dataloader_state_dict(loader, out)
@@ -7907,7 +7861,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_dataloader_state_dict(loader, out) =
-    check(ccall((:accel_dataloader_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_state_dict")
+    check(ccall(@address(accel_dataloader_state_dict), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, out), "accel_dataloader_state_dict")
 
 """
     accel_dataloader_load_state_dict(loader, state_dict)
@@ -7922,7 +7876,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_dataloader_load_state_dict(loader, state_dict) =
-    check(@waiting(ccall((:accel_dataloader_load_state_dict, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict)), "accel_dataloader_load_state_dict")
+    check(@waiting(ccall(@address(accel_dataloader_load_state_dict), accel_status_t, (Ptr{accel_dataloader_t}, Ptr{accel_value_t}), loader, state_dict)), "accel_dataloader_load_state_dict")
 
 """
     accel_skip_first_batches(loader, num_batches, out)
@@ -7938,7 +7892,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object, waits.
 """
 accel_skip_first_batches(loader, num_batches, out) =
-    check(@waiting(ccall((:accel_skip_first_batches, libaccel), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
+    check(@waiting(ccall(@address(accel_skip_first_batches), accel_status_t, (Ptr{accel_dataloader_t}, Int64, Ptr{Ptr{accel_dataloader_t}}), loader, num_batches, out)), "accel_skip_first_batches")
 
 """
     accel_loop_begin(state, out)
@@ -7953,7 +7907,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_loop_begin(state, out) =
-    check(ccall((:accel_loop_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_loop_t}}), state, out), "accel_loop_begin")
+    check(ccall(@address(accel_loop_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_loop_t}}), state, out), "accel_loop_begin")
 
 """
     accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader)
@@ -7971,7 +7925,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader) =
-    check(ccall((:accel_loop_set_batch, libaccel), accel_status_t, (Ptr{accel_loop_t}, Ptr{Int64}, Csize_t, Int64, Int32), batches, rows, n_rows, remainder, end_of_dataloader), "accel_loop_set_batch")
+    check(ccall(@address(accel_loop_set_batch), accel_status_t, (Ptr{accel_loop_t}, Ptr{Int64}, Csize_t, Int64, Int32), batches, rows, n_rows, remainder, end_of_dataloader), "accel_loop_set_batch")
 
 """
     accel_loop_retain(batches)
@@ -7985,7 +7939,7 @@ Returns: The same loop, with one owner more.
 Threads: any.
 """
 accel_loop_retain(batches) =
-    ccall((:accel_loop_retain, libaccel), Ptr{accel_loop_t}, (Ptr{accel_loop_t},), batches)
+    ccall(@address(accel_loop_retain), Ptr{accel_loop_t}, (Ptr{accel_loop_t},), batches)
 
 """
     accel_loop_release(batches)
@@ -7997,7 +7951,7 @@ Removes an owner. The last one ends the loop.
 Threads: object.
 """
 accel_loop_release(batches) =
-    ccall((:accel_loop_release, libaccel), Cvoid, (Ptr{accel_loop_t},), batches)
+    ccall(@address(accel_loop_release), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
     accel_set_grad_scaler(state, options)
@@ -8012,7 +7966,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when som
 Threads: object.
 """
 accel_set_grad_scaler(state, options) =
-    check(ccall((:accel_set_grad_scaler, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_grad_scaler_options_t}), state, options), "accel_set_grad_scaler")
+    check(ccall(@address(accel_set_grad_scaler), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_grad_scaler_options_t}), state, options), "accel_set_grad_scaler")
 
 """
     accel_loss_scale(state)
@@ -8026,7 +7980,7 @@ Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.
 Threads: any.
 """
 accel_loss_scale(state) =
-    ccall((:accel_loss_scale, libaccel), Float64, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_loss_scale), Float64, (Ptr{accel_state_t},), state)
 
 """
     accel_set_autocast(state, options)
@@ -8041,7 +7995,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE when something is prepared 
 Threads: object.
 """
 accel_set_autocast(state, options) =
-    check(ccall((:accel_set_autocast, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}), state, options), "accel_set_autocast")
+    check(ccall(@address(accel_set_autocast), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}), state, options), "accel_set_autocast")
 
 """
     accel_prepare_model(state, module, options, out)
@@ -8058,7 +8012,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over se
 Threads: collective, waits.
 """
 accel_prepare_model(state, var"module", options, out) =
-    check(@waiting(ccall((:accel_prepare_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_prepare_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
+    check(@waiting(ccall(@address(accel_prepare_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_prepare_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out)), "accel_prepare_model")
 
 """
     accel_estimate_memory(module, optimizer, options, out)
@@ -8075,7 +8029,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the applica
 Threads: any.
 """
 accel_estimate_memory(var"module", optimizer, options, out) =
-    check(ccall((:accel_estimate_memory, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_optimizer_t}, Ptr{accel_estimate_memory_options_t}, Ptr{accel_value_t}), var"module", optimizer, options, out), "accel_estimate_memory")
+    check(ccall(@address(accel_estimate_memory), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_optimizer_t}, Ptr{accel_estimate_memory_options_t}, Ptr{accel_value_t}), var"module", optimizer, options, out), "accel_estimate_memory")
 
 """
     accel_register_comm_hook(state, module, hook, user_data, destroy)
@@ -8093,7 +8047,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
 Threads: object.
 """
 accel_register_comm_hook(state, var"module", hook, user_data, destroy) =
-    check(ccall((:accel_register_comm_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, var"module", hook, user_data, destroy), "accel_register_comm_hook")
+    check(ccall(@address(accel_register_comm_hook), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, var"module", hook, user_data, destroy), "accel_register_comm_hook")
 
 """
     accel_prepare_optimizer(state, optimizer, out)
@@ -8109,7 +8063,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.
 Threads: object.
 """
 accel_prepare_optimizer(state, optimizer, out) =
-    check(ccall((:accel_prepare_optimizer, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}, Ptr{Ptr{accel_optimizer_t}}), state, optimizer, out), "accel_prepare_optimizer")
+    check(ccall(@address(accel_prepare_optimizer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}, Ptr{Ptr{accel_optimizer_t}}), state, optimizer, out), "accel_prepare_optimizer")
 
 """
     accel_prepare_scheduler(state, scheduler, out)
@@ -8125,7 +8079,7 @@ Returns: ACCEL_OK; INVALID_STATE for one that is prepared already.
 Threads: object.
 """
 accel_prepare_scheduler(state, scheduler, out) =
-    check(ccall((:accel_prepare_scheduler, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_scheduler_t}, Ptr{Ptr{accel_scheduler_t}}), state, scheduler, out), "accel_prepare_scheduler")
+    check(ccall(@address(accel_prepare_scheduler), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_scheduler_t}, Ptr{Ptr{accel_scheduler_t}}), state, scheduler, out), "accel_prepare_scheduler")
 
 """
     accel_prepare_data_loader(state, loader, config, out)
@@ -8142,7 +8096,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for di
 Threads: object, waits.
 """
 accel_prepare_data_loader(state, loader, config, out) =
-    check(@waiting(ccall((:accel_prepare_data_loader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out)), "accel_prepare_data_loader")
+    check(@waiting(ccall(@address(accel_prepare_data_loader), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_dataloader_t}, Ptr{accel_dataloader_config_t}, Ptr{Ptr{accel_dataloader_t}}), state, loader, config, out)), "accel_prepare_data_loader")
 
 """
     accel_prepare(state, items, n_items, out_items)
@@ -8159,7 +8113,7 @@ Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for 
 Threads: collective, waits.
 """
 accel_prepare(state, items, n_items, out_items) =
-    check(@waiting(ccall((:accel_prepare, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
+    check(@waiting(ccall(@address(accel_prepare), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
 
 """
     accel_backward(state, loss, options)
@@ -8175,7 +8129,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient his
 Threads: collective, waits.
 """
 accel_backward(state, loss, options) =
-    check(@waiting(ccall((:accel_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), state, loss, options)), "accel_backward")
+    check(@waiting(ccall(@address(accel_backward), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{accel_backward_options_t}), state, loss, options)), "accel_backward")
 
 """
     accel_lomo_backward(state, loss, lr)
@@ -8191,7 +8145,7 @@ Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED
 Threads: collective, waits.
 """
 accel_lomo_backward(state, loss, lr) =
-    check(@waiting(ccall((:accel_lomo_backward, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr)), "accel_lomo_backward")
+    check(@waiting(ccall(@address(accel_lomo_backward), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Float64), state, loss, lr)), "accel_lomo_backward")
 
 """
     accel_backward_sum(state, loss_sum, count, options)
@@ -8208,7 +8162,7 @@ Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
 Threads: collective, waits.
 """
 accel_backward_sum(state, loss_sum, count, options) =
-    check(@waiting(ccall((:accel_backward_sum, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{accel_backward_options_t}), state, loss_sum, count, options)), "accel_backward_sum")
+    check(@waiting(ccall(@address(accel_backward_sum), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{accel_backward_options_t}), state, loss_sum, count, options)), "accel_backward_sum")
 
 """
     accel_accumulate_begin(state, modules, n_modules, out)
@@ -8225,7 +8179,7 @@ Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different p
 Threads: thread.
 """
 accel_accumulate_begin(state, modules, n_modules, out) =
-    check(ccall((:accel_accumulate_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_scope_t}}), state, modules, n_modules, out), "accel_accumulate_begin")
+    check(ccall(@address(accel_accumulate_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_scope_t}}), state, modules, n_modules, out), "accel_accumulate_begin")
 
 """
     accel_no_sync_begin(state, module, out)
@@ -8241,7 +8195,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_no_sync_begin(state, var"module", out) =
-    check(ccall((:accel_no_sync_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_no_sync_begin")
+    check(ccall(@address(accel_no_sync_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_no_sync_begin")
 
 """
     accel_local_sgd_begin(state, module, local_sgd_steps, options, out)
@@ -8259,7 +8213,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: thread.
 """
 accel_local_sgd_begin(state, var"module", local_sgd_steps, options, out) =
-    check(ccall((:accel_local_sgd_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int64, Ptr{accel_local_sgd_options_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", local_sgd_steps, options, out), "accel_local_sgd_begin")
+    check(ccall(@address(accel_local_sgd_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int64, Ptr{accel_local_sgd_options_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", local_sgd_steps, options, out), "accel_local_sgd_begin")
 
 """
     accel_local_sgd_step(scope, out_averaged)
@@ -8274,7 +8228,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIME
 Threads: collective, waits.
 """
 accel_local_sgd_step(scope, out_averaged) =
-    check(@waiting(ccall((:accel_local_sgd_step, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged)), "accel_local_sgd_step")
+    check(@waiting(ccall(@address(accel_local_sgd_step), accel_status_t, (Ptr{accel_scope_t}, Ptr{Int32}), scope, out_averaged)), "accel_local_sgd_step")
 
 """
     accel_local_sgd_state_dict(scope, out)
@@ -8289,7 +8243,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
 Threads: object.
 """
 accel_local_sgd_state_dict(scope, out) =
-    check(ccall((:accel_local_sgd_state_dict, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, out), "accel_local_sgd_state_dict")
+    check(ccall(@address(accel_local_sgd_state_dict), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, out), "accel_local_sgd_state_dict")
 
 """
     accel_local_sgd_load_state_dict(scope, state_dict)
@@ -8304,7 +8258,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
 Threads: object.
 """
 accel_local_sgd_load_state_dict(scope, state_dict) =
-    check(ccall((:accel_local_sgd_load_state_dict, libaccel), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, state_dict), "accel_local_sgd_load_state_dict")
+    check(ccall(@address(accel_local_sgd_load_state_dict), accel_status_t, (Ptr{accel_scope_t}, Ptr{accel_value_t}), scope, state_dict), "accel_local_sgd_load_state_dict")
 
 """
     accel_trigger_sync_in_backward_begin(state, module, out)
@@ -8320,7 +8274,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_trigger_sync_in_backward_begin(state, var"module", out) =
-    check(ccall((:accel_trigger_sync_in_backward_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_trigger_sync_in_backward_begin")
+    check(ccall(@address(accel_trigger_sync_in_backward_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Ptr{accel_scope_t}}), state, var"module", out), "accel_trigger_sync_in_backward_begin")
 
 """
     accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out)
@@ -8338,7 +8292,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: collective.
 """
 accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out) =
-    check(ccall((:accel_join_uneven_inputs_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_module_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, modules, n_modules, even_batches, out), "accel_join_uneven_inputs_begin")
+    check(ccall(@address(accel_join_uneven_inputs_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_module_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, modules, n_modules, even_batches, out), "accel_join_uneven_inputs_begin")
 
 """
     accel_autocast_begin(state, options, out)
@@ -8354,7 +8308,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: thread.
 """
 accel_autocast_begin(state, options, out) =
-    check(ccall((:accel_autocast_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}, Ptr{Ptr{accel_scope_t}}), state, options, out), "accel_autocast_begin")
+    check(ccall(@address(accel_autocast_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_autocast_options_t}, Ptr{Ptr{accel_scope_t}}), state, options, out), "accel_autocast_begin")
 
 """
     accel_unscale_gradients(state, optimizer)
@@ -8369,7 +8323,7 @@ Returns: ACCEL_OK, also when losses are not scaled; ACCEL_STEP_SKIPPED while gra
 Threads: object, waits.
 """
 accel_unscale_gradients(state, optimizer) =
-    check(@waiting(ccall((:accel_unscale_gradients, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer)), "accel_unscale_gradients")
+    check(@waiting(ccall(@address(accel_unscale_gradients), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}), state, optimizer)), "accel_unscale_gradients")
 
 """
     accel_clip_grad_norm(state, module, max_norm, norm_type, out_norm)
@@ -8387,7 +8341,7 @@ Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate (out_norm untou
 Threads: object, waits.
 """
 accel_clip_grad_norm(state, var"module", max_norm, norm_type, out_norm) =
-    check(@waiting(ccall((:accel_clip_grad_norm, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm)), "accel_clip_grad_norm")
+    check(@waiting(ccall(@address(accel_clip_grad_norm), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64, Float64, Ptr{Float64}), state, var"module", max_norm, norm_type, out_norm)), "accel_clip_grad_norm")
 
 """
     accel_clip_grad_value(state, module, clip_value)
@@ -8403,7 +8357,7 @@ Returns: As accel_clip_grad_norm().
 Threads: object, waits.
 """
 accel_clip_grad_value(state, var"module", clip_value) =
-    check(@waiting(ccall((:accel_clip_grad_value, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
+    check(@waiting(ccall(@address(accel_clip_grad_value), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
 
 """
     accel_parameters_register(state, tensors, options, out)
@@ -8420,7 +8374,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is
 Threads: collective, waits.
 """
 accel_parameters_register(state, tensors, options, out) =
-    check(@waiting(ccall((:accel_parameters_register, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, tensors, options, out)), "accel_parameters_register")
+    check(@waiting(ccall(@address(accel_parameters_register), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, tensors, options, out)), "accel_parameters_register")
 
 """
     accel_parameters_module(parameters, out)
@@ -8435,7 +8389,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_parameters_module(parameters, out) =
-    check(ccall((:accel_parameters_module, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_module_t}}), parameters, out), "accel_parameters_module")
+    check(ccall(@address(accel_parameters_module), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_module_t}}), parameters, out), "accel_parameters_module")
 
 """
     accel_parameters_step(parameters, optimizer, gradients, options, out_norm)
@@ -8453,7 +8407,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SH
 Threads: collective, waits.
 """
 accel_parameters_step(parameters, optimizer, gradients, options, out_norm) =
-    check(@waiting(ccall((:accel_parameters_step, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{accel_optimizer_t}, Ptr{accel_value_t}, Ptr{accel_parameters_step_options_t}, Ptr{Float64}), parameters, optimizer, gradients, options, out_norm)), "accel_parameters_step")
+    check(@waiting(ccall(@address(accel_parameters_step), accel_status_t, (Ptr{accel_parameters_t}, Ptr{accel_optimizer_t}, Ptr{accel_value_t}, Ptr{accel_parameters_step_options_t}, Ptr{Float64}), parameters, optimizer, gradients, options, out_norm)), "accel_parameters_step")
 
 """
     accel_parameters_create(state, module, options, out)
@@ -8470,7 +8424,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; I
 Threads: collective, waits.
 """
 accel_parameters_create(state, var"module", options, out) =
-    check(@waiting(ccall((:accel_parameters_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out)), "accel_parameters_create")
+    check(@waiting(ccall(@address(accel_parameters_create), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_parameters_options_t}, Ptr{Ptr{accel_parameters_t}}), state, var"module", options, out)), "accel_parameters_create")
 
 """
     accel_parameters_gradient(parameters, index, out)
@@ -8486,7 +8440,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_parameters_gradient(parameters, index, out) =
-    check(ccall((:accel_parameters_gradient, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{Ptr{accel_tensor_t}}), parameters, index, out), "accel_parameters_gradient")
+    check(ccall(@address(accel_parameters_gradient), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{Ptr{accel_tensor_t}}), parameters, index, out), "accel_parameters_gradient")
 
 """
     accel_parameters_grad_ready(parameters, index, gradient)
@@ -8502,7 +8456,7 @@ Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MIS
 Threads: any.
 """
 accel_parameters_grad_ready(parameters, index, gradient) =
-    check(ccall((:accel_parameters_grad_ready, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{accel_tensor_t}), parameters, index, gradient), "accel_parameters_grad_ready")
+    check(ccall(@address(accel_parameters_grad_ready), accel_status_t, (Ptr{accel_parameters_t}, Csize_t, Ptr{accel_tensor_t}), parameters, index, gradient), "accel_parameters_grad_ready")
 
 """
     accel_parameters_synchronize(parameters)
@@ -8516,7 +8470,7 @@ Returns: ACCEL_OK; INVALID_STATE that names the gradients that are not ready, af
 Threads: collective, waits.
 """
 accel_parameters_synchronize(parameters) =
-    check(@waiting(ccall((:accel_parameters_synchronize, libaccel), accel_status_t, (Ptr{accel_parameters_t},), parameters)), "accel_parameters_synchronize")
+    check(@waiting(ccall(@address(accel_parameters_synchronize), accel_status_t, (Ptr{accel_parameters_t},), parameters)), "accel_parameters_synchronize")
 
 """
     accel_parameters_synchronize_async(parameters, out_work)
@@ -8531,7 +8485,7 @@ Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come fr
 Threads: collective.
 """
 accel_parameters_synchronize_async(parameters, out_work) =
-    check(ccall((:accel_parameters_synchronize_async, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_work_t}}), parameters, out_work), "accel_parameters_synchronize_async")
+    check(ccall(@address(accel_parameters_synchronize_async), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Ptr{accel_work_t}}), parameters, out_work), "accel_parameters_synchronize_async")
 
 """
     accel_parameters_unshard(parameters, module, wait)
@@ -8547,7 +8501,7 @@ Returns: ACCEL_OK; NOT_FOUND that lists the modules; TIMEOUT, PEER_LOST, CANCELL
 Threads: collective, waits.
 """
 accel_parameters_unshard(parameters, var"module", wait) =
-    check(@waiting(ccall((:accel_parameters_unshard, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Cchar}, Int32), parameters, var"module", wait)), "accel_parameters_unshard")
+    check(@waiting(ccall(@address(accel_parameters_unshard), accel_status_t, (Ptr{accel_parameters_t}, Cstring, Int32), parameters, var"module", wait)), "accel_parameters_unshard")
 
 """
     accel_parameters_reshard(parameters, module)
@@ -8562,7 +8516,7 @@ Returns: ACCEL_OK; NOT_FOUND that lists the modules.
 Threads: object.
 """
 accel_parameters_reshard(parameters, var"module") =
-    check(ccall((:accel_parameters_reshard, libaccel), accel_status_t, (Ptr{accel_parameters_t}, Ptr{Cchar}), parameters, var"module"), "accel_parameters_reshard")
+    check(ccall(@address(accel_parameters_reshard), accel_status_t, (Ptr{accel_parameters_t}, Cstring), parameters, var"module"), "accel_parameters_reshard")
 
 """
     accel_parameters_retain(parameters)
@@ -8576,7 +8530,7 @@ Returns: The same parameters, with one owner more.
 Threads: any.
 """
 accel_parameters_retain(parameters) =
-    ccall((:accel_parameters_retain, libaccel), Ptr{accel_parameters_t}, (Ptr{accel_parameters_t},), parameters)
+    ccall(@address(accel_parameters_retain), Ptr{accel_parameters_t}, (Ptr{accel_parameters_t},), parameters)
 
 """
     accel_parameters_release(parameters)
@@ -8588,7 +8542,7 @@ Removes an owner. The module and its gradients stay as long as they are used.
 Threads: any.
 """
 accel_parameters_release(parameters) =
-    ccall((:accel_parameters_release, libaccel), Cvoid, (Ptr{accel_parameters_t},), parameters)
+    ccall(@address(accel_parameters_release), Cvoid, (Ptr{accel_parameters_t},), parameters)
 
 """
     accel_unwrap_model(state, module, keep_fp32_wrapper, out)
@@ -8605,7 +8559,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: object.
 """
 accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
-    check(ccall((:accel_unwrap_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
+    check(ccall(@address(accel_unwrap_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
 
 """
     accel_get_state_dict(state, module, out)
@@ -8621,7 +8575,7 @@ Returns: ACCEL_OK.
 Threads: collective, waits.
 """
 accel_get_state_dict(state, var"module", out) =
-    check(@waiting(ccall((:accel_get_state_dict, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_value_t}), state, var"module", out)), "accel_get_state_dict")
+    check(@waiting(ccall(@address(accel_get_state_dict), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_value_t}), state, var"module", out)), "accel_get_state_dict")
 
 """
     accel_sharded_modules(module, out)
@@ -8636,7 +8590,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
 Threads: object.
 """
 accel_sharded_modules(var"module", out) =
-    check(ccall((:accel_sharded_modules, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_sharded_modules")
+    check(ccall(@address(accel_sharded_modules), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_sharded_modules")
 
 """
     accel_describe(state, out)
@@ -8651,7 +8605,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_describe(state, out) =
-    check(ccall((:accel_describe, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_describe")
+    check(ccall(@address(accel_describe), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_describe")
 
 """
     accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out)
@@ -8669,7 +8623,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE 
 Threads: collective.
 """
 accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out) =
-    check(ccall((:accel_gathered_parameters_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, parameters, n_parameters, modifier_rank, out), "accel_gathered_parameters_begin")
+    check(ccall(@address(accel_gathered_parameters_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_tensor_t}}, Csize_t, Int32, Ptr{Ptr{accel_scope_t}}), state, parameters, n_parameters, modifier_rank, out), "accel_gathered_parameters_begin")
 
 """
     accel_add_seed_callback(state, seed, user_data, destroy)
@@ -8686,7 +8640,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_add_seed_callback(state, seed, user_data, destroy) =
-    check(ccall((:accel_add_seed_callback, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, seed, user_data, destroy), "accel_add_seed_callback")
+    check(ccall(@address(accel_add_seed_callback), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, seed, user_data, destroy), "accel_add_seed_callback")
 
 """
     accel_set_seed(state, seed, device_specific, deterministic)
@@ -8703,7 +8657,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT; the status of a callback.
 Threads: object.
 """
 accel_set_seed(state, seed, device_specific, deterministic) =
-    check(ccall((:accel_set_seed, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64, Int32, Int32), state, seed, device_specific, deterministic), "accel_set_seed")
+    check(ccall(@address(accel_set_seed), accel_status_t, (Ptr{accel_state_t}, Int64, Int32, Int32), state, seed, device_specific, deterministic), "accel_set_seed")
 
 """
     accel_generator_create(seed, device, out)
@@ -8719,7 +8673,7 @@ Returns: ACCEL_OK or UNSUPPORTED.
 Threads: any.
 """
 accel_generator_create(seed, device, out) =
-    check(ccall((:accel_generator_create, libaccel), accel_status_t, (Int64, accel_device_t, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
+    check(ccall(@address(accel_generator_create), accel_status_t, (Int64, accel_device_t, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
 
 """
     accel_generator_retain(generator)
@@ -8733,7 +8687,7 @@ Returns: The same generator, with one owner more.
 Threads: any.
 """
 accel_generator_retain(generator) =
-    ccall((:accel_generator_retain, libaccel), Ptr{accel_generator_t}, (Ptr{accel_generator_t},), generator)
+    ccall(@address(accel_generator_retain), Ptr{accel_generator_t}, (Ptr{accel_generator_t},), generator)
 
 """
     accel_generator_release(generator)
@@ -8745,7 +8699,7 @@ Removes an owner.
 Threads: any.
 """
 accel_generator_release(generator) =
-    ccall((:accel_generator_release, libaccel), Cvoid, (Ptr{accel_generator_t},), generator)
+    ccall(@address(accel_generator_release), Cvoid, (Ptr{accel_generator_t},), generator)
 
 """
     accel_generator_set_seed(generator, seed)
@@ -8760,7 +8714,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_generator_set_seed(generator, seed) =
-    check(ccall((:accel_generator_set_seed, libaccel), accel_status_t, (Ptr{accel_generator_t}, Int64), generator, seed), "accel_generator_set_seed")
+    check(ccall(@address(accel_generator_set_seed), accel_status_t, (Ptr{accel_generator_t}, Int64), generator, seed), "accel_generator_set_seed")
 
 """
     accel_generator_state(generator, out)
@@ -8775,7 +8729,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_generator_state(generator, out) =
-    check(ccall((:accel_generator_state, libaccel), accel_status_t, (Ptr{accel_generator_t}, Ptr{Ptr{accel_tensor_t}}), generator, out), "accel_generator_state")
+    check(ccall(@address(accel_generator_state), accel_status_t, (Ptr{accel_generator_t}, Ptr{Ptr{accel_tensor_t}}), generator, out), "accel_generator_state")
 
 """
     accel_generator_set_state(generator, state)
@@ -8790,7 +8744,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH or TORCH for an invalid state.
 Threads: object.
 """
 accel_generator_set_state(generator, state) =
-    check(ccall((:accel_generator_set_state, libaccel), accel_status_t, (Ptr{accel_generator_t}, Ptr{accel_tensor_t}), generator, state), "accel_generator_set_state")
+    check(ccall(@address(accel_generator_set_state), accel_status_t, (Ptr{accel_generator_t}, Ptr{accel_tensor_t}), generator, state), "accel_generator_set_state")
 
 """
     accel_synchronize_rng_states(state, rng_types, generator)
@@ -8806,7 +8760,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for another name, or \"generator\" without o
 Threads: collective, waits.
 """
 accel_synchronize_rng_states(state, rng_types, generator) =
-    check(@waiting(ccall((:accel_synchronize_rng_states, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_generator_t}), state, rng_types, generator)), "accel_synchronize_rng_states")
+    check(@waiting(ccall(@address(accel_synchronize_rng_states), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_generator_t}), state, rng_types, generator)), "accel_synchronize_rng_states")
 
 """
     accel_find_executable_batch_size(state, function, reduce, user_data, destroy, starting_batch_size, out_batch_size)
@@ -8826,7 +8780,7 @@ Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negat
 Threads: collective, waits.
 """
 accel_find_executable_batch_size(state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size) =
-    check(@waiting(ccall((:accel_find_executable_batch_size, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size)), "accel_find_executable_batch_size")
+    check(@waiting(ccall(@address(accel_find_executable_batch_size), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Int64}), state, var"function", reduce, user_data, destroy, starting_batch_size, out_batch_size)), "accel_find_executable_batch_size")
 
 """
     accel_free_memory(state)
@@ -8840,7 +8794,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_free_memory(state) =
-    check(@waiting(ccall((:accel_free_memory, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_free_memory")
+    check(@waiting(ccall(@address(accel_free_memory), accel_status_t, (Ptr{accel_state_t},), state)), "accel_free_memory")
 
 """
     accel_empty_cache(state)
@@ -8854,7 +8808,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_empty_cache(state) =
-    check(ccall((:accel_empty_cache, libaccel), accel_status_t, (Ptr{accel_state_t},), state), "accel_empty_cache")
+    check(ccall(@address(accel_empty_cache), accel_status_t, (Ptr{accel_state_t},), state), "accel_empty_cache")
 
 """
     accel_convert_file_size_to_int(size, out)
@@ -8869,7 +8823,7 @@ Returns: ACCEL_OK or INVALID_ARGUMENT.
 Threads: any.
 """
 accel_convert_file_size_to_int(size, out) =
-    check(ccall((:accel_convert_file_size_to_int, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Int64}), size, out), "accel_convert_file_size_to_int")
+    check(ccall(@address(accel_convert_file_size_to_int), accel_status_t, (Cstring, Ptr{Int64}), size, out), "accel_convert_file_size_to_int")
 
 """
     accel_compute_module_sizes(module, options, buffers_only, out)
@@ -8886,7 +8840,7 @@ Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
 Threads: any.
 """
 accel_compute_module_sizes(var"module", options, buffers_only, out) =
-    check(ccall((:accel_compute_module_sizes, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Int32, Ptr{accel_value_t}), var"module", options, buffers_only, out), "accel_compute_module_sizes")
+    check(ccall(@address(accel_compute_module_sizes), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Int32, Ptr{accel_value_t}), var"module", options, buffers_only, out), "accel_compute_module_sizes")
 
 """
     accel_get_module_leaves(sizes, out)
@@ -8901,7 +8855,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH.
 Threads: any.
 """
 accel_get_module_leaves(sizes, out) =
-    check(ccall((:accel_get_module_leaves, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), sizes, out), "accel_get_module_leaves")
+    check(ccall(@address(accel_get_module_leaves), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), sizes, out), "accel_get_module_leaves")
 
 """
     accel_get_max_layer_size(module, options, out)
@@ -8917,7 +8871,7 @@ Returns: As accel_compute_module_sizes().
 Threads: any.
 """
 accel_get_max_layer_size(var"module", options, out) =
-    check(ccall((:accel_get_max_layer_size, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", options, out), "accel_get_max_layer_size")
+    check(ccall(@address(accel_get_max_layer_size), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", options, out), "accel_get_max_layer_size")
 
 """
     accel_named_module_tensors(module, include_buffers, recurse, remove_non_persistent, out)
@@ -8935,7 +8889,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_named_module_tensors(var"module", include_buffers, recurse, remove_non_persistent, out) =
-    check(ccall((:accel_named_module_tensors, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Int32, Int32, Ptr{accel_value_t}), var"module", include_buffers, recurse, remove_non_persistent, out), "accel_named_module_tensors")
+    check(ccall(@address(accel_named_module_tensors), accel_status_t, (Ptr{accel_module_t}, Int32, Int32, Int32, Ptr{accel_value_t}), var"module", include_buffers, recurse, remove_non_persistent, out), "accel_named_module_tensors")
 
 """
     accel_get_non_persistent_buffers(module, recurse, out)
@@ -8951,7 +8905,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_get_non_persistent_buffers(var"module", recurse, out) =
-    check(ccall((:accel_get_non_persistent_buffers, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{accel_value_t}), var"module", recurse, out), "accel_get_non_persistent_buffers")
+    check(ccall(@address(accel_get_non_persistent_buffers), accel_status_t, (Ptr{accel_module_t}, Int32, Ptr{accel_value_t}), var"module", recurse, out), "accel_get_non_persistent_buffers")
 
 """
     accel_find_tied_parameters(module, out)
@@ -8966,7 +8920,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_find_tied_parameters(var"module", out) =
-    check(ccall((:accel_find_tied_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_find_tied_parameters")
+    check(ccall(@address(accel_find_tied_parameters), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_find_tied_parameters")
 
 """
     accel_retie_parameters(module, tied_params)
@@ -8981,7 +8935,7 @@ Returns: ACCEL_OK; NOT_FOUND for a name; SHAPE_MISMATCH; TYPE_MISMATCH.
 Threads: object.
 """
 accel_retie_parameters(var"module", tied_params) =
-    check(ccall((:accel_retie_parameters, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", tied_params), "accel_retie_parameters")
+    check(ccall(@address(accel_retie_parameters), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", tied_params), "accel_retie_parameters")
 
 """
     accel_check_tied_parameters_on_same_device(tied_params, device_map, out)
@@ -8997,7 +8951,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a parameter without a place; TYPE_MISMAT
 Threads: any.
 """
 accel_check_tied_parameters_on_same_device(tied_params, device_map, out) =
-    check(ccall((:accel_check_tied_parameters_on_same_device, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), tied_params, device_map, out), "accel_check_tied_parameters_on_same_device")
+    check(ccall(@address(accel_check_tied_parameters_on_same_device), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), tied_params, device_map, out), "accel_check_tied_parameters_on_same_device")
 
 """
     accel_get_max_memory(max_memory, out)
@@ -9012,7 +8966,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE
 Threads: any, waits.
 """
 accel_get_max_memory(max_memory, out) =
-    check(@waiting(ccall((:accel_get_max_memory, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), max_memory, out)), "accel_get_max_memory")
+    check(@waiting(ccall(@address(accel_get_max_memory), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), max_memory, out)), "accel_get_max_memory")
 
 """
     accel_get_balanced_memory(module, max_memory, options, out)
@@ -9029,7 +8983,7 @@ Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
 Threads: any, waits.
 """
 accel_get_balanced_memory(var"module", max_memory, options, out) =
-    check(@waiting(ccall((:accel_get_balanced_memory, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", max_memory, options, out)), "accel_get_balanced_memory")
+    check(@waiting(ccall(@address(accel_get_balanced_memory), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", max_memory, options, out)), "accel_get_balanced_memory")
 
 """
     accel_infer_auto_device_map(module, max_memory, options, out, out_explanation)
@@ -9047,7 +9001,7 @@ Returns: ACCEL_OK; OUT_OF_MEMORY without the disk, with the module that does not
 Threads: any, waits.
 """
 accel_infer_auto_device_map(var"module", max_memory, options, out, out_explanation) =
-    check(@waiting(ccall((:accel_infer_auto_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", max_memory, options, out, out_explanation)), "accel_infer_auto_device_map")
+    check(@waiting(ccall(@address(accel_infer_auto_device_map), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", max_memory, options, out, out_explanation)), "accel_infer_auto_device_map")
 
 """
     accel_resolve_device_map(module, device_map, max_memory, options, out)
@@ -9065,7 +9019,7 @@ Returns: ACCEL_OK; NOT_FOUND for a path that is not in the model, with the most 
 Threads: any, waits.
 """
 accel_resolve_device_map(var"module", device_map, max_memory, options, out) =
-    check(@waiting(ccall((:accel_resolve_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", device_map, max_memory, options, out)), "accel_resolve_device_map")
+    check(@waiting(ccall(@address(accel_resolve_device_map), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_device_map_options_t}, Ptr{accel_value_t}), var"module", device_map, max_memory, options, out)), "accel_resolve_device_map")
 
 """
     accel_check_device_map(module, device_map, out_unknown)
@@ -9081,7 +9035,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT, with the parameters and saved buffers that 
 Threads: any.
 """
 accel_check_device_map(var"module", device_map, out_unknown) =
-    check(ccall((:accel_check_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", device_map, out_unknown), "accel_check_device_map")
+    check(ccall(@address(accel_check_device_map), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), var"module", device_map, out_unknown), "accel_check_device_map")
 
 """
     accel_clean_device_map(device_map, out)
@@ -9096,7 +9050,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a device that is not known; TYPE_MISMATC
 Threads: any.
 """
 accel_clean_device_map(device_map, out) =
-    check(ccall((:accel_clean_device_map, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), device_map, out), "accel_clean_device_map")
+    check(ccall(@address(accel_clean_device_map), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), device_map, out), "accel_clean_device_map")
 
 """
     accel_verify_device_map(module, out)
@@ -9111,7 +9065,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_verify_device_map(var"module", out) =
-    check(ccall((:accel_verify_device_map, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_verify_device_map")
+    check(ccall(@address(accel_verify_device_map), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_verify_device_map")
 
 """
     accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report)
@@ -9129,7 +9083,7 @@ Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with 
 Threads: object, waits.
 """
 accel_load_checkpoint_in_model(var"module", checkpoint, device_map, options, out_report) =
-    check(@waiting(ccall((:accel_load_checkpoint_in_model, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), var"module", checkpoint, device_map, options, out_report)), "accel_load_checkpoint_in_model")
+    check(@waiting(ccall(@address(accel_load_checkpoint_in_model), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), var"module", checkpoint, device_map, options, out_report)), "accel_load_checkpoint_in_model")
 
 """
     accel_load_checkpoint_and_dispatch(state, module, checkpoint, device_map, max_memory, options, out_device_map)
@@ -9149,7 +9103,7 @@ Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without 
 Threads: object, waits.
 """
 accel_load_checkpoint_and_dispatch(state, var"module", checkpoint, device_map, max_memory, options, out_device_map) =
-    check(@waiting(ccall((:accel_load_checkpoint_and_dispatch, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), state, var"module", checkpoint, device_map, max_memory, options, out_device_map)), "accel_load_checkpoint_and_dispatch")
+    check(@waiting(ccall(@address(accel_load_checkpoint_and_dispatch), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}, Ptr{accel_value_t}), state, var"module", checkpoint, device_map, max_memory, options, out_device_map)), "accel_load_checkpoint_and_dispatch")
 
 """
     accel_dispatch_model(module, device_map, state_dict, options)
@@ -9166,7 +9120,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or 
 Threads: object, waits.
 """
 accel_dispatch_model(var"module", device_map, state_dict, options) =
-    check(@waiting(ccall((:accel_dispatch_model, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
+    check(@waiting(ccall(@address(accel_dispatch_model), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
 
 """
     accel_cpu_offload(module, device, options)
@@ -9182,7 +9136,7 @@ Returns: As accel_dispatch_model().
 Threads: object, waits.
 """
 accel_cpu_offload(var"module", device, options) =
-    check(@waiting(ccall((:accel_cpu_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
+    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
 
 """
     accel_disk_offload(module, offload_folder, device, options)
@@ -9199,7 +9153,7 @@ Returns: As accel_dispatch_model(); IO.
 Threads: object, waits.
 """
 accel_disk_offload(var"module", offload_folder, device, options) =
-    check(@waiting(ccall((:accel_disk_offload, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
+    check(@waiting(ccall(@address(accel_disk_offload), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
 
 """
     accel_remove_dispatch(module, recurse)
@@ -9214,7 +9168,7 @@ Returns: ACCEL_OK; OUT_OF_MEMORY.
 Threads: object, waits.
 """
 accel_remove_dispatch(var"module", recurse) =
-    check(@waiting(ccall((:accel_remove_dispatch, libaccel), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", recurse)), "accel_remove_dispatch")
+    check(@waiting(ccall(@address(accel_remove_dispatch), accel_status_t, (Ptr{accel_module_t}, Int32), var"module", recurse)), "accel_remove_dispatch")
 
 """
     accel_dispatch_report(module, out)
@@ -9229,7 +9183,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_dispatch_report(var"module", out) =
-    check(ccall((:accel_dispatch_report, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_dispatch_report")
+    check(ccall(@address(accel_dispatch_report), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_dispatch_report")
 
 """
     accel_has_offloaded_params(module, out)
@@ -9244,7 +9198,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_has_offloaded_params(var"module", out) =
-    check(ccall((:accel_has_offloaded_params, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_has_offloaded_params")
+    check(ccall(@address(accel_has_offloaded_params), accel_status_t, (Ptr{accel_module_t}, Ptr{Int32}), var"module", out), "accel_has_offloaded_params")
 
 """
     accel_align_module_device_begin(module, device, out)
@@ -9260,7 +9214,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_align_module_device_begin(var"module", device, out) =
-    check(@waiting(ccall((:accel_align_module_device_begin, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
+    check(@waiting(ccall(@address(accel_align_module_device_begin), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
 
 """
     accel_module_call_batches(module, inputs, n_batches, out)
@@ -9277,7 +9231,7 @@ Returns: As accel_module_call(), of the first batch that failed.
 Threads: object, waits.
 """
 accel_module_call_batches(var"module", inputs, n_batches, out) =
-    check(@waiting(ccall((:accel_module_call_batches, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_batches, out)), "accel_module_call_batches")
+    check(@waiting(ccall(@address(accel_module_call_batches), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Csize_t, Ptr{accel_value_t}), var"module", inputs, n_batches, out)), "accel_module_call_batches")
 
 """
     accel_cpu_offload_with_hook(module, device, previous, out)
@@ -9294,7 +9248,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for
 Threads: object, waits.
 """
 accel_cpu_offload_with_hook(var"module", device, previous, out) =
-    check(@waiting(ccall((:accel_cpu_offload_with_hook, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
+    check(@waiting(ccall(@address(accel_cpu_offload_with_hook), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
 
 """
     accel_offload_hook_offload(hook)
@@ -9308,7 +9262,7 @@ Returns: ACCEL_OK.
 Threads: object, waits.
 """
 accel_offload_hook_offload(hook) =
-    check(@waiting(ccall((:accel_offload_hook_offload, libaccel), accel_status_t, (Ptr{accel_offload_hook_t},), hook)), "accel_offload_hook_offload")
+    check(@waiting(ccall(@address(accel_offload_hook_offload), accel_status_t, (Ptr{accel_offload_hook_t},), hook)), "accel_offload_hook_offload")
 
 """
     accel_offload_hook_remove(hook)
@@ -9322,7 +9276,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_offload_hook_remove(hook) =
-    check(ccall((:accel_offload_hook_remove, libaccel), accel_status_t, (Ptr{accel_offload_hook_t},), hook), "accel_offload_hook_remove")
+    check(ccall(@address(accel_offload_hook_remove), accel_status_t, (Ptr{accel_offload_hook_t},), hook), "accel_offload_hook_remove")
 
 """
     accel_offload_hook_retain(hook)
@@ -9336,7 +9290,7 @@ Returns: The same hook, with one owner more.
 Threads: any.
 """
 accel_offload_hook_retain(hook) =
-    ccall((:accel_offload_hook_retain, libaccel), Ptr{accel_offload_hook_t}, (Ptr{accel_offload_hook_t},), hook)
+    ccall(@address(accel_offload_hook_retain), Ptr{accel_offload_hook_t}, (Ptr{accel_offload_hook_t},), hook)
 
 """
     accel_offload_hook_release(hook)
@@ -9348,7 +9302,7 @@ Removes an owner. The model keeps the hook.
 Threads: any.
 """
 accel_offload_hook_release(hook) =
-    ccall((:accel_offload_hook_release, libaccel), Cvoid, (Ptr{accel_offload_hook_t},), hook)
+    ccall(@address(accel_offload_hook_release), Cvoid, (Ptr{accel_offload_hook_t},), hook)
 
 """
     accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)
@@ -9366,7 +9320,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a 
 Threads: object, waits.
 """
 accel_attach_layerwise_casting(var"module", storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes) =
-    check(@waiting(ccall((:accel_attach_layerwise_casting, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_dtype_t, Ptr{Cchar}, Ptr{Cchar}), var"module", storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)), "accel_attach_layerwise_casting")
+    check(@waiting(ccall(@address(accel_attach_layerwise_casting), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_dtype_t, Cstring, Cstring), var"module", storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)), "accel_attach_layerwise_casting")
 
 """
     accel_set_module_tensor_to_device(module, name, device, value, dtype)
@@ -9384,7 +9338,7 @@ Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value
 Threads: object, waits.
 """
 accel_set_module_tensor_to_device(var"module", name, device, value, dtype) =
-    check(@waiting(ccall((:accel_set_module_tensor_to_device, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, accel_device_t, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
+    check(@waiting(ccall(@address(accel_set_module_tensor_to_device), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
 
 """
     accel_offload_state_dict(folder, state_dict)
@@ -9399,7 +9353,7 @@ Returns: ACCEL_OK; IO; TYPE_MISMATCH for tensors that have no bytes.
 Threads: any, waits.
 """
 accel_offload_state_dict(folder, state_dict) =
-    check(@waiting(ccall((:accel_offload_state_dict, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, state_dict)), "accel_offload_state_dict")
+    check(@waiting(ccall(@address(accel_offload_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, state_dict)), "accel_offload_state_dict")
 
 """
     accel_offloaded_weights(folder, out)
@@ -9414,7 +9368,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; 
 Threads: any, waits.
 """
 accel_offloaded_weights(folder, out) =
-    check(@waiting(ccall((:accel_offloaded_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_offloaded_weights")
+    check(@waiting(ccall(@address(accel_offloaded_weights), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_offloaded_weights")
 
 """
     accel_read_ahead(tensors, n_tensors)
@@ -9429,7 +9383,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_read_ahead(tensors, n_tensors) =
-    check(ccall((:accel_read_ahead, libaccel), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t), tensors, n_tensors), "accel_read_ahead")
+    check(ccall(@address(accel_read_ahead), accel_status_t, (Ptr{Ptr{accel_tensor_t}}, Csize_t), tensors, n_tensors), "accel_read_ahead")
 
 """
     accel_extract_submodules_state_dict(state_dict, modules, out)
@@ -9445,7 +9399,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_extract_submodules_state_dict(state_dict, modules, out) =
-    check(ccall((:accel_extract_submodules_state_dict, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_value_t}), state_dict, modules, out), "accel_extract_submodules_state_dict")
+    check(ccall(@address(accel_extract_submodules_state_dict), accel_status_t, (Ptr{accel_value_t}, Cstring, Ptr{accel_value_t}), state_dict, modules, out), "accel_extract_submodules_state_dict")
 
 """
     accel_weight_stream_create(groups, device, prefetch_bytes, out)
@@ -9462,7 +9416,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED 
 Threads: any.
 """
 accel_weight_stream_create(groups, device, prefetch_bytes, out) =
-    check(ccall((:accel_weight_stream_create, libaccel), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
+    check(ccall(@address(accel_weight_stream_create), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
 
 """
     accel_weight_stream_begin_use(stream, group, out)
@@ -9478,7 +9432,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that be
 Threads: any, waits.
 """
 accel_weight_stream_begin_use(stream, group, out) =
-    check(@waiting(ccall((:accel_weight_stream_begin_use, libaccel), accel_status_t, (Ptr{accel_weight_stream_t}, Int64, Ptr{accel_value_t}), stream, group, out)), "accel_weight_stream_begin_use")
+    check(@waiting(ccall(@address(accel_weight_stream_begin_use), accel_status_t, (Ptr{accel_weight_stream_t}, Int64, Ptr{accel_value_t}), stream, group, out)), "accel_weight_stream_begin_use")
 
 """
     accel_weight_stream_end_use(stream, group)
@@ -9493,7 +9447,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in us
 Threads: any.
 """
 accel_weight_stream_end_use(stream, group) =
-    check(ccall((:accel_weight_stream_end_use, libaccel), accel_status_t, (Ptr{accel_weight_stream_t}, Int64), stream, group), "accel_weight_stream_end_use")
+    check(ccall(@address(accel_weight_stream_end_use), accel_status_t, (Ptr{accel_weight_stream_t}, Int64), stream, group), "accel_weight_stream_end_use")
 
 """
     accel_weight_stream_end_pass(stream)
@@ -9507,7 +9461,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_weight_stream_end_pass(stream) =
-    check(ccall((:accel_weight_stream_end_pass, libaccel), accel_status_t, (Ptr{accel_weight_stream_t},), stream), "accel_weight_stream_end_pass")
+    check(ccall(@address(accel_weight_stream_end_pass), accel_status_t, (Ptr{accel_weight_stream_t},), stream), "accel_weight_stream_end_pass")
 
 """
     accel_weight_stream_retain(stream)
@@ -9521,7 +9475,7 @@ Returns: The same stream, with one owner more.
 Threads: any.
 """
 accel_weight_stream_retain(stream) =
-    ccall((:accel_weight_stream_retain, libaccel), Ptr{accel_weight_stream_t}, (Ptr{accel_weight_stream_t},), stream)
+    ccall(@address(accel_weight_stream_retain), Ptr{accel_weight_stream_t}, (Ptr{accel_weight_stream_t},), stream)
 
 """
     accel_weight_stream_release(stream)
@@ -9533,7 +9487,7 @@ Removes an owner. The last one ends the thread; no group may be in use then.
 Threads: any, waits.
 """
 accel_weight_stream_release(stream) =
-    @waiting(ccall((:accel_weight_stream_release, libaccel), Cvoid, (Ptr{accel_weight_stream_t},), stream))
+    @waiting(ccall(@address(accel_weight_stream_release), Cvoid, (Ptr{accel_weight_stream_t},), stream))
 
 """
     accel_save(value, metadata, path, options)
@@ -9550,7 +9504,7 @@ Returns: ACCEL_OK, TYPE_MISMATCH or IO; INVALID_ARGUMENT for metadata under the 
 Threads: any, waits.
 """
 accel_save(value, metadata, path, options) =
-    check(@waiting(ccall((:accel_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_save_options_t}), value, metadata, path, options)), "accel_save")
+    check(@waiting(ccall(@address(accel_save), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}, Cstring, Ptr{accel_save_options_t}), value, metadata, path, options)), "accel_save")
 
 """
     accel_save_on_main_process(state, value, metadata, path, options)
@@ -9568,7 +9522,7 @@ Returns: As there.
 Threads: object, waits.
 """
 accel_save_on_main_process(state, value, metadata, path, options) =
-    check(@waiting(ccall((:accel_save_on_main_process, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{Cchar}, Ptr{accel_save_options_t}), state, value, metadata, path, options)), "accel_save_on_main_process")
+    check(@waiting(ccall(@address(accel_save_on_main_process), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Cstring, Ptr{accel_save_options_t}), state, value, metadata, path, options)), "accel_save_on_main_process")
 
 """
     accel_load_metadata(path, out)
@@ -9583,7 +9537,7 @@ Returns: As accel_load().
 Threads: any, waits.
 """
 accel_load_metadata(path, out) =
-    check(@waiting(ccall((:accel_load_metadata, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load_metadata")
+    check(@waiting(ccall(@address(accel_load_metadata), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_metadata")
 
 """
     accel_load(path, out)
@@ -9598,7 +9552,7 @@ Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSU
 Threads: any, waits.
 """
 accel_load(path, out) =
-    check(@waiting(ccall((:accel_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load")
+    check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
     accel_load_state_dict(path, out)
@@ -9613,7 +9567,7 @@ Returns: As accel_load(); CORRUPT for an index whose tensors are not in their fi
 Threads: any, waits.
 """
 accel_load_state_dict(path, out) =
-    check(@waiting(ccall((:accel_load_state_dict, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_load_state_dict")
+    check(@waiting(ccall(@address(accel_load_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_state_dict")
 
 """
     accel_save_model(state, module, folder, options)
@@ -9630,7 +9584,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks
 Threads: object, waits.
 """
 accel_save_model(state, var"module", folder, options) =
-    check(@waiting(ccall((:accel_save_model, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_save_model_options_t}), state, var"module", folder, options)), "accel_save_model")
+    check(@waiting(ccall(@address(accel_save_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Ptr{accel_save_model_options_t}), state, var"module", folder, options)), "accel_save_model")
 
 """
     accel_set_project(state, options)
@@ -9645,7 +9599,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: object.
 """
 accel_set_project(state, options) =
-    check(ccall((:accel_set_project, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_project_options_t}), state, options), "accel_set_project")
+    check(ccall(@address(accel_set_project), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_project_options_t}), state, options), "accel_set_project")
 
 """
     accel_project(state, out)
@@ -9660,7 +9614,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_project(state, out) =
-    check(ccall((:accel_project, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_project")
+    check(ccall(@address(accel_project), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_project")
 
 """
     accel_save_state(state, folder, options)
@@ -9676,7 +9630,7 @@ Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; I
 Threads: collective, waits.
 """
 accel_save_state(state, folder, options) =
-    check(@waiting(ccall((:accel_save_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_save_state_options_t}), state, folder, options)), "accel_save_state")
+    check(@waiting(ccall(@address(accel_save_state), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_save_state_options_t}), state, folder, options)), "accel_save_state")
 
 """
     accel_checkpoint_wait(state, timeout_ms)
@@ -9691,7 +9645,7 @@ Returns: ACCEL_OK, also when none was under way; TIMEOUT while it is not complet
 Threads: collective, waits.
 """
 accel_checkpoint_wait(state, timeout_ms) =
-    check(@waiting(ccall((:accel_checkpoint_wait, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, timeout_ms)), "accel_checkpoint_wait")
+    check(@waiting(ccall(@address(accel_checkpoint_wait), accel_status_t, (Ptr{accel_state_t}, Int64), state, timeout_ms)), "accel_checkpoint_wait")
 
 """
     accel_checkpoint_progress(state, out_written, out_total)
@@ -9707,7 +9661,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_checkpoint_progress(state, out_written, out_total) =
-    check(ccall((:accel_checkpoint_progress, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Ptr{Int64}), state, out_written, out_total), "accel_checkpoint_progress")
+    check(ccall(@address(accel_checkpoint_progress), accel_status_t, (Ptr{accel_state_t}, Ptr{Int64}, Ptr{Int64}), state, out_written, out_total), "accel_checkpoint_progress")
 
 """
     accel_load_state(state, folder, options)
@@ -9723,7 +9677,7 @@ Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that
 Threads: collective, waits.
 """
 accel_load_state(state, folder, options) =
-    check(@waiting(ccall((:accel_load_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_load_state_options_t}), state, folder, options)), "accel_load_state")
+    check(@waiting(ccall(@address(accel_load_state), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_load_state_options_t}), state, folder, options)), "accel_load_state")
 
 """
     accel_register_for_checkpointing(state, name, save, load, user_data, destroy)
@@ -9742,7 +9696,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
 Threads: object.
 """
 accel_register_for_checkpointing(state, name, save, load, user_data, destroy) =
-    check(ccall((:accel_register_for_checkpointing, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_for_checkpointing")
+    check(ccall(@address(accel_register_for_checkpointing), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_for_checkpointing")
 
 """
     accel_register_random_state(state, name, save, load, user_data, destroy)
@@ -9761,7 +9715,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
 Threads: object.
 """
 accel_register_random_state(state, name, save, load, user_data, destroy) =
-    check(ccall((:accel_register_random_state, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_random_state")
+    check(ccall(@address(accel_register_random_state), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, name, save, load, user_data, destroy), "accel_register_random_state")
 
 """
     accel_register_save_state_pre_hook(state, hook, user_data, destroy, out_id)
@@ -9779,7 +9733,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_register_save_state_pre_hook(state, hook, user_data, destroy, out_id) =
-    check(ccall((:accel_register_save_state_pre_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_save_state_pre_hook")
+    check(ccall(@address(accel_register_save_state_pre_hook), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_save_state_pre_hook")
 
 """
     accel_register_load_state_pre_hook(state, hook, user_data, destroy, out_id)
@@ -9797,7 +9751,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_register_load_state_pre_hook(state, hook, user_data, destroy, out_id) =
-    check(ccall((:accel_register_load_state_pre_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_load_state_pre_hook")
+    check(ccall(@address(accel_register_load_state_pre_hook), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}), state, hook, user_data, destroy, out_id), "accel_register_load_state_pre_hook")
 
 """
     accel_remove_checkpoint_hook(state, id)
@@ -9812,7 +9766,7 @@ Returns: ACCEL_OK or NOT_FOUND.
 Threads: object.
 """
 accel_remove_checkpoint_hook(state, id) =
-    check(ccall((:accel_remove_checkpoint_hook, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, id), "accel_remove_checkpoint_hook")
+    check(ccall(@address(accel_remove_checkpoint_hook), accel_status_t, (Ptr{accel_state_t}, Int64), state, id), "accel_remove_checkpoint_hook")
 
 """
     accel_checkpoint_verify(folder, out)
@@ -9827,7 +9781,7 @@ Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest
 Threads: any, waits.
 """
 accel_checkpoint_verify(folder, out) =
-    check(@waiting(ccall((:accel_checkpoint_verify, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_verify")
+    check(@waiting(ccall(@address(accel_checkpoint_verify), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_verify")
 
 """
     accel_checkpoint_list(folder, out)
@@ -9842,7 +9796,7 @@ Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
 Threads: any, waits.
 """
 accel_checkpoint_list(folder, out) =
-    check(@waiting(ccall((:accel_checkpoint_list, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_list")
+    check(@waiting(ccall(@address(accel_checkpoint_list), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_list")
 
 """
     accel_checkpoint_show(folder, out)
@@ -9857,7 +9811,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
 Threads: any, waits.
 """
 accel_checkpoint_show(folder, out) =
-    check(@waiting(ccall((:accel_checkpoint_show, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_show")
+    check(@waiting(ccall(@address(accel_checkpoint_show), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_checkpoint_show")
 
 """
     accel_checkpoint_diff(folder, other, out)
@@ -9873,7 +9827,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
 Threads: any, waits.
 """
 accel_checkpoint_diff(folder, other, out) =
-    check(@waiting(ccall((:accel_checkpoint_diff, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_value_t}), folder, other, out)), "accel_checkpoint_diff")
+    check(@waiting(ccall(@address(accel_checkpoint_diff), accel_status_t, (Cstring, Cstring, Ptr{accel_value_t}), folder, other, out)), "accel_checkpoint_diff")
 
 """
     accel_merge_weights(folder, destination, options)
@@ -9889,7 +9843,7 @@ Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; C
 Threads: any, waits.
 """
 accel_merge_weights(folder, destination, options) =
-    check(@waiting(ccall((:accel_merge_weights, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{accel_merge_weights_options_t}), folder, destination, options)), "accel_merge_weights")
+    check(@waiting(ccall(@address(accel_merge_weights), accel_status_t, (Cstring, Cstring, Ptr{accel_merge_weights_options_t}), folder, destination, options)), "accel_merge_weights")
 
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
@@ -9907,7 +9861,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known o
 Threads: object, waits.
 """
 accel_init_trackers(state, project_name, config, init_kwargs, options) =
-    check(@waiting(ccall((:accel_init_trackers, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_tracking_options_t}), state, project_name, config, init_kwargs, options)), "accel_init_trackers")
+    check(@waiting(ccall(@address(accel_init_trackers), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_tracking_options_t}), state, project_name, config, init_kwargs, options)), "accel_init_trackers")
 
 """
     accel_log(state, values, step, log_kwargs)
@@ -9924,7 +9878,7 @@ Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, wh
 Threads: object.
 """
 accel_log(state, values, step, log_kwargs) =
-    check(ccall((:accel_log, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Ptr{accel_value_t}), state, values, step, log_kwargs), "accel_log")
+    check(ccall(@address(accel_log), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int64, Ptr{accel_value_t}), state, values, step, log_kwargs), "accel_log")
 
 """
     accel_log_scalars(state, names, values, n_values, step)
@@ -9942,7 +9896,7 @@ Returns: As accel_log().
 Threads: object.
 """
 accel_log_scalars(state, names, values, n_values, step) =
-    check(ccall((:accel_log_scalars, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{Cchar}}, Ptr{Float64}, Csize_t, Int64), state, names, values, n_values, step), "accel_log_scalars")
+    check(ccall(@address(accel_log_scalars), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{Cchar}}, Ptr{Float64}, Csize_t, Int64), state, names, values, n_values, step), "accel_log_scalars")
 
 """
     accel_log_images(state, images, channels_first, step)
@@ -9959,7 +9913,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH or TYPE_MISMATCH that names the image; as acce
 Threads: object, waits.
 """
 accel_log_images(state, images, channels_first, step) =
-    check(@waiting(ccall((:accel_log_images, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Int64), state, images, channels_first, step)), "accel_log_images")
+    check(@waiting(ccall(@address(accel_log_images), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32, Int64), state, images, channels_first, step)), "accel_log_images")
 
 """
     accel_log_table(state, name, columns, rows, step)
@@ -9977,7 +9931,7 @@ Returns: ACCEL_OK; SHAPE_MISMATCH that names the row; as accel_log().
 Threads: object.
 """
 accel_log_table(state, name, columns, rows, step) =
-    check(ccall((:accel_log_table, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_value_t}, Ptr{accel_value_t}, Int64), state, name, columns, rows, step), "accel_log_table")
+    check(ccall(@address(accel_log_table), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_value_t}, Ptr{accel_value_t}, Int64), state, name, columns, rows, step), "accel_log_table")
 
 """
     accel_log_figure(state, name, bytes, n_bytes, step)
@@ -9995,7 +9949,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for bytes of another kind; as accel_log().
 Threads: object.
 """
 accel_log_figure(state, name, bytes, n_bytes, step) =
-    check(ccall((:accel_log_figure, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t, Int64), state, name, bytes, n_bytes, step), "accel_log_figure")
+    check(ccall(@address(accel_log_figure), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{Cvoid}, Csize_t, Int64), state, name, bytes, n_bytes, step), "accel_log_figure")
 
 """
     accel_log_artifact(state, path, name)
@@ -10011,7 +9965,7 @@ Returns: ACCEL_OK; NOT_FOUND; as accel_log().
 Threads: object.
 """
 accel_log_artifact(state, path, name) =
-    check(ccall((:accel_log_artifact, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Cchar}), state, path, name), "accel_log_artifact")
+    check(ccall(@address(accel_log_artifact), accel_status_t, (Ptr{accel_state_t}, Cstring, Cstring), state, path, name), "accel_log_artifact")
 
 """
     accel_flush_trackers(state)
@@ -10025,7 +9979,7 @@ Returns: ACCEL_OK; IO that names the tracker.
 Threads: object, waits.
 """
 accel_flush_trackers(state) =
-    check(@waiting(ccall((:accel_flush_trackers, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_flush_trackers")
+    check(@waiting(ccall(@address(accel_flush_trackers), accel_status_t, (Ptr{accel_state_t},), state)), "accel_flush_trackers")
 
 """
     accel_finish_trackers(state)
@@ -10039,7 +9993,7 @@ Returns: ACCEL_OK, also without trackers; IO; a failed callback with ACCEL_TRACK
 Threads: object, waits.
 """
 accel_finish_trackers(state) =
-    check(@waiting(ccall((:accel_finish_trackers, libaccel), accel_status_t, (Ptr{accel_state_t},), state)), "accel_finish_trackers")
+    check(@waiting(ccall(@address(accel_finish_trackers), accel_status_t, (Ptr{accel_state_t},), state)), "accel_finish_trackers")
 
 """
     accel_get_tracker(state, name, out)
@@ -10055,7 +10009,7 @@ Returns: ACCEL_OK; NOT_FOUND if others run and this one does not, which lists th
 Threads: object.
 """
 accel_get_tracker(state, name, out) =
-    check(ccall((:accel_get_tracker, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{Ptr{accel_tracker_t}}), state, name, out), "accel_get_tracker")
+    check(ccall(@address(accel_get_tracker), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{Ptr{accel_tracker_t}}), state, name, out), "accel_get_tracker")
 
 """
     accel_trackers(state, out)
@@ -10070,7 +10024,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_trackers(state, out) =
-    check(ccall((:accel_trackers, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_trackers")
+    check(ccall(@address(accel_trackers), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_trackers")
 
 """
     accel_available_trackers(out)
@@ -10084,7 +10038,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_available_trackers(out) =
-    check(ccall((:accel_available_trackers, libaccel), accel_status_t, (Ptr{accel_value_t},), out), "accel_available_trackers")
+    check(ccall(@address(accel_available_trackers), accel_status_t, (Ptr{accel_value_t},), out), "accel_available_trackers")
 
 """
     accel_tracker_create(name, options, tracker, user_data, destroy, out)
@@ -10103,7 +10057,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an empty name.
 Threads: any.
 """
 accel_tracker_create(name, options, tracker, user_data, destroy, out) =
-    check(ccall((:accel_tracker_create, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_tracker_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tracker_t}}), name, options, tracker, user_data, destroy, out), "accel_tracker_create")
+    check(ccall(@address(accel_tracker_create), accel_status_t, (Cstring, Ptr{accel_tracker_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tracker_t}}), name, options, tracker, user_data, destroy, out), "accel_tracker_create")
 
 """
     accel_tracker_retain(tracker)
@@ -10117,7 +10071,7 @@ Returns: The same tracker, with one owner more.
 Threads: any.
 """
 accel_tracker_retain(tracker) =
-    ccall((:accel_tracker_retain, libaccel), Ptr{accel_tracker_t}, (Ptr{accel_tracker_t},), tracker)
+    ccall(@address(accel_tracker_retain), Ptr{accel_tracker_t}, (Ptr{accel_tracker_t},), tracker)
 
 """
     accel_tracker_release(tracker)
@@ -10129,7 +10083,7 @@ Removes an owner.
 Threads: any.
 """
 accel_tracker_release(tracker) =
-    ccall((:accel_tracker_release, libaccel), Cvoid, (Ptr{accel_tracker_t},), tracker)
+    ccall(@address(accel_tracker_release), Cvoid, (Ptr{accel_tracker_t},), tracker)
 
 """
     accel_add_tracker(state, tracker)
@@ -10144,7 +10098,7 @@ Returns: ACCEL_OK; INVALID_STATE while trackers run.
 Threads: object.
 """
 accel_add_tracker(state, tracker) =
-    check(ccall((:accel_add_tracker, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tracker_t}), state, tracker), "accel_add_tracker")
+    check(ccall(@address(accel_add_tracker), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tracker_t}), state, tracker), "accel_add_tracker")
 
 """
     accel_tracker_name(tracker)
@@ -10158,7 +10112,7 @@ Returns: Its name; valid as long as the tracker.
 Threads: any.
 """
 accel_tracker_name(tracker) =
-    ccall((:accel_tracker_name, libaccel), Ptr{Cchar}, (Ptr{accel_tracker_t},), tracker)
+    ccall(@address(accel_tracker_name), Ptr{Cchar}, (Ptr{accel_tracker_t},), tracker)
 
 """
     accel_tracker_location(tracker, out)
@@ -10173,7 +10127,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_tracker_location(tracker, out) =
-    check(ccall((:accel_tracker_location, libaccel), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_buffer_t}), tracker, out), "accel_tracker_location")
+    check(ccall(@address(accel_tracker_location), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_buffer_t}), tracker, out), "accel_tracker_location")
 
 """
     accel_tracker_log(tracker, values, step)
@@ -10189,7 +10143,7 @@ Returns: As there; INVALID_STATE after the tracker has ended.
 Threads: object.
 """
 accel_tracker_log(tracker, values, step) =
-    check(ccall((:accel_tracker_log, libaccel), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_value_t}, Int64), tracker, values, step), "accel_tracker_log")
+    check(ccall(@address(accel_tracker_log), accel_status_t, (Ptr{accel_tracker_t}, Ptr{accel_value_t}, Int64), tracker, values, step), "accel_tracker_log")
 
 """
     accel_step_report(state, reset, out)
@@ -10205,7 +10159,7 @@ Returns: ACCEL_OK.
 Threads: object.
 """
 accel_step_report(state, reset, out) =
-    check(ccall((:accel_step_report, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out), "accel_step_report")
+    check(ccall(@address(accel_step_report), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out), "accel_step_report")
 
 """
     accel_step_report_of_ranks(state, reset, out)
@@ -10221,7 +10175,7 @@ Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
 Threads: collective, waits.
 """
 accel_step_report_of_ranks(state, reset, out) =
-    check(@waiting(ccall((:accel_step_report_of_ranks, libaccel), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out)), "accel_step_report_of_ranks")
+    check(@waiting(ccall(@address(accel_step_report_of_ranks), accel_status_t, (Ptr{accel_state_t}, Int32, Ptr{accel_value_t}), state, reset, out)), "accel_step_report_of_ranks")
 
 """
     accel_step_report_table(report, out)
@@ -10236,7 +10190,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH for another value.
 Threads: any.
 """
 accel_step_report_table(report, out) =
-    check(ccall((:accel_step_report_table, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_buffer_t}), report, out), "accel_step_report_table")
+    check(ccall(@address(accel_step_report_table), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_buffer_t}), report, out), "accel_step_report_table")
 
 """
     accel_count_tokens(state, n_tokens)
@@ -10251,7 +10205,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: object.
 """
 accel_count_tokens(state, n_tokens) =
-    check(ccall((:accel_count_tokens, libaccel), accel_status_t, (Ptr{accel_state_t}, Int64), state, n_tokens), "accel_count_tokens")
+    check(ccall(@address(accel_count_tokens), accel_status_t, (Ptr{accel_state_t}, Int64), state, n_tokens), "accel_count_tokens")
 
 """
     accel_set_model_flops(state, flops_per_token, peak_flops_per_second)
@@ -10267,7 +10221,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
 Threads: object.
 """
 accel_set_model_flops(state, flops_per_token, peak_flops_per_second) =
-    check(ccall((:accel_set_model_flops, libaccel), accel_status_t, (Ptr{accel_state_t}, Float64, Float64), state, flops_per_token, peak_flops_per_second), "accel_set_model_flops")
+    check(ccall(@address(accel_set_model_flops), accel_status_t, (Ptr{accel_state_t}, Float64, Float64), state, flops_per_token, peak_flops_per_second), "accel_set_model_flops")
 
 """
     accel_serve_metrics(state, options, out_port)
@@ -10283,7 +10237,7 @@ Returns: ACCEL_OK; IO for a port that is in use; UNSUPPORTED without the server'
 Threads: object.
 """
 accel_serve_metrics(state, options, out_port) =
-    check(ccall((:accel_serve_metrics, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_serve_metrics_options_t}, Ptr{Int32}), state, options, out_port), "accel_serve_metrics")
+    check(ccall(@address(accel_serve_metrics), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_serve_metrics_options_t}, Ptr{Int32}), state, options, out_port), "accel_serve_metrics")
 
 """
     accel_memory_report(reset_peak, out)
@@ -10298,7 +10252,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_memory_report(reset_peak, out) =
-    check(ccall((:accel_memory_report, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), reset_peak, out), "accel_memory_report")
+    check(ccall(@address(accel_memory_report), accel_status_t, (Int32, Ptr{accel_value_t}), reset_peak, out), "accel_memory_report")
 
 """
     accel_log_sink_add(state, options, out_sink)
@@ -10314,7 +10268,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a file without path; IO.
 Threads: any, waits.
 """
 accel_log_sink_add(state, options, out_sink) =
-    check(@waiting(ccall((:accel_log_sink_add, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_log_sink_options_t}, Ptr{Int64}), state, options, out_sink)), "accel_log_sink_add")
+    check(@waiting(ccall(@address(accel_log_sink_add), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_log_sink_options_t}, Ptr{Int64}), state, options, out_sink)), "accel_log_sink_add")
 
 """
     accel_log_sink_remove(sink)
@@ -10328,7 +10282,7 @@ Returns: ACCEL_OK; NOT_FOUND.
 Threads: any, waits.
 """
 accel_log_sink_remove(sink) =
-    check(@waiting(ccall((:accel_log_sink_remove, libaccel), accel_status_t, (Int64,), sink)), "accel_log_sink_remove")
+    check(@waiting(ccall(@address(accel_log_sink_remove), accel_status_t, (Int64,), sink)), "accel_log_sink_remove")
 
 """
     accel_logger_create(state, name, level, callback, user_data, destroy, out)
@@ -10348,7 +10302,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a level that is not from 0 to 100, or an
 Threads: any.
 """
 accel_logger_create(state, name, level, callback, user_data, destroy, out) =
-    check(ccall((:accel_logger_create, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_logger_t}}), state, name, level, callback, user_data, destroy, out), "accel_logger_create")
+    check(ccall(@address(accel_logger_create), accel_status_t, (Ptr{accel_state_t}, Cstring, Int32, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_logger_t}}), state, name, level, callback, user_data, destroy, out), "accel_logger_create")
 
 """
     accel_logger_retain(logger)
@@ -10362,7 +10316,7 @@ Returns: The same logger, with one owner more.
 Threads: any.
 """
 accel_logger_retain(logger) =
-    ccall((:accel_logger_retain, libaccel), Ptr{accel_logger_t}, (Ptr{accel_logger_t},), logger)
+    ccall(@address(accel_logger_retain), Ptr{accel_logger_t}, (Ptr{accel_logger_t},), logger)
 
 """
     accel_logger_release(logger)
@@ -10374,7 +10328,7 @@ Removes an owner.
 Threads: any.
 """
 accel_logger_release(logger) =
-    ccall((:accel_logger_release, libaccel), Cvoid, (Ptr{accel_logger_t},), logger)
+    ccall(@address(accel_logger_release), Cvoid, (Ptr{accel_logger_t},), logger)
 
 """
     accel_logger_enabled(logger, level)
@@ -10389,7 +10343,7 @@ Returns: 1 or 0; -1 for a wrong handle.
 Threads: any.
 """
 accel_logger_enabled(logger, level) =
-    ccall((:accel_logger_enabled, libaccel), Int32, (Ptr{accel_logger_t}, Int32), logger, level)
+    ccall(@address(accel_logger_enabled), Int32, (Ptr{accel_logger_t}, Int32), logger, level)
 
 """
     accel_logger_log(logger, level, message, ranks)
@@ -10406,7 +10360,7 @@ Returns: ACCEL_OK, also where it is not logged; IO if a sink cannot be written; 
 Threads: any, waits.
 """
 accel_logger_log(logger, level, message, ranks) =
-    check(@waiting(ccall((:accel_logger_log, libaccel), accel_status_t, (Ptr{accel_logger_t}, Int32, Ptr{Cchar}, accel_log_ranks_t), logger, level, message, ranks)), "accel_logger_log")
+    check(@waiting(ccall(@address(accel_logger_log), accel_status_t, (Ptr{accel_logger_t}, Int32, Cstring, accel_log_ranks_t), logger, level, message, ranks)), "accel_logger_log")
 
 """
     accel_logger_warning_once(logger, message, ranks)
@@ -10422,7 +10376,7 @@ Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would
 Threads: any, waits.
 """
 accel_logger_warning_once(logger, message, ranks) =
-    check(@waiting(ccall((:accel_logger_warning_once, libaccel), accel_status_t, (Ptr{accel_logger_t}, Ptr{Cchar}, accel_log_ranks_t), logger, message, ranks)), "accel_logger_warning_once")
+    check(@waiting(ccall(@address(accel_logger_warning_once), accel_status_t, (Ptr{accel_logger_t}, Cstring, accel_log_ranks_t), logger, message, ranks)), "accel_logger_warning_once")
 
 """
     accel_progress_begin(state, label, total, options, show, user_data, destroy, out)
@@ -10443,7 +10397,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: any.
 """
 accel_progress_begin(state, label, total, options, show, user_data, destroy, out) =
-    check(ccall((:accel_progress_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Int64, Ptr{accel_progress_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_progress_bar_t}}), state, label, total, options, show, user_data, destroy, out), "accel_progress_begin")
+    check(ccall(@address(accel_progress_begin), accel_status_t, (Ptr{accel_state_t}, Cstring, Int64, Ptr{accel_progress_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_progress_bar_t}}), state, label, total, options, show, user_data, destroy, out), "accel_progress_begin")
 
 """
     accel_progress_of_dataloader(state, label, loader, options, out)
@@ -10461,7 +10415,7 @@ Returns: As accel_progress_begin().
 Threads: any.
 """
 accel_progress_of_dataloader(state, label, loader, options, out) =
-    check(ccall((:accel_progress_of_dataloader, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{Cchar}, Ptr{accel_dataloader_t}, Ptr{accel_progress_options_t}, Ptr{Ptr{accel_progress_bar_t}}), state, label, loader, options, out), "accel_progress_of_dataloader")
+    check(ccall(@address(accel_progress_of_dataloader), accel_status_t, (Ptr{accel_state_t}, Cstring, Ptr{accel_dataloader_t}, Ptr{accel_progress_options_t}, Ptr{Ptr{accel_progress_bar_t}}), state, label, loader, options, out), "accel_progress_of_dataloader")
 
 """
     accel_progress_bar_retain(bar)
@@ -10475,7 +10429,7 @@ Returns: The same bar, with one owner more.
 Threads: any.
 """
 accel_progress_bar_retain(bar) =
-    ccall((:accel_progress_bar_retain, libaccel), Ptr{accel_progress_bar_t}, (Ptr{accel_progress_bar_t},), bar)
+    ccall(@address(accel_progress_bar_retain), Ptr{accel_progress_bar_t}, (Ptr{accel_progress_bar_t},), bar)
 
 """
     accel_progress_bar_release(bar)
@@ -10487,7 +10441,7 @@ Removes an owner; the last one ends the bar.
 Threads: any.
 """
 accel_progress_bar_release(bar) =
-    ccall((:accel_progress_bar_release, libaccel), Cvoid, (Ptr{accel_progress_bar_t},), bar)
+    ccall(@address(accel_progress_bar_release), Cvoid, (Ptr{accel_progress_bar_t},), bar)
 
 """
     accel_progress_update(bar, count)
@@ -10502,7 +10456,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE after its end.
 Threads: any.
 """
 accel_progress_update(bar, count) =
-    check(ccall((:accel_progress_update, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, count), "accel_progress_update")
+    check(ccall(@address(accel_progress_update), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, count), "accel_progress_update")
 
 """
     accel_progress_set_total(bar, total)
@@ -10517,7 +10471,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT.
 Threads: any.
 """
 accel_progress_set_total(bar, total) =
-    check(ccall((:accel_progress_set_total, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, total), "accel_progress_set_total")
+    check(ccall(@address(accel_progress_set_total), accel_status_t, (Ptr{accel_progress_bar_t}, Int64), bar, total), "accel_progress_set_total")
 
 """
     accel_progress_write(bar, line)
@@ -10532,7 +10486,7 @@ Returns: ACCEL_OK; IO.
 Threads: any.
 """
 accel_progress_write(bar, line) =
-    check(ccall((:accel_progress_write, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{Cchar}), bar, line), "accel_progress_write")
+    check(ccall(@address(accel_progress_write), accel_status_t, (Ptr{accel_progress_bar_t}, Cstring), bar, line), "accel_progress_write")
 
 """
     accel_progress_set_values(bar, values)
@@ -10547,7 +10501,7 @@ Returns: ACCEL_OK; TYPE_MISMATCH that names the value.
 Threads: any.
 """
 accel_progress_set_values(bar, values) =
-    check(ccall((:accel_progress_set_values, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, values), "accel_progress_set_values")
+    check(ccall(@address(accel_progress_set_values), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, values), "accel_progress_set_values")
 
 """
     accel_progress_report(bar, out)
@@ -10562,7 +10516,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_progress_report(bar, out) =
-    check(ccall((:accel_progress_report, libaccel), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, out), "accel_progress_report")
+    check(ccall(@address(accel_progress_report), accel_status_t, (Ptr{accel_progress_bar_t}, Ptr{accel_value_t}), bar, out), "accel_progress_report")
 
 """
     accel_progress_end(bar)
@@ -10576,7 +10530,7 @@ Returns: ACCEL_OK, also when it has ended before.
 Threads: any.
 """
 accel_progress_end(bar) =
-    check(ccall((:accel_progress_end, libaccel), accel_status_t, (Ptr{accel_progress_bar_t},), bar), "accel_progress_end")
+    check(ccall(@address(accel_progress_end), accel_status_t, (Ptr{accel_progress_bar_t},), bar), "accel_progress_end")
 
 """
     accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out)
@@ -10595,7 +10549,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown activity, which lists the kno
 Threads: collective, waits.
 """
 accel_profile_begin(state, options, on_trace_ready, user_data, destroy, out) =
-    check(@waiting(ccall((:accel_profile_begin, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_profile_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_profile_t}}), state, options, on_trace_ready, user_data, destroy, out)), "accel_profile_begin")
+    check(@waiting(ccall(@address(accel_profile_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_profile_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_profile_t}}), state, options, on_trace_ready, user_data, destroy, out)), "accel_profile_begin")
 
 """
     accel_profile_retain(profile)
@@ -10609,7 +10563,7 @@ Returns: The same profiler, with one owner more.
 Threads: any.
 """
 accel_profile_retain(profile) =
-    ccall((:accel_profile_retain, libaccel), Ptr{accel_profile_t}, (Ptr{accel_profile_t},), profile)
+    ccall(@address(accel_profile_retain), Ptr{accel_profile_t}, (Ptr{accel_profile_t},), profile)
 
 """
     accel_profile_release(profile)
@@ -10621,7 +10575,7 @@ Removes an owner; the last one ends the profiler without writing what it was rec
 Threads: any, waits.
 """
 accel_profile_release(profile) =
-    @waiting(ccall((:accel_profile_release, libaccel), Cvoid, (Ptr{accel_profile_t},), profile))
+    @waiting(ccall(@address(accel_profile_release), Cvoid, (Ptr{accel_profile_t},), profile))
 
 """
     accel_profile_step(profile)
@@ -10635,7 +10589,7 @@ Returns: ACCEL_OK; IO when the file of a cycle cannot be written; what on_trace_
 Threads: thread, waits.
 """
 accel_profile_step(profile) =
-    check(@waiting(ccall((:accel_profile_step, libaccel), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_step")
+    check(@waiting(ccall(@address(accel_profile_step), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_step")
 
 """
     accel_profile_step_number(profile)
@@ -10649,7 +10603,7 @@ Returns: The number.
 Threads: any.
 """
 accel_profile_step_number(profile) =
-    ccall((:accel_profile_step_number, libaccel), Int64, (Ptr{accel_profile_t},), profile)
+    ccall(@address(accel_profile_step_number), Int64, (Ptr{accel_profile_t},), profile)
 
 """
     accel_profile_schedule(options, step, out)
@@ -10665,7 +10619,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a negative step, or options without acti
 Threads: any.
 """
 accel_profile_schedule(options, step, out) =
-    check(ccall((:accel_profile_schedule, libaccel), accel_status_t, (Ptr{accel_profile_options_t}, Int64, Ptr{accel_profile_action_t}), options, step, out), "accel_profile_schedule")
+    check(ccall(@address(accel_profile_schedule), accel_status_t, (Ptr{accel_profile_options_t}, Int64, Ptr{accel_profile_action_t}), options, step, out), "accel_profile_schedule")
 
 """
     accel_profile_export_trace(profile, path)
@@ -10680,7 +10634,7 @@ Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.
 Threads: thread, waits.
 """
 accel_profile_export_trace(profile, path) =
-    check(@waiting(ccall((:accel_profile_export_trace, libaccel), accel_status_t, (Ptr{accel_profile_t}, Ptr{Cchar}), profile, path)), "accel_profile_export_trace")
+    check(@waiting(ccall(@address(accel_profile_export_trace), accel_status_t, (Ptr{accel_profile_t}, Cstring), profile, path)), "accel_profile_export_trace")
 
 """
     accel_profile_key_averages(profile, group_by_shapes, out)
@@ -10696,7 +10650,7 @@ Returns: ACCEL_OK; INVALID_STATE before one is complete, or without record_shape
 Threads: thread, waits.
 """
 accel_profile_key_averages(profile, group_by_shapes, out) =
-    check(@waiting(ccall((:accel_profile_key_averages, libaccel), accel_status_t, (Ptr{accel_profile_t}, Int32, Ptr{accel_value_t}), profile, group_by_shapes, out)), "accel_profile_key_averages")
+    check(@waiting(ccall(@address(accel_profile_key_averages), accel_status_t, (Ptr{accel_profile_t}, Int32, Ptr{accel_value_t}), profile, group_by_shapes, out)), "accel_profile_key_averages")
 
 """
     accel_profile_table(averages, sort_by, row_limit, out)
@@ -10713,7 +10667,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown number; TYPE_MISMATCH.
 Threads: any.
 """
 accel_profile_table(averages, sort_by, row_limit, out) =
-    check(ccall((:accel_profile_table, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}, Int64, Ptr{accel_buffer_t}), averages, sort_by, row_limit, out), "accel_profile_table")
+    check(ccall(@address(accel_profile_table), accel_status_t, (Ptr{accel_value_t}, Cstring, Int64, Ptr{accel_buffer_t}), averages, sort_by, row_limit, out), "accel_profile_table")
 
 """
     accel_profile_memory_timeline(profile, out)
@@ -10728,7 +10682,7 @@ Returns: ACCEL_OK; INVALID_STATE without profile_memory, or before one is comple
 Threads: thread, waits.
 """
 accel_profile_memory_timeline(profile, out) =
-    check(@waiting(ccall((:accel_profile_memory_timeline, libaccel), accel_status_t, (Ptr{accel_profile_t}, Ptr{accel_value_t}), profile, out)), "accel_profile_memory_timeline")
+    check(@waiting(ccall(@address(accel_profile_memory_timeline), accel_status_t, (Ptr{accel_profile_t}, Ptr{accel_value_t}), profile, out)), "accel_profile_memory_timeline")
 
 """
     accel_profile_end(profile)
@@ -10742,7 +10696,7 @@ Returns: ACCEL_OK, also when it has ended before; IO; what on_trace_ready return
 Threads: collective, waits.
 """
 accel_profile_end(profile) =
-    check(@waiting(ccall((:accel_profile_end, libaccel), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_end")
+    check(@waiting(ccall(@address(accel_profile_end), accel_status_t, (Ptr{accel_profile_t},), profile)), "accel_profile_end")
 
 """
     accel_span_begin(name, out)
@@ -10757,7 +10711,7 @@ Returns: ACCEL_OK.
 Threads: thread.
 """
 accel_span_begin(name, out) =
-    check(ccall((:accel_span_begin, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Ptr{accel_scope_t}}), name, out), "accel_span_begin")
+    check(ccall(@address(accel_span_begin), accel_status_t, (Cstring, Ptr{Ptr{accel_scope_t}}), name, out), "accel_span_begin")
 
 """
     accel_merge_traces(paths, n_paths, path)
@@ -10773,7 +10727,7 @@ Returns: ACCEL_OK; NOT_FOUND; CORRUPT that names the file; IO.
 Threads: any, waits.
 """
 accel_merge_traces(paths, n_paths, path) =
-    check(@waiting(ccall((:accel_merge_traces, libaccel), accel_status_t, (Ptr{Ptr{Cchar}}, Csize_t, Ptr{Cchar}), paths, n_paths, path)), "accel_merge_traces")
+    check(@waiting(ccall(@address(accel_merge_traces), accel_status_t, (Ptr{Ptr{Cchar}}, Csize_t, Cstring), paths, n_paths, path)), "accel_merge_traces")
 
 """
     accel_options_name(index)
@@ -10787,7 +10741,7 @@ Returns: Such as \"accel_adam_options_t\"; NULL behind the last one.
 Threads: any.
 """
 accel_options_name(index) =
-    ccall((:accel_options_name, libaccel), Ptr{Cchar}, (Csize_t,), index)
+    ccall(@address(accel_options_name), Ptr{Cchar}, (Csize_t,), index)
 
 """
     accel_option_count(type)
@@ -10801,7 +10755,7 @@ Returns: Their number; -1 for an unknown name, and accel_last_error() names the 
 Threads: any.
 """
 accel_option_count(var"type") =
-    ccall((:accel_option_count, libaccel), Int64, (Ptr{Cchar},), var"type")
+    ccall(@address(accel_option_count), Int64, (Cstring,), var"type")
 
 """
     accel_option_get(type, index, out)
@@ -10817,7 +10771,7 @@ Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVA
 Threads: any.
 """
 accel_option_get(var"type", index, out) =
-    check(ccall((:accel_option_get, libaccel), accel_status_t, (Ptr{Cchar}, Csize_t, Ptr{accel_value_t}), var"type", index, out), "accel_option_get")
+    check(ccall(@address(accel_option_get), accel_status_t, (Cstring, Csize_t, Ptr{accel_value_t}), var"type", index, out), "accel_option_get")
 
 """
     accel_options_check(type, options)
@@ -10832,7 +10786,7 @@ Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVA
 Threads: any.
 """
 accel_options_check(var"type", options) =
-    check(ccall((:accel_options_check, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cvoid}), var"type", options), "accel_options_check")
+    check(ccall(@address(accel_options_check), accel_status_t, (Cstring, Ptr{Cvoid}), var"type", options), "accel_options_check")
 
 """
     accel_options_from_json(type, json, options, size)
@@ -10849,7 +10803,7 @@ Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the near
 Threads: any.
 """
 accel_options_from_json(var"type", json, options, size) =
-    check(ccall((:accel_options_from_json, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
+    check(ccall(@address(accel_options_from_json), accel_status_t, (Cstring, Cstring, Ptr{Cvoid}, Csize_t), var"type", json, options, size), "accel_options_from_json")
 
 """
     accel_config_load(path, out)
@@ -10864,7 +10818,7 @@ Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a va
 Threads: any, waits.
 """
 accel_config_load(path, out) =
-    check(@waiting(ccall((:accel_config_load, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), path, out)), "accel_config_load")
+    check(@waiting(ccall(@address(accel_config_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_config_load")
 
 """
     accel_config_save(configuration, path)
@@ -10879,7 +10833,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for what accel_config_load() would refuse; T
 Threads: any, waits.
 """
 accel_config_save(configuration, path) =
-    check(@waiting(ccall((:accel_config_save, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{Cchar}), configuration, path)), "accel_config_save")
+    check(@waiting(ccall(@address(accel_config_save), accel_status_t, (Ptr{accel_value_t}, Cstring), configuration, path)), "accel_config_save")
 
 """
     accel_config_explain(path, out)
@@ -10894,7 +10848,7 @@ Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT.
 Threads: any, waits.
 """
 accel_config_explain(path, out) =
-    check(@waiting(ccall((:accel_config_explain, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_buffer_t}), path, out)), "accel_config_explain")
+    check(@waiting(ccall(@address(accel_config_explain), accel_status_t, (Cstring, Ptr{accel_buffer_t}), path, out)), "accel_config_explain")
 
 """
     accel_config_write_basic(mixed_precision, path, out_written)
@@ -10910,7 +10864,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; IO.
 Threads: any, waits.
 """
 accel_config_write_basic(mixed_precision, path, out_written) =
-    check(@waiting(ccall((:accel_config_write_basic, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{Cchar}, Ptr{Int32}), mixed_precision, path, out_written)), "accel_config_write_basic")
+    check(@waiting(ccall(@address(accel_config_write_basic), accel_status_t, (Cstring, Cstring, Ptr{Int32}), mixed_precision, path, out_written)), "accel_config_write_basic")
 
 """
     accel_launch(options, function, user_data, destroy)
@@ -10927,7 +10881,7 @@ Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed,
 Threads: any, waits.
 """
 accel_launch(options, var"function", user_data, destroy) =
-    check(@waiting(ccall((:accel_launch, libaccel), accel_status_t, (Ptr{accel_launch_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), options, var"function", user_data, destroy)), "accel_launch")
+    check(@waiting(ccall(@address(accel_launch), accel_status_t, (Ptr{accel_launch_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), options, var"function", user_data, destroy)), "accel_launch")
 
 """
     accel_prepare_fork()
@@ -10939,7 +10893,7 @@ Returns: ACCEL_OK; INVALID_STATE after a state was made.
 Threads: any.
 """
 accel_prepare_fork() =
-    check(ccall((:accel_prepare_fork, libaccel), accel_status_t, ()), "accel_prepare_fork")
+    check(ccall(@address(accel_prepare_fork), accel_status_t, ()), "accel_prepare_fork")
 
 """
     accel_accept_fork()
@@ -10951,7 +10905,7 @@ Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.
 Threads: any.
 """
 accel_accept_fork() =
-    check(ccall((:accel_accept_fork, libaccel), accel_status_t, ()), "accel_accept_fork")
+    check(ccall(@address(accel_accept_fork), accel_status_t, ()), "accel_accept_fork")
 
 """
     accel_environment_report(out)
@@ -10965,7 +10919,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_environment_report(out) =
-    check(ccall((:accel_environment_report, libaccel), accel_status_t, (Ptr{accel_buffer_t},), out), "accel_environment_report")
+    check(ccall(@address(accel_environment_report), accel_status_t, (Ptr{accel_buffer_t},), out), "accel_environment_report")
 
 """
     accel_set_numa_affinity(local_process_index)
@@ -10979,7 +10933,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
 Threads: thread.
 """
 accel_set_numa_affinity(local_process_index) =
-    check(ccall((:accel_set_numa_affinity, libaccel), accel_status_t, (Int32,), local_process_index), "accel_set_numa_affinity")
+    check(ccall(@address(accel_set_numa_affinity), accel_status_t, (Int32,), local_process_index), "accel_set_numa_affinity")
 
 """
     accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
@@ -10998,7 +10952,7 @@ Returns: As accel_send_to_device().
 Threads: any, waits.
 """
 accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(@waiting(ccall((:accel_send_to_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out)), "accel_send_to_device_by_pointer")
+    check(@waiting(ccall(@address(accel_send_to_device_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out)), "accel_send_to_device_by_pointer")
 
 """
     accel_arg_none_by_pointer(out)
@@ -11012,7 +10966,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_none_by_pointer(out) =
-    check(ccall((:accel_arg_none_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t},), out), "accel_arg_none_by_pointer")
+    check(ccall(@address(accel_arg_none_by_pointer), accel_status_t, (Ptr{accel_value_t},), out), "accel_arg_none_by_pointer")
 
 """
     accel_arg_bool_by_pointer(truth, out)
@@ -11027,7 +10981,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_bool_by_pointer(truth, out) =
-    check(ccall((:accel_arg_bool_by_pointer, libaccel), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_arg_bool_by_pointer")
+    check(ccall(@address(accel_arg_bool_by_pointer), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_arg_bool_by_pointer")
 
 """
     accel_arg_int_by_pointer(integer, out)
@@ -11042,7 +10996,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_int_by_pointer(integer, out) =
-    check(ccall((:accel_arg_int_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_arg_int_by_pointer")
+    check(ccall(@address(accel_arg_int_by_pointer), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_arg_int_by_pointer")
 
 """
     accel_arg_double_by_pointer(number, out)
@@ -11057,7 +11011,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_double_by_pointer(number, out) =
-    check(ccall((:accel_arg_double_by_pointer, libaccel), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_arg_double_by_pointer")
+    check(ccall(@address(accel_arg_double_by_pointer), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_arg_double_by_pointer")
 
 """
     accel_arg_string_by_pointer(string, out)
@@ -11072,7 +11026,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_string_by_pointer(string, out) =
-    check(ccall((:accel_arg_string_by_pointer, libaccel), accel_status_t, (Ptr{Cchar}, Ptr{accel_value_t}), string, out), "accel_arg_string_by_pointer")
+    check(ccall(@address(accel_arg_string_by_pointer), accel_status_t, (Cstring, Ptr{accel_value_t}), string, out), "accel_arg_string_by_pointer")
 
 """
     accel_arg_bytes_by_pointer(bytes, out)
@@ -11087,7 +11041,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_bytes_by_pointer(bytes, out) =
-    check(ccall((:accel_arg_bytes_by_pointer, libaccel), accel_status_t, (Ptr{accel_bytes_t}, Ptr{accel_value_t}), bytes, out), "accel_arg_bytes_by_pointer")
+    check(ccall(@address(accel_arg_bytes_by_pointer), accel_status_t, (Ptr{accel_bytes_t}, Ptr{accel_value_t}), bytes, out), "accel_arg_bytes_by_pointer")
 
 """
     accel_arg_tensor_by_pointer(tensor, out)
@@ -11102,7 +11056,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_tensor_by_pointer(tensor, out) =
-    check(ccall((:accel_arg_tensor_by_pointer, libaccel), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_arg_tensor_by_pointer")
+    check(ccall(@address(accel_arg_tensor_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_arg_tensor_by_pointer")
 
 """
     accel_arg_dtype_by_pointer(dtype, out)
@@ -11117,7 +11071,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_dtype_by_pointer(dtype, out) =
-    check(ccall((:accel_arg_dtype_by_pointer, libaccel), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_arg_dtype_by_pointer")
+    check(ccall(@address(accel_arg_dtype_by_pointer), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_arg_dtype_by_pointer")
 
 """
     accel_arg_device_by_pointer(device, out)
@@ -11132,7 +11086,7 @@ Returns: ACCEL_OK.
 Threads: any.
 """
 accel_arg_device_by_pointer(device, out) =
-    check(ccall((:accel_arg_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
+    check(ccall(@address(accel_arg_device_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
 
 """
     accel_device_set_current_by_pointer(device)
@@ -11146,7 +11100,7 @@ Returns: As accel_device_set_current().
 Threads: thread.
 """
 accel_device_set_current_by_pointer(device) =
-    check(ccall((:accel_device_set_current_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current_by_pointer")
+    check(ccall(@address(accel_device_set_current_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current_by_pointer")
 
 """
     accel_device_synchronize_by_pointer(device)
@@ -11160,7 +11114,7 @@ Returns: As accel_device_synchronize().
 Threads: any, waits.
 """
 accel_device_synchronize_by_pointer(device) =
-    check(@waiting(ccall((:accel_device_synchronize_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device)), "accel_device_synchronize_by_pointer")
+    check(@waiting(ccall(@address(accel_device_synchronize_by_pointer), accel_status_t, (Ptr{accel_device_t},), device)), "accel_device_synchronize_by_pointer")
 
 """
     accel_device_empty_cache_by_pointer(device)
@@ -11174,7 +11128,7 @@ Returns: As accel_device_empty_cache().
 Threads: any.
 """
 accel_device_empty_cache_by_pointer(device) =
-    check(ccall((:accel_device_empty_cache_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache_by_pointer")
+    check(ccall(@address(accel_device_empty_cache_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache_by_pointer")
 
 """
     accel_device_memory_by_pointer(device, out)
@@ -11189,7 +11143,7 @@ Returns: As accel_device_memory().
 Threads: any.
 """
 accel_device_memory_by_pointer(device, out) =
-    check(ccall((:accel_device_memory_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory_by_pointer")
+    check(ccall(@address(accel_device_memory_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory_by_pointer")
 
 """
     accel_device_reset_peak_memory_by_pointer(device)
@@ -11203,7 +11157,7 @@ Returns: As accel_device_reset_peak_memory().
 Threads: any.
 """
 accel_device_reset_peak_memory_by_pointer(device) =
-    check(ccall((:accel_device_reset_peak_memory_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory_by_pointer")
+    check(ccall(@address(accel_device_reset_peak_memory_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory_by_pointer")
 
 """
     accel_device_properties_by_pointer(device, out)
@@ -11218,7 +11172,7 @@ Returns: As accel_device_properties().
 Threads: any.
 """
 accel_device_properties_by_pointer(device, out) =
-    check(ccall((:accel_device_properties_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties_by_pointer")
+    check(ccall(@address(accel_device_properties_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties_by_pointer")
 
 """
     accel_device_by_pointer(state, out)
@@ -11233,7 +11187,7 @@ Returns: ACCEL_OK or INVALID_HANDLE.
 Threads: any.
 """
 accel_device_by_pointer(state, out) =
-    check(ccall((:accel_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_device_t}), state, out), "accel_device_by_pointer")
+    check(ccall(@address(accel_device_by_pointer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_device_t}), state, out), "accel_device_by_pointer")
 
 """
     accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out)
@@ -11251,7 +11205,7 @@ Returns: As accel_tensor_empty().
 Threads: any.
 """
 accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out) =
-    check(ccall((:accel_tensor_empty_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty_by_pointer")
+    check(ccall(@address(accel_tensor_empty_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty_by_pointer")
 
 """
     accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out)
@@ -11270,7 +11224,7 @@ Returns: As accel_tensor_full().
 Threads: any, waits.
 """
 accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out) =
-    check(@waiting(ccall((:accel_tensor_full_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out)), "accel_tensor_full_by_pointer")
+    check(@waiting(ccall(@address(accel_tensor_full_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out)), "accel_tensor_full_by_pointer")
 
 """
     accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out)
@@ -11288,7 +11242,7 @@ Returns: As accel_tensor_randn().
 Threads: any, waits.
 """
 accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out) =
-    check(@waiting(ccall((:accel_tensor_randn_by_pointer, libaccel), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out)), "accel_tensor_randn_by_pointer")
+    check(@waiting(ccall(@address(accel_tensor_randn_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out)), "accel_tensor_randn_by_pointer")
 
 """
     accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out)
@@ -11310,7 +11264,7 @@ Returns: As accel_tensor_from_blob().
 Threads: any.
 """
 accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall((:accel_tensor_from_blob_by_pointer, libaccel), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob_by_pointer")
+    check(ccall(@address(accel_tensor_from_blob_by_pointer), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob_by_pointer")
 
 """
     accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out)
@@ -11328,7 +11282,7 @@ Returns: As accel_tensor_to().
 Threads: any, waits.
 """
 accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out) =
-    check(@waiting(ccall((:accel_tensor_to_by_pointer, libaccel), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
+    check(@waiting(ccall(@address(accel_tensor_to_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
 
 """
     accel_init_on_device_begin_by_pointer(device, include_buffers, out)
@@ -11344,7 +11298,7 @@ Returns: As accel_init_on_device_begin().
 Threads: thread.
 """
 accel_init_on_device_begin_by_pointer(device, include_buffers, out) =
-    check(ccall((:accel_init_on_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin_by_pointer")
+    check(ccall(@address(accel_init_on_device_begin_by_pointer), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin_by_pointer")
 
 """
     accel_module_to_by_pointer(module, dtype, device)
@@ -11360,7 +11314,7 @@ Returns: As accel_module_to().
 Threads: object, waits.
 """
 accel_module_to_by_pointer(var"module", dtype, device) =
-    check(@waiting(ccall((:accel_module_to_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to_by_pointer")
+    check(@waiting(ccall(@address(accel_module_to_by_pointer), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to_by_pointer")
 
 """
     accel_generator_create_by_pointer(seed, device, out)
@@ -11376,7 +11330,7 @@ Returns: As accel_generator_create().
 Threads: any.
 """
 accel_generator_create_by_pointer(seed, device, out) =
-    check(ccall((:accel_generator_create_by_pointer, libaccel), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
+    check(ccall(@address(accel_generator_create_by_pointer), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
 
 """
     accel_cpu_offload_by_pointer(module, device, options)
@@ -11392,7 +11346,7 @@ Returns: As accel_cpu_offload().
 Threads: object, waits.
 """
 accel_cpu_offload_by_pointer(var"module", device, options) =
-    check(@waiting(ccall((:accel_cpu_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload_by_pointer")
+    check(@waiting(ccall(@address(accel_cpu_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload_by_pointer")
 
 """
     accel_disk_offload_by_pointer(module, offload_folder, device, options)
@@ -11409,7 +11363,7 @@ Returns: As accel_disk_offload().
 Threads: object, waits.
 """
 accel_disk_offload_by_pointer(var"module", offload_folder, device, options) =
-    check(@waiting(ccall((:accel_disk_offload_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload_by_pointer")
+    check(@waiting(ccall(@address(accel_disk_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload_by_pointer")
 
 """
     accel_align_module_device_begin_by_pointer(module, device, out)
@@ -11425,7 +11379,7 @@ Returns: As accel_align_module_device_begin().
 Threads: object, waits.
 """
 accel_align_module_device_begin_by_pointer(var"module", device, out) =
-    check(@waiting(ccall((:accel_align_module_device_begin_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin_by_pointer")
+    check(@waiting(ccall(@address(accel_align_module_device_begin_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin_by_pointer")
 
 """
     accel_cpu_offload_with_hook_by_pointer(module, device, previous, out)
@@ -11442,7 +11396,7 @@ Returns: As accel_cpu_offload_with_hook().
 Threads: object, waits.
 """
 accel_cpu_offload_with_hook_by_pointer(var"module", device, previous, out) =
-    check(@waiting(ccall((:accel_cpu_offload_with_hook_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
+    check(@waiting(ccall(@address(accel_cpu_offload_with_hook_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
 
 """
     accel_set_module_tensor_to_device_by_pointer(module, name, device, value, dtype)
@@ -11460,7 +11414,7 @@ Returns: As accel_set_module_tensor_to_device().
 Threads: object, waits.
 """
 accel_set_module_tensor_to_device_by_pointer(var"module", name, device, value, dtype) =
-    check(@waiting(ccall((:accel_set_module_tensor_to_device_by_pointer, libaccel), accel_status_t, (Ptr{accel_module_t}, Ptr{Cchar}, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
+    check(@waiting(ccall(@address(accel_set_module_tensor_to_device_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
 
 """
     accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out)
@@ -11477,7 +11431,7 @@ Returns: As accel_weight_stream_create().
 Threads: any.
 """
 accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out) =
-    check(ccall((:accel_weight_stream_create_by_pointer, libaccel), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create_by_pointer")
+    check(ccall(@address(accel_weight_stream_create_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create_by_pointer")
 
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (

@@ -1,31 +1,4 @@
-# Memory that tensors and Julia's arrays share.
-
-function Tensor(array::Array{T,N}; reversed::Bool = false) where {T,N}
-    isempty(array) && return empty_tensor(T, (reversed ? reverse(size(array)) : size(array))...)
-    shape = Int64[size(array)...]
-    distances = Int64[strides(array)...]
-    if reversed
-        reverse!(shape)
-        reverse!(distances)
-    end
-    dtype = dtype_code(T)
-    block = keep(pinned(array))
-    return made(Tensor, out -> LibAccel.accel_tensor_from_blob(array, shape, N, distances, dtype, CPU, block, destroy(), out))
-end
-Tensor(array::AbstractArray; reversed::Bool = false) = Tensor(Array(array); reversed = reversed)
-"""A tensor of no dimensions."""
-Tensor(number::Union{Real,Complex}) = Tensor(fill(number))
-Base.convert(::Type{Tensor}, array::Array) = Tensor(array)
-
-# What owns the memory of an array. Arrays can grow, and leave their memory: where that is an object of its own, that is kept;
-# before Julia 1.11 an array whose memory another one shares refuses to grow.
-@static if VERSION >= v"1.11-"
-    pinned(array::Array) = getfield(getfield(array, :ref), :mem)
-else
-    pinned(array::Array) = array
-    pinned(array::Vector) = (array, reshape(array, :, 1))
-end
-memory_owner(array::Array) = VERSION >= v"1.11-" ? pinned(array) : array
+# Arrays of Julia over the memory of tensors.
 
 """The dimensions of a tensor from the fastest in memory to the slowest, when there are no gaps; else nothing."""
 function memory_order(sizes, distances)
@@ -54,11 +27,27 @@ function view_array(tensor::Tensor)
     length(tensor) == 0 && return Array{type}(undef, sizes)
     order = memory_order(sizes, distances)
     order === nothing && refuse("the tensor has gaps, its strides are ", distances, " for ", sizes, "; use contiguous(tensor)")
-    data = Ptr{type}(output(out -> LibAccel.accel_tensor_data(tensor, out), Ptr{Cvoid}))
-    array = unsafe_wrap(Array, data, sizes[order])
-    owner = detach(tensor)
-    finalizer(_ -> close(owner), memory_owner(array))
+    array = wrapped(tensor, type, sizes[order])
     return issorted(order) ? array : PermutedDimsArray(array, invperm(order))
+end
+
+function wrapped(tensor, type, sizes)
+    data = Ptr{type}(output(out -> LibAccel.accel_tensor_data(tensor, out), Ptr{Cvoid}))
+    array = unsafe_wrap(Array, data, sizes)
+    owner = detach(tensor)
+    # The reference itself: what only a finalizer refers to is collected before the finalizer runs.
+    reference = LibAccel.accel_tensor_retain(owner)
+    close(owner)
+    finalizer(_ -> give_back(reference), memory_owner(array))
+    return array
+end
+give_back(reference::Ptr{LibAccel.accel_tensor_t}) = (ENDS_IN_A_CALL[] || LibAccel.accel_tensor_release(reference); nothing)
+
+"""The array of which `Tensor(array; reversed = true)` would make this tensor; in its memory where that is on the CPU and has no gaps."""
+function reversed_array(tensor::Tensor)
+    near = getfield(device(tensor), :type) == LibAccel.ACCEL_DEVICE_CPU ? tensor : to(tensor, CPU)
+    sizes, type = reverse(size(near)), eltype(near)
+    return any(iszero, sizes) ? Array{type}(undef, sizes) : wrapped(iscontiguous(near) ? near : contiguous(near), type, sizes)
 end
 
 """A copy of the elements."""
@@ -71,28 +60,7 @@ function Base.Array(tensor::Tensor)
     near === tensor || close(near)
     return copied
 end
-Base.collect(tensor::Tensor) = Array(tensor)
 Base.Array{T}(tensor::Tensor) where {T} = convert(Array{T}, Array(tensor))
-
-# Views: t[2, :], t[1:3, end], with Julia's indices.
-
-function Base.getindex(tensor::Tensor, indices::Union{Integer,Colon,AbstractUnitRange{<:Integer}}...)
-    length(indices) == ndims(tensor) || throw(DimensionMismatch("$(length(indices)) indices for a tensor of $(ndims(tensor)) dimensions"))
-    all(inside(tensor, place, index) for (place, index) in enumerate(indices)) || throw(BoundsError(tensor, indices))
-    result, dim = tensor, 0
-    for index in indices
-        if index isa Integer
-            result = aten_select(result, dim, index - 1)
-        else
-            index isa Colon || (result = aten_slice(result, dim, first(index) - 1, last(index)))
-            dim += 1
-        end
-    end
-    return result
-end
-inside(::Tensor, place, ::Colon) = true
-inside(tensor::Tensor, place, index::Integer) = index in axes(tensor, place)
-inside(tensor::Tensor, place, index::AbstractUnitRange) = isempty(index) || (first(index) >= 1 && last(index) <= size(tensor, place))
 
 # DLPack: how other packages share arrays.
 

@@ -38,7 +38,7 @@ hook_callback() = @cfunction(run_hook, Int32, (Ptr{LibAccel.accel_module_t}, Ptr
 
 run_tensor(tensor, out, block) = answered() do
     made = kept(block)(tensor_of(tensor))::Tensor
-    unsafe_store!(out, LibAccel.accel_tensor_retain(pointer(made)))
+    unsafe_store!(out, LibAccel.accel_tensor_retain(raw(made)))
 end
 tensor_callback() = @cfunction(run_tensor, Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
 
@@ -50,7 +50,7 @@ update_callback() = @cfunction(run_update, Int32,
 
 run_closure(out, block) = answered() do
     loss = kept(block)()::Tensor
-    unsafe_store!(out, LibAccel.accel_tensor_retain(pointer(loss)))
+    unsafe_store!(out, LibAccel.accel_tensor_retain(raw(loss)))
 end
 closure_callback() = @cfunction(run_closure, Int32, (Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
 

@@ -23,7 +23,7 @@ end
 wait_for(work::Work, milliseconds) = LibAccel.accel_work_wait(work, milliseconds) == LibAccel.ACCEL_OK
 function Base.fetch(work::Work)
     wait(work)
-    return result(out -> LibAccel.accel_work_result(work, out))
+    return restored(work.form, result(out -> LibAccel.accel_work_result(work, out)))
 end
 """    then(work) do status ... end
 
@@ -50,25 +50,74 @@ exception of it: at the prompt, and in `julia -e`. Each collective takes some mi
 """
 interruptible!(wanted::Bool) = (INTERRUPTIBLE[] = wanted; nothing)
 
+# Arrays in, arrays out: those of numbers are lent as tensors of reversed dimensions, so that gathering joins them along their last
+# one, and results come back as arrays where arrays were. Objects are gathered as they are.
+const OF_OBJECTS = (LibAccel.accel_gather_object_async, LibAccel.accel_broadcast_object_list_async)
+
+lent(x) = x
+lent(x::AbstractArray{<:Union{Real,Complex}}) = Tensor(x; reversed = true)
+lent(x::Union{Tuple,NamedTuple}) = map(lent, x)
+lent(x::AbstractVector) = Any[lent(each) for each in x]
+lent(x::AbstractVector{<:Union{Real,Complex}}) = Tensor(x) # more than one rule above is for it
+lent(x::AbstractDict) = Map(name => lent(each) for (name, each) in pairs(x))
+
+"""The result of a collective in the form of what went into it."""
+restored(::Any, x) = x
+restored(::AbstractArray{<:Union{Real,Complex}}, x::Tensor) = reversed_array(x)
+restored(form::Tuple, x::Union{Tuple,AbstractVector}) = map(restored, form, Tuple(x))
+restored(form::NamedTuple{names}, x::Map) where {names} =
+    NamedTuple{names}(map(name -> restored(form[name], x[string(name)]), names))
+restored(form::AbstractVector, x::AbstractVector) = [restored(form[i], each) for (i, each) in enumerate(x)]
+restored(form::AbstractDict, x::Map) = Map(name => restored(each, x[key_of(name)]) for (name, each) in pairs(form))
+
 # Of trees. `blocking` and `async` are the two forms of a C function.
-under_way(async, state, x, rest...) = start(out -> lend(value -> async(state, value, rest..., out), x))
-done(blocking, async, state, x, rest...) = INTERRUPTIBLE[] ? finished(under_way(async, state, x, rest...)) :
-    result(out -> lend(value -> blocking(state, value, rest..., out), x))
+function under_way(async, state, x, rest...)
+    async in OF_OBJECTS && return start(out -> lend(value -> async(state, value, rest..., out), x))
+    work = start(out -> lend(value -> async(state, value, rest..., out), lent(x)))
+    work.form = x
+    return work
+end
+function done(blocking, async, state, x, rest...)
+    tell()
+    INTERRUPTIBLE[] && return finished(under_way(async, state, x, rest...))
+    async in OF_OBJECTS && return result(out -> lend(value -> blocking(state, value, rest..., out), x))
+    return restored(x, result(out -> lend(value -> blocking(state, value, rest..., out), lent(x))))
+end
 # Of tensors, in place.
 done_in_place(blocking, async, arguments...) =
     INTERRUPTIBLE[] ? finish(start(out -> async(arguments..., out))) : (blocking(arguments...); nothing)
 
 """Starts `broadcast!`."""
-broadcast_async!(state::State, x; from = 0) = under_way(LibAccel.accel_broadcast_async, state, x, from)
+function broadcast_async!(state::State, x; from = 0)
+    shared = lent(x)
+    return start(out -> lend(value -> LibAccel.accel_broadcast_async(state, value, from, out), shared))
+end
 """    broadcast!(state, x; from = 0)
 
-Writes one rank's tensors into those of all ranks."""
-Base.broadcast!(state::State, x; from = 0) =
-    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), x); x)
+Writes one rank's tensors and arrays into those of all ranks. It is called as `Accel.broadcast!`."""
+broadcast!(state::State, x; from = 0) =
+    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), lent(x)); x)
 
+# Arrays of Julia, in their own memory.
+const Numbers = AbstractArray{<:Union{Real,Complex}}
 """    all_reduce!(state, array): an array of Julia, in its own memory"""
-all_reduce!(state::State, array::Array; by = :sum) = (all_reduce!(state, Tensor(array; reversed = true); by = by); array)
+all_reduce!(state::State, array::Numbers; by = :sum) = (all_reduce!(state, lent(array); by = by); array)
+all_gather!(state::State, output::Numbers, input::Numbers) = (all_gather!(state, lent(output), lent(input)); output)
+all_to_all!(state::State, output::Numbers, input::Numbers) = (all_to_all!(state, lent(output), lent(input)); output)
+reduce_scatter!(state::State, output::Numbers, input::Numbers; by = :sum) =
+    (reduce_scatter!(state, lent(output), lent(input); by = by); output)
+scatter!(state::State, output::Numbers, input::Union{Numbers,Nothing} = nothing; from = 0) =
+    (scatter!(state, lent(output), lent(input); from = from); output)
+send_tensor(state::State, array::Numbers; options...) = send_tensor(state, lent(array); options...)
+recv_tensor!(state::State, array::Numbers; options...) = (recv_tensor!(state, lent(array); options...); array)
 
+# A dimension of an array is another one of its tensor.
+pad_across_processes(state::State, array::Numbers; dim = ndims(array), options...) =
+    reversed_array(pad_across_processes(state, lent(array); dim = ndims(array) + 1 - dim, options...))
+
+gather(state::State, number::Number) = gather(state, [number])
+"""    reduce(state, number; by = :sum): a number"""
+reduce(state::State, number::Number; options...) = reduce(state, [number]; options...)[1]
 
 """    Mesh(state, "replica" => 2, "expert" => 4)
 

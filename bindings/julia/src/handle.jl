@@ -14,10 +14,10 @@ const ENDS_IN_A_CALL = Ref(false)
 note_the_end() = (ENDS_IN_A_CALL[] = LibAccel.WAITING[] > 0; nothing)
 collected(object::Handle) = ENDS_IN_A_CALL[] ? nothing : close(object)
 
-# `flags` are further fields, false at first.
-macro handle(name, handle, release, flags...)
-    fields = [:($flag::Bool) for flag in flags]
-    unset = [false for _ in flags]
+# Further fields are given with what they are at first: `field = false`.
+macro handle(name, handle, release, further...)
+    fields = [:($(each.args[1])::$(each.args[2] isa Bool ? Bool : Any)) for each in further]
+    unset = [esc(each.args[2]) for each in further]
     quote
         mutable struct $(esc(name)) <: Handle
             pointer::Ptr{LibAccel.$handle}
@@ -48,13 +48,13 @@ macro uses(name, handle)
             return pointer
         end
 
-        Base.pointer(object::$(esc(name))) = Base.unsafe_convert(Ptr{LibAccel.$handle}, object)
+        $(esc(:raw))(object::$(esc(name))) = Base.unsafe_convert(Ptr{LibAccel.$handle}, object)
 
         # Makes an object from what a C function puts into its output.
         function $(esc(:made))(::Type{$(esc(name))}, make::Function)
             out = Ref{Ptr{LibAccel.$handle}}(C_NULL)
             make(out)
-            return $(esc(name))(out[])
+            return $(esc(:opened))($(esc(name))(out[]))
         end
     end
 end
@@ -67,23 +67,26 @@ mutable struct Tensor <: Handle
     pointer::Ptr{LibAccel.accel_tensor_t}
     # Takes over one reference.
     function Tensor(pointer::Ptr{LibAccel.accel_tensor_t})
-        return finalizer(cglobal((:accel_value_dispose, LibAccel.libaccel)), new(LibAccel.ACCEL_VALUE_TENSOR, 0, pointer))
+        return finalizer((LibAccel.@address(accel_value_dispose)), new(LibAccel.ACCEL_VALUE_TENSOR, 0, pointer))
     end
 end
 Base.close(tensor::Tensor) =
     GC.@preserve tensor LibAccel.accel_value_dispose(Ptr{LibAccel.accel_value_t}(pointer_from_objref(tensor)))
 @uses Tensor accel_tensor_t
 
+# What happens to a new object of some types.
+opened(object::Handle) = object
+
 # The types; a kind of layer, optimizer or dataset is a function that makes one of them.
 @handle State accel_state_t accel_state_release
 @handle Model accel_module_t accel_module_release
 @handle Optimizer accel_optimizer_t accel_optimizer_release
 @handle Scheduler accel_scheduler_t accel_scheduler_release
-@handle Dataset accel_dataset_t accel_dataset_release calls_julia
+@handle Dataset accel_dataset_t accel_dataset_release calls_julia = false
 @handle Sampler accel_sampler_t accel_sampler_release
-@handle DataLoader accel_dataloader_t accel_dataloader_release
+@handle DataLoader accel_dataloader_t accel_dataloader_release form = nothing
 @handle Loop accel_loop_t accel_loop_release
-@handle Work accel_work_t accel_work_release
+@handle Work accel_work_t accel_work_release form = nothing
 @handle Parameters accel_parameters_t accel_parameters_release
 @handle Generator accel_generator_t accel_generator_release
 @handle Mesh accel_mesh_t accel_mesh_release
@@ -95,22 +98,23 @@ Base.close(tensor::Tensor) =
 @handle Profile accel_profile_t accel_profile_release
 
 """Keeps a function that is handed to C together with these objects, unless one of them is closed."""
-keep(object, holders::Handle...) = (foreach(pointer, holders); keep(object))
+keep(object, holders::Handle...) = (foreach(raw, holders); keep(object))
 
 """Handles for a C array; preserve the objects while it is used."""
-handles(objects) = [pointer(object) for object in objects]
+handles(objects) = [raw(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
 
 """Calls `use` with the handles of objects, which live meanwhile, and their number."""
 function with_handles(use::Function, objects)
     kept = collect(objects) # of a generator nothing else would keep them
-    listed = isempty(kept) ? Ptr{Cvoid}[] : [pointer(object) for object in kept]
+    listed = isempty(kept) ? Ptr{Cvoid}[] : [raw(object) for object in kept]
     return GC.@preserve kept use(listed, length(listed))
 end
 
 @doc "A collective that runs in the background: `wait(work)`, `fetch(work)`, `istaskdone(work)`, `then(function, work)`." Work
 
 Base.isopen(object::Handle) = object.pointer != C_NULL
+# Two Julia objects may stand for one of the library. Tensors are compared by their elements (shape.jl).
 Base.:(==)(a::T, b::T) where {T<:Handle} = a.pointer == b.pointer
 Base.hash(object::Handle, seed::UInt) = hash(object.pointer, seed)
 Base.show(io::IO, object::Handle) = isopen(object) ? describe(io, object) : print(io, nameof(typeof(object)), "(closed)")
@@ -143,4 +147,4 @@ plain_option(choices, name, value::Union{Symbol,AbstractString}) =
     haskey(choices, name) ? number_of(choices[name], value) : String(value)
 option(value) = value
 option(value::String) = Ptr{Cchar}(Base.unsafe_convert(Cstring, value))
-option(value::Handle) = pointer(value)
+option(value::Handle) = raw(value)

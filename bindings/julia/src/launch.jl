@@ -3,6 +3,7 @@
 # The process ends without Julia's own end.
 function run_function(body, local_process_index)
     body(local_process_index)
+    tell()
     flush(stdout)
     flush(stderr)
     return nothing

@@ -1,5 +1,4 @@
 # Loggers and progress bars: Julia's own logging goes to the engine's sinks, and loops have bars as in ProgressMeter.
-using Logging: Logging
 
 run_logger(level, logger, message, block) =
     (answered(() -> kept(block)(Int(level), unsafe_string(logger), unsafe_string(message))); nothing)

@@ -1,12 +1,56 @@
 # Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
 
 @doc """
+    Parameters(state, tree; options...)
+
+The parameters of a program that has an autograd of its own, over its own arrays: they are what the program computes with, before and
+after each step. `tree` is a named tuple of arrays, or of further trees, as of Lux; a dictionary, a tuple, or an object whose fields
+are such, as a layer of Flux. Arrays of floating point are parameters, anything else in it is left alone. A name is the path,
+"layer_1.weight". All ranks get rank 0's values.
+
+    parameters = Parameters(state, network)
+    optimizer = prepare(state, AdamW(Model(parameters); lr = 0.01))
+    for batch in loader
+        step!(parameters, optimizer, gradient(network, batch))
+    end
+
     Parameters(state, model; bucket_cap_mb)
 
-The trainable parameters of a model, whose gradients Julia computes. All ranks start from rank 0's values. In each micro-batch
-report every gradient with `grad_ready!`, then `synchronize!`: gradients are averaged over the ranks meanwhile. Parameters are
+The trainable parameters of a model, whose gradients the program reports one by one with `grad_ready!`; then `synchronize!`. They are
 numbered from 1, in the order of `parameters(model)`.
 """ Parameters
+
+function Parameters(state::State, tree; options...)
+    tensors = named_tensors(tree)
+    isempty(tensors.names) && refuse("a ", typeof(tree), " has no arrays of floating point; expected named ones")
+    return made(Parameters, out -> lend(tensors) do value
+        with_options(given -> LibAccel.accel_parameters_register(state, value, given, out), LibAccel.accel_parameters_options_t; options...)
+    end)
+end
+
+"""    step!(parameters, optimizer, gradients; max_grad_norm, grad_norm_type = 2, allow_missing = false)
+
+One micro-batch, whose gradients are a tree of the form of the parameters; `nothing` in it has none. In the last one of a window the
+gradients are averaged over the ranks and clipped, and the weights are updated in their own memory. Gives the norm before, NaN in
+micro-batches that only add."""
+step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) = output(Float64) do out
+    lend(named_tensors(gradients)) do value
+        with_options(given -> LibAccel.accel_parameters_step(parameters, optimizer, value, given, out),
+            LibAccel.accel_parameters_step_options_t; options...)
+    end
+end
+
+"""The tensors over the arrays of a tree, by their paths. Dimensions are reversed: so an array has no gaps."""
+named_tensors(tree) = (found = Map(); name_tensors!(found, "", tree); found)
+name_tensors!(found, path, x::Union{AbstractArray{<:Union{AbstractFloat}},Tensor}) =
+    (found[isempty(path) ? "parameters" : path] = lent(x); nothing)
+name_tensors!(found, path, x::Union{NamedTuple,Tuple,AbstractVector,AbstractDict}) =
+    foreach(((name, part),) -> name_tensors!(found, joined(path, name), part), pairs(x))
+name_tensors!(found, path, ::Union{Nothing,Number,AbstractString,Symbol,Function,Type,Module,AbstractArray{<:Number}}) = nothing
+name_tensors!(found, path, x) = foreach(name -> name_tensors!(found, joined(path, name), getfield(x, name)), fieldnames(typeof(x)))
+name_tensors!(found, path, x::AbstractVector{<:AbstractFloat}) = (found[isempty(path) ? "parameters" : path] = lent(x); nothing)
+name_tensors!(found, path, ::AbstractVector{<:Union{Integer,Complex}}) = nothing
+joined(path, name) = isempty(path) ? string(name) : string(path, ".", name)
 
 """    grad_ready!(parameters, index, gradient)
 
@@ -15,4 +59,3 @@ grad_ready!(parameters::Parameters, index::Integer, gradient::Tensor) =
     (LibAccel.accel_parameters_grad_ready(parameters, index - 1, gradient); nothing)
 grad_ready!(parameters::Parameters, index::Integer) = (LibAccel.accel_parameters_grad_ready(parameters, index - 1, C_NULL); nothing)
 grad_ready!(parameters::Parameters, index::Integer, gradient::Array) = grad_ready!(parameters, index, Tensor(gradient))
-

@@ -9,7 +9,7 @@ pressure!(bytes::Integer) = (LIMIT[] = bytes; nothing)
 """Counts a new tensor."""
 function weigh(tensor::Ptr{LibAccel.accel_tensor_t})
     bytes = Ref{Csize_t}(0)
-    ccall((:accel_tensor_nbytes, LibAccel.libaccel), Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{Csize_t}), tensor, bytes)
+    ccall(LibAccel.@address(accel_tensor_nbytes), Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{Csize_t}), tensor, bytes)
     bytes[] < 4096 && return nothing
     if Threads.atomic_add!(NEW_BYTES, Int(bytes[])) > LIMIT[]
         NEW_BYTES[] = 0

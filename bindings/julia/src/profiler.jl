@@ -31,7 +31,7 @@ function profile(body::Function, state::State; on_trace_ready = nothing, options
             result = body(begun)
         catch
             # The exception of the body is the one to hear of.
-            ccall((:accel_profile_end, LibAccel.libaccel), Int32, (Ptr{LibAccel.accel_profile_t},), begun)
+            ccall(LibAccel.@address(accel_profile_end), Int32, (Ptr{LibAccel.accel_profile_t},), begun)
             rethrow()
         end
         LibAccel.accel_profile_end(begun)

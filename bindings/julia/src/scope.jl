@@ -18,7 +18,7 @@ function end_after(body, scope, arguments...)
         result = body(arguments...)
     catch
         # The exception of the body is the one to hear of.
-        ccall((:accel_scope_end, LibAccel.libaccel), Int32, (Ptr{LibAccel.accel_scope_t},), scope)
+        ccall(LibAccel.@address(accel_scope_end), Int32, (Ptr{LibAccel.accel_scope_t},), scope)
         rethrow()
     end
     LibAccel.accel_scope_end(scope)

@@ -24,9 +24,11 @@ function State(body::Function; options...)
         end_training(state)
         return returned
     finally
+        tell()
         close(state)
     end
 end
+opened(state::State) = listen(state)
 
 """    println(state, line...): on the first rank of each host only"""
 Base.println(state::State, part, parts...) = (LibAccel.accel_print(state, string(part, parts...)); nothing)

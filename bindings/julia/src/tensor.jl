@@ -7,9 +7,10 @@ Shares the memory of a Julia array without a copy. Indices stay as they are: a c
 of an array. `reversed = true` reverses the dimensions instead, and the tensor is row-major without gaps: an array of
 (features, batch) is a tensor of [batch, features], which is what LibTorch computes fastest, and collectives in place ask for.
 
-    Tensor(undef, Float32, 2, 3), zeros(Tensor, Float32, 2, 3), ones(...), full(1.5, 2, 3), randn(Tensor, Float32, 2, 3)
+    Tensor(undef, Float32, 2, 3), Accel.zeros(Float32, 2, 3), Accel.ones(...), full(1.5, 2, 3), Accel.randn(Float32, 2, 3)
 
-`Array(tensor)` copies, [`view_array`](@ref) shares.
+A strided view of an array is shared too. What has no memory that a tensor could share is refused, and never copied without a word:
+see [`shared_memory`](@ref). `Array(tensor)` copies, [`view_array`](@ref) shares.
 """ Tensor
 
 shape_of(dims) = Int64[dims...]
@@ -30,20 +31,22 @@ function full(number::Real, dims::Integer...; dtype = Float32, device = CPU)
     shape = shape_of(dims)
     return made(Tensor, out -> LibAccel.accel_tensor_full(shape, length(shape), number, dtype_code(dtype), as_device(device), out))
 end
-Base.zeros(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(0, dims...; dtype = T, device = device)
-Base.ones(::Type{Tensor}, T::Type, dims::Integer...; device = CPU) = full(1, dims...; dtype = T, device = device)
+"""    zeros(Float32, dims...; device = "cpu"): a tensor; it is called as `Accel.zeros`"""
+zeros(T::Type, dims::Integer...; device = CPU) = full(0, dims...; dtype = T, device = device)
+"""    ones(Float32, dims...; device = "cpu"): a tensor; it is called as `Accel.ones`"""
+ones(T::Type, dims::Integer...; device = CPU) = full(1, dims...; dtype = T, device = device)
 
-"""    randn(Tensor, Float32, dims...; device = "cpu")
+"""    randn(Float32, dims...; device = "cpu"): called as `Accel.randn`
 
 Draws from the standard normal distribution, with the library's default generator."""
-function Base.randn(::Type{Tensor}, T::Type, dims::Integer...; device = CPU)
+function randn(T::Type, dims::Integer...; device = CPU)
     shape = shape_of(dims)
     return made(Tensor, out -> LibAccel.accel_tensor_randn(shape, length(shape), dtype_code(T), as_device(device), out))
 end
-"""    rand(Tensor, 0:9, dims...)
+"""    rand(0:9, dims...): called as `Accel.rand`
 
 Integers of a range, as Int64."""
-function Base.rand(::Type{Tensor}, range::UnitRange{<:Integer}, dims::Integer...)
+function rand(range::UnitRange{<:Integer}, dims::Integer...)
     shape = shape_of(dims)
     return made(Tensor, out -> LibAccel.accel_tensor_randint(first(range), last(range) + 1, shape, length(shape), out))
 end
@@ -60,10 +63,9 @@ end
 Base.eltype(tensor::Tensor) = element_type(output(out -> LibAccel.accel_tensor_dtype(tensor, out), Int32))
 Base.axes(tensor::Tensor) = map(Base.OneTo, size(tensor))
 Base.axes(tensor::Tensor, dim::Integer) = Base.OneTo(size(tensor, dim))
-Base.firstindex(tensor::Tensor, dim::Integer) = 1
-Base.lastindex(tensor::Tensor, dim::Integer) = size(tensor, dim)
 
-"""The number in a tensor of one element."""
+"""The number in a tensor of one element; of a number, itself."""
+item(number::Number) = number
 function item(tensor::Tensor)
     type = eltype(tensor)
     type == Bool && return output(out -> LibAccel.accel_tensor_item_int(tensor, out), Int64) != 0
@@ -95,7 +97,6 @@ to(tensor::Tensor, place::Union{Device,AbstractString}; non_blocking = false) =
     made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, as_device(place), non_blocking, out))
 to(tensor::Tensor, dtype::Type, place; non_blocking = false) =
     made(Tensor, out -> LibAccel.accel_tensor_to(tensor, dtype_code(dtype), as_device(place), non_blocking, out))
-Base.copyto!(tensor::Tensor, source::Array) = copyto!(tensor, Tensor(source))
 
 function describe(io::IO, tensor::Tensor)
     print(io, "Tensor(", join(size(tensor), "x"), ndims(tensor) == 0 ? "0-d " : " ", unsafe_string(LibAccel.accel_dtype_name(

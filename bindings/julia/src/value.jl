@@ -23,7 +23,7 @@ plain(x::Bool) = CValue(LibAccel.ACCEL_VALUE_BOOL, 0, x)
 plain(x::Integer) = CValue(LibAccel.ACCEL_VALUE_INT, 0, reinterpret(UInt64, Int64(x)))
 plain(x::AbstractFloat) = CValue(LibAccel.ACCEL_VALUE_DOUBLE, 0, reinterpret(UInt64, Float64(x)))
 plain(x::String) = CValue(LibAccel.ACCEL_VALUE_STRING, 0, reinterpret(UInt64, Base.unsafe_convert(Cstring, x)))
-plain(x::Tensor) = CValue(LibAccel.ACCEL_VALUE_TENSOR, 0, UInt64(UInt(pointer(x))))
+plain(x::Tensor) = CValue(LibAccel.ACCEL_VALUE_TENSOR, 0, UInt64(UInt(raw(x))))
 plain(x::Device) = CValue(LibAccel.ACCEL_VALUE_DEVICE, 0,
     UInt64(reinterpret(UInt32, getfield(x, :type))) | UInt64(reinterpret(UInt32, x.index)) << 32)
 plain(x::DataType) = CValue(LibAccel.ACCEL_VALUE_DTYPE, 0, UInt64(reinterpret(UInt32, dtype_code(x))))

@@ -2,7 +2,7 @@ struct OwnException <: Exception
     number::Int
 end
 
-affine() = Model("Affine"; weight = full(2, 1), bias = ones(Tensor, Float32, 1)) do self, x
+affine() = Model("Affine"; weight = full(2, 1), bias = Accel.ones(Float32, 1)) do self, x
     return x .* self["weight"] .+ self["bias"]
 end
 

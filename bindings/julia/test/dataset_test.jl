@@ -49,7 +49,7 @@ end
         table = path("d.csv", "id;score;word\n1;0.5;a\n2;;b\n3;x;c\n")
         rows = CsvDataset(table; delimiter = ';', missing = -1, skip_malformed = true, types = (score = Float32, word = String))
         @test length(rows) == 2 && num_skipped(rows) == 1 && rows[1]["word"] == "a"
-        @test Array(first(DataLoader(rows; batch_size = 2))["score"]) == [0.5, -1] && eltype(rows[1]["score"]) == Float32
+        @test Array(first(DataLoader(rows; batchsize = 2)).score) == [0.5, -1] && eltype(rows[1]["score"]) == Float32
         @test_throws AccelError CsvDataset(table; types = Dict("id" => "int65"))
 
         save(joinpath(folder, "e.safetensors"), (a = Tensor([1, 2]), b = Tensor([3.0, 4.0])))
@@ -146,15 +146,15 @@ end
     @test length(words) == 3 && collect(words) == ["a", "b", "c"] && collect(words[2:3]) == ["b", "c"]
     pairs = Dataset(mapped(i -> (x = Float32[i, -i], label = i), 5))
     @test Array(pairs[2]["x"]) == [2, -2] && pairs[2]["label"] == 2
-    batch = first(DataLoader(pairs; batch_size = 2))
-    @test Array(batch["x"]) == [1 -1; 2 -2] && Array(batch["label"]) == [1, 2]
-    @test [Array(batch) for batch in DataLoader([[1, 2], [3, 4], [5, 6]]; batch_size = 2)] == [[1 2; 3 4], [5 6]]
+    batch = first(DataLoader(pairs; batchsize = 2))
+    @test Array(batch.x) == [1 -1; 2 -2] && Array(batch.label) == [1, 2]
+    @test [Array(batch) for batch in DataLoader([[1, 2], [3, 4], [5, 6]]; batchsize = 2)] == [[1 2; 3 4], [5 6]]
     asked = []
     struct ByBatch end
     Base.length(::ByBatch) = 4
     Base.getindex(::ByBatch, i::Int) = error("one by one")
     Base.getindex(::ByBatch, numbers::Vector{Int}) = (push!(asked, numbers); numbers .* 10)
-    @test [Array(batch) for batch in DataLoader(Dataset(ByBatch(); by_batch = true); batch_size = 3)] == [[10, 20, 30], [40]]
+    @test [Array(batch) for batch in DataLoader(Dataset(ByBatch(); by_batch = true); batchsize = 3)] == [[10, 20, 30], [40]]
     @test asked == [[1, 2, 3], [4]]
     mutable struct OfEpoch
         epoch::Int
@@ -162,10 +162,10 @@ end
     Base.length(::OfEpoch) = 2
     Base.getindex(items::OfEpoch, i::Int) = 10 * items.epoch + i
     Accel.set_epoch!(items::OfEpoch, epoch) = (items.epoch = epoch)
-    loader = DataLoader(OfEpoch(-1); batch_size = 2)
+    loader = DataLoader(OfEpoch(-1); batchsize = 2)
     @test [Array(batch) for _ in 1:2 for batch in loader] == [[1, 2], [11, 12]]
     growing = [1, 2]
-    loader = DataLoader(growing; batch_size = 2)
+    loader = DataLoader(Dataset(growing); batchsize = 2)
     @test length(loader) == 1 && (append!(growing, 3:4); length(loader)) == 2
     @test_throws ArgumentError Dataset(Dict(1 => 2))
     @test_throws ArgumentError Dataset(identity)
@@ -175,8 +175,8 @@ end
 @testset "streams" begin
     numbers(loader) = vcat((Array(batch) for batch in loader)...)
     squares = StreamDataset(i^2 for i in 1:5)
-    @test length(squares) == 5 && numbers(DataLoader(squares; batch_size = 2)) == [1, 4, 9, 16, 25]
-    epochs = DataLoader(StreamDataset((epoch, shards) -> Iterators.filter(iseven, epoch:epoch+5)); batch_size = 2)
+    @test length(squares) == 5 && numbers(DataLoader(squares; batchsize = 2)) == [1, 4, 9, 16, 25]
+    epochs = DataLoader(StreamDataset((epoch, shards) -> Iterators.filter(iseven, epoch:epoch+5)); batchsize = 2)
     @test [numbers(epochs) for _ in 1:2] == [[0, 2, 4], [2, 4, 6]]
     @test sprint(show, epochs) == "DataLoader(a stream)"
     @test_throws AccelError length(epochs)
@@ -186,9 +186,9 @@ end
 
     # Resumed, by numbers of a vector and by reading.
     for source in (collect(1:6), Iterators.filter(i -> i > 0, 1:6))
-        loader = DataLoader(StreamDataset((epoch, shards) -> source); batch_size = 2)
+        loader = DataLoader(StreamDataset((epoch, shards) -> source); batchsize = 2)
         first(loader)
-        @test Array(first(load_state_dict!(DataLoader(StreamDataset((epoch, shards) -> source); batch_size = 2), state_dict(loader)))) == [3, 4]
+        @test Array(first(load_state_dict!(DataLoader(StreamDataset((epoch, shards) -> source); batchsize = 2), state_dict(loader)))) == [3, 4]
     end
     shuffled = DataLoader(as_stream(Dataset(1:6); seed = 1))
     orders = [numbers(shuffled) for _ in 1:2]

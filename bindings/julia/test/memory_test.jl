@@ -11,7 +11,7 @@ end
 @testset "what is no longer used is given back" begin
     function use()
         for _ in 1:1000
-            Tensor(rand(Float32, 10)) + 1
+            Tensor(rand(Float32, 10)) .+ 1
         end
     end
     use()
@@ -63,10 +63,10 @@ end
 @testset "large tensors ask for a collection" begin
     resident() = parse(Int, split(read("/proc/self/statm", String))[2]) * 4096
     Accel.pressure!(64 << 20)
-    big = ones(Tensor, Float32, 4 << 20)
-    foreach(_ -> big + 1, 1:10)
+    big = Accel.ones(Float32, 4 << 20)
+    foreach(_ -> big .+ 1, 1:10)
     before = resident()
-    foreach(_ -> big + 1, 1:200) # 3.2 GB in all
+    foreach(_ -> big .+ 1, 1:200) # 3.2 GB in all
     @test resident() - before < 512 << 20
     Accel.pressure!(512 << 20)
 end

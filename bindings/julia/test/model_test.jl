@@ -1,11 +1,11 @@
 @testset "layers" begin
-    x = randn(Tensor, Float32, 2, 4)
+    x = Accel.randn(Float32, 2, 4)
     @test size(Linear(4, 3)(x)) == (2, 3)
     @test collect(keys(parameters(Linear(4, 3; bias = false)))) == ["weight"]
-    @test size(Embedding(10, 5)(rand(Tensor, 0:9, 2, 3))) == (2, 3, 5)
+    @test size(Embedding(10, 5)(Accel.rand(0:9, 2, 3))) == (2, 3, 5)
     @test size(Sequential(Linear(4, 8), Activation("gelu"), LayerNorm(8), Linear(8, 1))(x)) == (2, 1)
-    @test size(Attention(4, 2; causal = true)(randn(Tensor, Float32, 1, 3, 4))) == (1, 3, 4)
-    @test size(Conv2d(1, 2, 3; padding = 1)(randn(Tensor, Float32, 1, 1, 5, 5))) == (1, 2, 5, 5)
+    @test size(Attention(4, 2; causal = true)(Accel.randn(Float32, 1, 3, 4))) == (1, 3, 4)
+    @test size(Conv2d(1, 2, 3; padding = 1)(Accel.randn(Float32, 1, 1, 5, 5))) == (1, 2, 5, 5)
     @test size(BatchNorm(4)(x)) == (2, 4) && size(RMSNorm(4)(x)) == (2, 4)
     dropout = train!(Dropout(1.0), false)
     @test Array(dropout(x)) == Array(x) && !istraining(dropout) && all(iszero, Array(train!(dropout)(x)))
@@ -26,8 +26,8 @@ end
 end
 
 @testset "parameters, buffers, children" begin
-    model = Model("Node"; gain = ones(Tensor, Float32, 1))
-    add_buffer!(model, "count", zeros(Tensor, Int64, 1))
+    model = Model("Node"; gain = Accel.ones(Float32, 1))
+    add_buffer!(model, "count", Accel.zeros(Int64, 1))
     add_child!(model, "inner", Linear(2, 2))
     @test collect(keys(parameters(model))) == ["gain", "inner.weight", "inner.bias"] && collect(keys(buffers(model))) == ["count"]
     @test_throws AccelError add_child!(model, "inner", Linear(2, 2))
@@ -47,7 +47,7 @@ end
 
 @testset "a model from a configuration" begin
     model = from_config("""{"model_type": "gpt2", "vocab_size": 8, "n_positions": 8, "n_embd": 4, "n_layer": 1, "n_head": 1}""")
-    @test size(model(rand(Tensor, 0:7, 1, 5))) == (1, 5, 8)
+    @test size(model(Accel.rand(0:7, 1, 5))) == (1, 5, 8)
     @test_throws AccelError from_config("""{"model_type": "unheard of"}""")
 end
 

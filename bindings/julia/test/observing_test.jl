@@ -17,6 +17,30 @@ state = State(cpu = true)
     @test status_of(() -> Accel.Logger(state, "x"; level = 101)) == L.ACCEL_ERROR_INVALID_ARGUMENT
 end
 
+@testset "the library's own messages are Julia's" begin
+    Accel.tell()
+    warn() = (get_max_memory(Dict(77 => "1GB", "cpu" => "1GB")); Accel.tell())
+    text = r"accelerator 77 of max_memory is not there"
+    @test_logs (:warn, text) warn()
+    @test_logs warn_is_off() = (engine_messages!(false); warn(); engine_messages!())
+    @test_logs (:warn, text) get_max_memory(Dict(77 => "1GB", "cpu" => "1GB")) |> _ -> first(DataLoader(Dataset(1:2)))
+    records = Test.TestLogger()
+    with_logger(records) do
+        # From other threads, many at once: none is lost, none is cut.
+        Threads.@threads for i in 1:200
+            get_max_memory(Dict(100 + i => "1GB"))
+        end
+        Accel.tell()
+    end
+    @test sort([parse(Int, match(r"accelerator (\d+)", record.message)[1]) for record in records.logs]) == 101:300
+    @test all(record -> record.group === :accel && record.level == Logging.Warn, records.logs)
+    with_logger(RankLogger(state)) do
+        warn() # the sinks hear it, and it is not told again
+        Accel.tell()
+    end
+    @test isempty(Accel.new_lines())
+end
+
 @testset "Julia's logging goes to sinks" begin
     mktempdir() do folder
         path = joinpath(folder, "rank{rank}.jsonl")

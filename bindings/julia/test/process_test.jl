@@ -1,27 +1,16 @@
 # Signals, forks and threads: in processes of their own.
 using Sockets
-const JULIA = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project())`
-
-function run_program(program; threads = 1, before_end = process -> nothing)
-    output = Pipe()
-    command = setenv(`$JULIA -e $program`, merge(Dict(ENV), Dict("JULIA_NUM_THREADS" => string(threads))))
-    process = run(pipeline(command; stdout = output, stderr = output); wait = false)
-    close(output.in)
-    before_end(process)
-    said = read(output, String)
-    wait(process)
-    return process, said
-end
 
 @testset "LibTorch of ACCEL_LIBTORCH" begin
+    build_info() # loads it
     loaded = match(r"\S*/libtorch_cpu\.so", read("/proc/self/maps", String)).match
     mktempdir() do folder
         symlink(dirname(dirname(loaded)), joinpath(folder, "torch"))
-        process, said = withenv(() -> run_program("using Accel, Libdl; print(item(Tensor([1]) + 1), join(Libdl.dllist(), '\n'))"),
+        process, said = withenv(() -> run_program("using Accel, Libdl; print(item(Tensor([1]) .+ 1), join(Libdl.dllist(), '\n'))"),
             "ACCEL_LIBTORCH" => joinpath(folder, "torch"))
         @test success(process) && startswith(said, "2") && occursin(joinpath(folder, "torch", "lib", "libtorch_cpu.so"), said)
     end
-    process, said = withenv(() -> run_program("using Accel"), "ACCEL_LIBTORCH" => "/nowhere")
+    process, said = withenv(() -> run_program("using Accel; Accel.Library.build_info()"), "ACCEL_LIBTORCH" => "/nowhere")
     @test !success(process) && occursin("ACCEL_LIBTORCH=/nowhere: expected the folder of a LibTorch", said)
 end
 
@@ -31,7 +20,7 @@ end
         using Accel
         function added(a, b)
             try
-                return Int32(item(sum(a + b)))
+                return Int32(item(sum(a .+ b)))
             catch problem
                 problem isa AccelError || return Int32(-1)
                 told = problem.status == Accel.LibAccel.ACCEL_ERROR_INVALID_STATE && occursin("fork", problem.message)
@@ -58,7 +47,7 @@ end
         using Accel
         launch(2; cpu = true) do local_process_index
             State() do state
-                total = item(reduce(state, Tensor([local_process_index + 1])))
+                total = item(Accel.reduce(state, Tensor([local_process_index + 1])))
                 is_main_process(state) && print("sum ", total)
             end
         end
@@ -82,7 +71,7 @@ end
             own = Tensor(fill(Float64(i), 100))
             model = Model((self, x) -> no_grad(() -> x .* 2), "Doubles")
             for _ in 1:50
-                sums[i] = item(sum(model(own + shared)))
+                sums[i] = item(sum(model(own .+ shared)))
             end
             i % 10 == 0 && GC.gc()
         end

@@ -1,5 +1,6 @@
 # Two ranks: accel launch --num-processes 2 -- julia --project=bindings/julia bindings/julia/test/ranks.jl
-using Test, Accel
+using Test, Accel, Accel.Collectives, Accel.Data, Accel.Layers, Accel.Optimizers, Accel.Processes, Accel.Tensors, Accel.Training,
+    Accel.Values
 
 State(cpu = true, timeout_ms = 60_000) do state
     rank = process_index(state)
@@ -10,12 +11,12 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test num_processes(state) == 2 && backend(state) == "ucx" && is_main_process(state) == (rank == 0)
         @test Array(gather(state, mine)) == [0, 0, 1, 10]
         tree = gather(state, (a = mine, b = [Tensor(rank)]))
-        @test Array(tree["a"]) == [0, 0, 1, 10] && Array(tree["b"][1]) == [0, 1]
+        @test Array(tree.a) == [0, 0, 1, 10] && Array(tree.b[1]) == [0, 1]
         @test Array(gather_uneven(state, Tensor(collect(0:rank)))) == [0, 0, 1]
         @test gather_object(state, (rank = rank,)) == [Dict("rank" => 0), Dict("rank" => 1)]
-        @test Array(reduce(state, mine; by = :mean)) == [0.5, 5]
-        @test Array(reduce(state, mine; by = :max, scale = 2)) == [2, 20]
-        @test Array(broadcast!(state, copy(mine); from = 1)) == [1, 10]
+        @test Array(Accel.reduce(state, mine; by = :mean)) == [0.5, 5]
+        @test Array(Accel.reduce(state, mine; by = :max, scale = 2)) == [2, 20]
+        @test Array(Accel.broadcast!(state, copy(mine); from = 1)) == [1, 10]
         @test broadcast_objects(state, ["from $rank"]) == ["from 0"]
         @test size(pad_across_processes(state, Tensor(ones(rank + 1, 2)))) == (2, 2)
         @test size(pad_across_processes(state, Tensor(ones(2, rank + 1)); dim = 2, pad_index = 5)) == (2, 2)
@@ -27,15 +28,40 @@ State(cpu = true, timeout_ms = 60_000) do state
         array = Float32[rank 1; 2 3]
         where_it_was = pointer(array)
         @test all_reduce!(state, array) === array && array == [1 2; 4 6] && pointer(array) == where_it_was
-        both = zeros(Tensor, Float32, 4)
+        both = Accel.zeros(Float32, 4)
         @test Array(all_gather!(state, both, mine)) == [0, 0, 1, 10]
-        part = zeros(Tensor, Float32, 2)
+        part = Accel.zeros(Float32, 2)
         @test Array(reduce_scatter!(state, part, both)) == (rank == 0 ? [0, 0] : [2, 20])
         @test Array(all_to_all!(state, part, Tensor(Float32[rank, rank + 10]))) == (rank == 0 ? [0, 1] : [10, 11])
         @test Array(scatter!(state, part, rank == 0 ? Tensor(Float32[1, 2, 3, 4]) : nothing)) == (rank == 0 ? [1, 2] : [3, 4])
         rank == 0 ? send_tensor(state, mine; to = 1, tag = 3) : recv_tensor!(state, part; from = 0, tag = 3)
         @test rank == 0 || Array(part) == [0, 0]
         @test_throws AccelError all_reduce!(state, Tensor(Float32[1 2; 3 4]))
+    end
+
+    @testset "arrays in, arrays out (interruptible: $wanted)" for wanted in (false, true)
+        interruptible!(wanted)
+        columns = Float32[rank 1; 2 rank]
+        @test gather(state, columns)::Matrix{Float32} == Float32[0 1 1 1; 2 0 2 1] # along the last dimension
+        @test gather(state, rank)::Vector{Int} == [0, 1] && Accel.reduce(state, rank + 0.5; by = :mean)::Float64 == 1
+        tree = gather(state, (a = [rank], b = (columns, Tensor([rank]))))
+        @test tree.a == [0, 1] && size(tree.b[1]) == (2, 4) && tree.b[2] isa Tensor && gather(state, Dict("x" => [rank]))["x"] == [0, 1]
+        @test fetch(gather_async(state, [rank 5]))::Matrix{Int} == [0 5 1 5]
+        @test gather(state, view(columns, :, 1:1)) == Float32[0 1; 2 2]
+        @test Accel.reduce(state, columns; by = :sum)::Matrix{Float32} == Float32[1 2; 4 1] && columns[1] == rank
+        @test Accel.broadcast!(state, columns; from = 1) === columns && columns == Float32[1 1; 2 1]
+        @test pad_across_processes(state, fill(1, 2, rank + 1); pad_index = 7) == (rank == 0 ? [1 7; 1 7] : [1 1; 1 1])
+        @test pad_across_processes(state, fill(1, rank + 1, 2); dim = 1) == (rank == 0 ? [1 1; 0 0] : [1 1; 1 1])
+        both, part = zeros(4), zeros(2)
+        @test all_gather!(state, both, [rank + 1.0, 5]) === both == [1, 5, 2, 5]
+        @test reduce_scatter!(state, part, both) === part == (rank == 0 ? [2, 10] : [4, 10])
+        @test all_to_all!(state, part, [rank, rank + 10.0]) == (rank == 0 ? [0, 1] : [10, 11])
+        @test scatter!(state, part, rank == 0 ? [1.0, 2, 3, 4] : nothing) == (rank == 0 ? [1, 2] : [3, 4])
+        rank == 0 ? send_tensor(state, [8.0, 9]; to = 1) : (@test recv_tensor!(state, part; from = 0) == [8, 9])
+        for (x, y) in prepare(state, DataLoader((reshape(collect(1:8), 2, 4), 1:4 |> collect); batchsize = 1))
+            @test x isa Matrix{Int} && x == [2y[1] - 1 2y[1]]' && isodd(y[1]) == (rank == 0)
+        end
+        interruptible!(false)
     end
 
     @testset "works and groups" begin
@@ -79,19 +105,19 @@ State(cpu = true, timeout_ms = 60_000) do state
         seed!(state, rank)
         network = Linear(2, 1; bias = false)
         model, optimizer, loader = prepare(state, network, SGD(network; lr = 0.1),
-            DataLoader(TensorDataset(Tensor(Float32[1 0; 0 1; 2 0; 0 2]), Tensor(collect(1:4))); batch_size = 1))
-        @test Array(reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
+            DataLoader(TensorDataset(Tensor(Float32[1 0; 0 1; 2 0; 0 2]), Tensor(collect(1:4))); batchsize = 1))
+        @test Array(Accel.reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
         seen = Int[]
         for (x, label) in loader
             push!(seen, item(label))
-            accumulate(state, model) do
+            Accel.accumulate(state, model) do
                 backward(state, sum(model(x)))
                 step!(optimizer)
                 zero_grad!(optimizer)
             end
         end
         @test seen == (rank == 0 ? [1, 3] : [2, 4])
-        @test Array(reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
+        @test Array(Accel.reduce(state, network["weight"]; by = :max)) == Array(network["weight"])
 
         hooked = Linear(1, 1)
         buckets = Int[]
@@ -112,7 +138,7 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test item(gradient(network["weight"])[1, 1]) == rank + 1
         optimizer = prepare(state, SGD(network; lr = 0.1))
         zero_grad!(optimizer)
-        accumulate(state, model) do
+        Accel.accumulate(state, model) do
             backward_sum(state, sum(model(input)), 1)
         end
         @test item(gradient(network["weight"])[1, 1]) == 1.5
@@ -133,7 +159,7 @@ State(cpu = true, timeout_ms = 60_000) do state
             @test haskey(state_dict(averaging), "steps") || length(state_dict(averaging)) > 0
         end
         @test averaged == [false, true, false, true]
-        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
+        @test Array(Accel.reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
 
         # Rank 1 has a batch more.
         join_uneven_inputs(state, model; even_batches = 0) do
@@ -143,11 +169,11 @@ State(cpu = true, timeout_ms = 60_000) do state
                 zero_grad!(optimizer)
             end
         end
-        @test Array(reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
+        @test Array(Accel.reduce(state, network["weight"]; by = :min)) == Array(network["weight"])
     end
 
     @testset "a short last batch" begin
-        loader = prepare(state, DataLoader(TensorDataset(Tensor(collect(1:7))); batch_size = 2))
+        loader = prepare(state, DataLoader(TensorDataset(Tensor(collect(1:7))); batchsize = 2))
         gathered = Int[]
         for (x,) in loader
             append!(gathered, Array(gather_for_metrics(state, x)))
@@ -155,10 +181,19 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test sort(gathered) == 1:7
     end
 
+    @testset "parameters of Julia's" begin
+        weights = (a = Float32[rank 2; 3 4], b = [5.0f0])
+        own = Parameters(state, weights)
+        @test weights.a == [0 2; 3 4]
+        optimizer = prepare(state, SGD(Model(own); lr = 1.0))
+        @test isapprox(step!(own, optimizer, (b = [4.0f0 * rank], a = Float32[0 1; 0 rank])), sqrt(4 + 1 + 0.25); rtol = 1e-5)
+        @test weights.a == [0 1; 3 3.5] && weights.b == [3]
+    end
+
     @testset "gradients of Julia's" begin
         own = Model("Own"; weight = Tensor(Float32[rank, 0]))
         gradients = Parameters(state, own)
-        accumulate(state) do
+        Accel.accumulate(state) do
             grad_ready!(gradients, 1, Float32[rank, 2])
             synchronize!(gradients)
         end

@@ -66,7 +66,7 @@ function wrong_calls_throw()
 end
 
 function every_function_is_there()
-    library = Libdl.dlopen(L.libaccel)
+    library = L.load_library()
     for name in L.FUNCTIONS
         @assert Libdl.dlsym(library, name; throw_error = false) !== nothing "$name is not in the library"
         @assert isdefined(L, name)

@@ -6,10 +6,10 @@
         data = TensorDataset(Tensor(xs; reversed = true), Tensor(xs .^ 2; reversed = true))
         plain = AdamW(network; lr = 0.02)
         model, optimizer, scheduler, loader = prepare(state, network, plain, Scheduler(:cosine, plain, 5, 1000, 0.1),
-            DataLoader(data; batch_size = 8, shuffle = true))
+            DataLoader(data; batchsize = 8, shuffle = true))
         losses, steps = Float64[], 0
         for epoch in 1:60, (x, y) in loader
-            accumulate(state, model) do
+            Accel.accumulate(state, model) do
                 loss = aten.mse_loss(model(x), y)
                 backward(state, loss)
                 clip_grad_norm!(state, model, 1.0)
@@ -51,9 +51,9 @@ end
     state = generator_state(generator)
     @test generator_state!(generator, state) === generator && equal(generator_state(seed!(generator, 3)), state)
     state = generator_state()
-    first_draw = Array(randn(Tensor, Float32, 3))
+    first_draw = Array(Accel.randn(Float32, 3))
     generator_state!(nothing, state)
-    @test Array(randn(Tensor, Float32, 3)) == first_draw
+    @test Array(Accel.randn(Float32, 3)) == first_draw
 end
 
 @testset "the library" begin
@@ -170,7 +170,7 @@ end
     @test replace_child!(model, "1", Linear(2, 3)) === model
     @test size(model["1.weight"]) == (3, 2)
     weight = model["0.weight"]
-    gradient!(weight, ones(Tensor, Float32, 2, 2))
+    gradient!(weight, Accel.ones(Float32, 2, 2))
     @test Array(gradient(weight)) == ones(Float32, 2, 2)
     delete!(model, "1")
     @test sort(collect(keys(modules(model)))) == ["", "0"]
@@ -227,6 +227,40 @@ end
     end
 end
 
+struct OwnLayer
+    weight::Matrix{Float32}
+    bias::Vector{Float32}
+    activation::Function
+    size::Int
+end
+
+@testset "a program's own parameters" begin
+    State(cpu = true, gradient_accumulation_steps = 2) do state
+        layer = OwnLayer(Float32[1 2 3; 4 5 6], Float32[1, 2], tanh, 3)
+        tree = (first = layer, rest = ((scale = [1.5],), Dict("shift" => Float16[2])), counts = [1, 2], rate = 0.1, nothing_here = nothing)
+        own = Parameters(state, tree)
+        @test collect(keys(parameters(Model(own)))) == ["first.bias", "first.weight", "rest.1.scale", "rest.2.shift"]
+        @test eltype(Model(own)["rest.2.shift"]) == Float16 && size(Model(own)["first.weight"]) == (3, 2)
+        optimizer = prepare(state, SGD(Model(own); lr = 1.0))
+        gradients(number) = (first = (weight = fill(Float32(number), 2, 3), bias = Float32[0, number]),
+            rest = ((scale = [number],), Dict("shift" => Float32[number])))
+        @test isnan(step!(own, optimizer, gradients(1.0))) && layer.weight[1] == 1
+        @test isapprox(step!(own, optimizer, gradients(3.0)), sqrt(2^2 * 9); rtol = 1e-5)
+        @test layer.weight == [-1 0 1; 2 3 4] && layer.bias == [1, 0] && tree.rest[1].scale == [-0.5] && tree.rest[2]["shift"] == [0]
+        step!(own, optimizer, gradients(0.0))
+        @test step!(own, optimizer, gradients(2.0); max_grad_norm = 0.3) ≈ 3 atol = 1e-5
+        @test layer.bias ≈ [1, -0.1]
+        missing_one = (first = (weight = zeros(Float32, 2, 3), bias = nothing), rest = ((scale = [0.0],), Dict("shift" => Float32[0])))
+        @test occursin("first.bias", (@test_throws AccelError step!(own, optimizer, missing_one)).value.message)
+        step!(own, optimizer, missing_one; allow_missing = true)
+        wrong = (first = (weight = zeros(Float32, 3, 2), bias = Float32[0, 0]), rest = ((scale = [0.0],), Dict("shift" => Float32[0])))
+        @test occursin("first.weight", (@test_throws AccelError step!(own, optimizer, wrong)).value.message)
+        @test occursin("no arrays of floating point", (@test_throws ArgumentError Parameters(state, (count = [1],))).value.msg)
+        @test_throws AccelError Parameters(state, tree) # they are registered already
+        close(own)
+    end
+end
+
 @testset "gradients of Julia's" begin
     State(cpu = true) do state
         weight = Float32[1 2; 3 4]
@@ -234,19 +268,19 @@ end
         gradients = Parameters(state, module_)
         optimizer = prepare(state, SGD(module_; lr = 1.0))
         memory = view_array(gradient(gradients, 1))
-        accumulate(state) do
+        Accel.accumulate(state) do
             memory .= 1
             grad_ready!(gradients, 1)
             synchronize!(gradients)
             step!(optimizer)
         end
         @test weight == [0 1; 2 3]
-        accumulate(state) do
+        Accel.accumulate(state) do
             grad_ready!(gradients, 1, Float32[1 0; 0 0])
             synchronize!(gradients)
             step!(optimizer)
         end
         @test weight == [-1 1; 2 3]
-        @test_throws AccelError accumulate(() -> synchronize!(gradients), state)
+        @test_throws AccelError Accel.accumulate(() -> synchronize!(gradients), state)
     end
 end

@@ -23,6 +23,13 @@ end
     @test_throws AccelError from_json("[1")
 end
 
+@testset "a part of a text ends where it ends" begin
+    lines = split("[1]\n[2]\n{}", '\n')
+    @test from_json.(lines) == [[1], [2], Dict()] && Device(SubString("cpu:1", 1, 3)) == Device("cpu")
+    @test kind(Model(SubString("Own rest", 1, 3))) == "Own" && roundtrip(lines) == ["[1]", "[2]", "{}"]
+    @test to_json(Dict(SubString("key other", 1, 3) => 1)) == "{\"key\":1}"
+end
+
 @testset "trees" begin
     doubled = map_tensors(x -> x .* 2, (a = Tensor([1]), b = "kept"))
     @test Array(doubled["a"]) == [2] && doubled["b"] == "kept"

@@ -36,7 +36,7 @@ function RaggedDataset(values::Tuple{Vararg{ArrayOrTensor}}, offsets::ArrayOrTen
 end
 RaggedDataset(values::ArrayOrTensor, offsets::ArrayOrTensor) = RaggedDataset((values,), offsets)
 RaggedDataset(rows::AbstractVector{<:AbstractArray}) =
-    RaggedDataset(reduce(vcat, rows), Int64[0; cumsum(Int64[size(row, 1) for row in rows])])
+    RaggedDataset(Base.reduce(vcat, rows), Int64[0; cumsum(Int64[size(row, 1) for row in rows])])
 
 """    WindowsDataset(tokens, sequence_length; stride = sequence_length)
 

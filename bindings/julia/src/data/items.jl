@@ -1,10 +1,10 @@
 # Items that Julia makes: by number, or one after another. They are made on the thread of the call that wants them.
 
 """An array whose value is a tensor over its memory."""
-struct Numbers
+struct ArrayItem
     array::AbstractArray
 end
-function owned(numbers::Numbers)
+function owned(numbers::ArrayItem)
     tensor = Tensor(numbers.array)
     value = owned(tensor)
     close(tensor)
@@ -13,8 +13,8 @@ end
 
 # In items and batches arrays of numbers are tensors; elsewhere vectors are lists.
 as_item(x) = x
-as_item(x::AbstractArray{<:Union{Real,Complex}}) = Numbers(x)
-as_item(x::AbstractVector{<:Union{Real,Complex}}) = Numbers(x)
+as_item(x::AbstractArray{<:Union{Real,Complex}}) = ArrayItem(x)
+as_item(x::AbstractVector{<:Union{Real,Complex}}) = ArrayItem(x)
 as_item(x::Union{Tuple,NamedTuple}) = map(as_item, x)
 as_item(x::AbstractVector) = Any[as_item(each) for each in x]
 as_item(x::AbstractDict) = Map(name => as_item(each) for (name, each) in pairs(x))

@@ -50,49 +50,6 @@ choices(::Type{LibAccel.accel_tracking_options_t}) = (on_failure = CHOICES.track
 choices(::Type{LibAccel.accel_log_sink_options_t}) = (kind = CHOICES.log_sink_kind,)
 choices(::Type{LibAccel.accel_launch_options_t}) = (mixed_precision = CHOICES.precision, start_method = CHOICES.start_method,)
 
-export Activation, AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, ArrowDataset, Attention, BatchNorm,
-    Conv2d, DistributedSampler, Dropout, Embedding, Generator, ImageDataset, JsonLinesDataset, LAMB, LOMO, LayerNorm,
-    LengthGroupedSampler, Linear, LinesDataset, Lion, Loop, Mesh, Muon, NAdam, Parameters, RAdam, RMSNorm, RMSprop,
-    RandomDraws, RandomSampler, SGD, SafetensorsDataset, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, Sequential,
-    SequentialSampler, State, SubsetSampler, TextDataset, WeightedSampler, active, active_loader, add_buffer!,
-    add_child!, add_group!, add_parameter!, add_seed_callback!, add_tracker, align_module_device, all_gather!,
-    all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!, attach_layerwise_casting,
-    autocast, backend, begin_use, binary_cross_entropy_with_logits, broadcast_objects, broadcast_objects_async, buffers,
-    calculate_maximum_sizes, chained, check_device_map, check_tied_parameters_on_same_device, check_trigger,
-    checkpoint_activations, checkpoint_wait, child, children_bottom_up, clean_device_map, clip_grad_value!,
-    compute_module_sizes, concatenate, config, contiguous, convert_file_size_to_int, convert_to_fp32, coordinate,
-    count_tokens, cpu_offload, cpu_offload_with_hook, current_device!, current_epoch, default_state!,
-    destroy_process_group, device, device_memory, device_properties, disk_offload, dispatch_model, dispatch_report,
-    distributed_type, empty_cache!, enable_grad, end_of_dataloader, end_pass, end_training, end_use, estimate_memory,
-    even_batches!, export_trace, find_batch_size, find_tied_parameters, finish!, finish_trackers, flight_record,
-    float32_matmul_precision!, flush_trackers, fork_launched, free_memory!, from_config, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven,
-    gather_uneven_async, gathered_parameters, generator_state, generator_state!, get_balanced_memory,
-    get_max_layer_size, get_max_memory, get_module_leaves, get_non_persistent_buffers, get_state_dict, get_tracker,
-    gradient, gradient!, gradient_accumulation, gradient_accumulation!, gradient_accumulation_steps,
-    gradient_accumulation_steps!, group, has_offloaded_params, huber_loss, in_dataloader, inference_mode,
-    init_empty_weights, init_on_device, init_trackers, input_names!, is_available, is_debug, is_distributed,
-    is_last_process, is_local_main_process, is_logged, is_main_process, iscontiguous, istraining, join_uneven_inputs,
-    key_averages, kind, l1_loss, learning_rate, learning_rate!, listify, load, load_checkpoint_and_dispatch!,
-    load_checkpoint_in_model!, load_metadata, load_state!, load_state_dict!, load_torchscript, local_main_process_first,
-    local_num_processes, local_process_index, location, log_artifact, log_images, log_message, log_sink_add,
-    log_sink_remove, log_table, log_values, lomo_backward, loss_scale, main_process_first, memory_report,
-    memory_timeline, mesh, mixed_precision, model, model_flops!, module_tensor_to_device!, modules, mse_loss, name,
-    named_module_tensors, next!, no_grad, no_grad!, no_sync, num_groups, num_parameters, num_processes, offload,
-    one_after_the_other, pad_across_processes, pad_across_processes_async, pad_input_tensors, parameters, prepare,
-    process_index, progress, progress_of_dataloader, progress_report, progress_set_total, progress_write, project,
-    project!, read_ahead, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!,
-    register_parameters, remainder, remove, remove_checkpoint_hook, remove_dispatch, remove_hook!, replace_child!,
-    replace_tensor!, requires_grad, requires_grad!, reset_peak_memory!, reshard, resolve_device_map, retie_parameters!,
-    save_model, save_state, scatter!, scatter_async!, seed!, send_tensor, send_tensor_async, send_to_device,
-    serve_metrics, set_autocast!, set_batch!, set_epoch!, set_forward!, set_grad_scaler!, set_trigger!, setting,
-    setting!, settings, sharded_modules, share_state, shrink_group, skip_first_batches, slice_tensors,
-    split_between_processes, split_group, state_bytes, state_dict, step!, step_number, step_report,
-    step_report_of_ranks, step_report_table, step_was_skipped, sync_gradients, sync_gradients!, synchronize,
-    synchronize!, synchronize_async!, synchronize_rng_states!, tie!, trackers, train!, trigger_sync_in_backward,
-    unscale_gradients!, unshard, unwrap_model, update_precision!, use_device!, valid_rows, values!, verify_device_map,
-    wait_for_everyone, wait_for_everyone_async, warning_once, zero_grad!
-
 """
     State(; options...)
 
@@ -329,7 +286,7 @@ synchronize_rng_states!(state::State, rng_types; generator::Union{Generator,Noth
     (LibAccel.accel_synchronize_rng_states(state, string(rng_types), something(generator, C_NULL)); generator)
 
 """
-    Base.reduce(state, value; by = :sum, scale = 1)
+    reduce(state, value; by = :sum, scale = 1)
 
 Every rank gets the reduction of each tensor over all ranks, as new tensors.
 
@@ -338,7 +295,7 @@ Every rank gets the reduction of each tensor over all ranks, as new tensors.
 
 Gives: The reduced tree.
 """
-Base.reduce(state::State, value; by = :sum, scale = 1) =
+reduce(state::State, value; by = :sum, scale = 1) =
     done(LibAccel.accel_reduce, LibAccel.accel_reduce_async, state, value, reduction(by), scale)
 
 """
@@ -840,11 +797,11 @@ Base.copy(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_clone(tensor, out))
 
 """
-    Base.detach(tensor)
+    detach(tensor)
 
 The same elements outside of autograd.
 """
-Base.detach(tensor::Tensor) =
+detach(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
 
 """
@@ -2204,7 +2161,7 @@ A loader that hands each rank its own batches.
 - `use_stateful_dataloader`: 1: accel_load_state() takes the loader to where it was. Default 1
 """
 prepare(state::State, loader::DataLoader; options...) =
-    made(DataLoader, out -> with_options(given -> LibAccel.accel_prepare_data_loader(state, loader, given, out), LibAccel.accel_dataloader_config_t; options...))
+    of_form(loader, made(DataLoader, out -> with_options(given -> LibAccel.accel_prepare_data_loader(state, loader, given, out), LibAccel.accel_dataloader_config_t; options...)))
 
 """
     Loop(state)
@@ -2239,14 +2196,14 @@ lomo_backward(state::State, loss::Tensor; lr = nothing) =
     (LibAccel.accel_lomo_backward(state, loss, something(lr, LibAccel.ACCEL_UNSET_DOUBLE)); nothing)
 
 """
-    Base.accumulate(state, models...) do ... end
+    accumulate(state, models...) do ... end
 
 One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its
 own micro-batches, so several can be trained alternately.
 
 - `models`: The prepared models that this micro-batch trains.
 """
-Base.accumulate(body::Function, state::State, models::Model...) =
+accumulate(body::Function, state::State, models::Model...) =
     scoped(body, out -> with_handles((models, count) -> LibAccel.accel_accumulate_begin(state, models, count, out), models))
 
 """
@@ -2520,51 +2477,13 @@ Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
 
 """
-    register_parameters(state, tensors; options...)
-
-Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the
-application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
-CHECK(accel_parameters_register(state, &tensors, `nothing`, &parameters)); CHECK(accel_parameters_module(parameters,
-&module)); CHECK(accel_optimizer_adamw(module, `nothing`, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer));
-for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters,
-optimizer, &gradients, `nothing`, `nothing`)); } The parameters are in the order of their names, whatever the order of the map, so
-hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of
-optimizers are what is sharded.
-
-- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
-- `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
-- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
-"""
-register_parameters(state::State, tensors; options...) =
-    made(Parameters, out -> with_options(given -> lend(tensors -> LibAccel.accel_parameters_register(state, tensors, given, out), tensors), LibAccel.accel_parameters_options_t; options...))
-
-"""
-    model(parameters)
+    Model(parameters)
 
 The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the
 names that they were registered with.
 """
-model(parameters::Parameters) =
+Model(parameters::Parameters) =
     made(Model, out -> LibAccel.accel_parameters_module(parameters, out))
-
-"""
-    step!(parameters, optimizer, gradients; options...)
-
-One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are
-averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the
-others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(),
-accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and
-accel_optimizer_zero_grad().
-
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
-- `max_grad_norm`: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
-- `grad_norm_type`: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
-- `allow_missing`: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
-
-Gives: The joint norm of the gradients before clipping; NaN in micro-batches that only add. `nothing`: not wanted.
-"""
-step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) =
-    output(out -> with_options(given -> lend(gradients -> LibAccel.accel_parameters_step(parameters, optimizer, gradients, given, out), gradients), LibAccel.accel_parameters_step_options_t; options...), Float64)
 
 """
     gradient(parameters, index)
@@ -3357,7 +3276,7 @@ A new loader over the same data whose first epoch leaves out its first batches.
 - `num_batches`: How many.
 """
 skip_first_batches(loader::DataLoader, num_batches) =
-    made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out))
+    of_form(loader, made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out)))
 
 """
     loss_scale(state)
