@@ -8,7 +8,7 @@ What a tensor needs to share an array, as `(pointer, strides, device, owner)`: t
 the dimensions in elements, a [`Device`](@ref), and what keeps the memory alive; or `nothing` for an array that has no such memory.
 
 Arrays of the CPU and strided views of them are known. For arrays on other devices add a method, for example in the package that
-brings them together:
+brings them together; this one was not run yet:
 
     Accel.shared_memory(array::CUDA.CuArray) = (pointer = UInt(pointer(array)), strides = strides(array),
         device = Device("cuda:0"), owner = array)

@@ -6,7 +6,7 @@
 The parameters of a program that has an autograd of its own, over its own arrays: they are what the program computes with, before and
 after each step. `tree` is a named tuple of arrays, or of further trees, as of Lux; a dictionary, a tuple, or an object whose fields
 are such, as a layer of Flux. Arrays of floating point are parameters, anything else in it is left alone. A name is the path,
-"layer_1.weight". All ranks get rank 0's values.
+"layer_1.weight". What is not trained, such as a running mean, does not belong into it. All ranks get rank 0's values.
 
     parameters = Parameters(state, network)
     optimizer = prepare(state, AdamW(Model(parameters); lr = 0.01))

@@ -55,7 +55,7 @@ end
         table = joinpath(folder, "Artifacts.toml")
         write(table, "[other]\ngit-tree-sha1 = \"$("0"^40)\"\n")
         @test L.in_artifact(folder) === nothing # nor in it
-        write(table, "[libaccel]\ngit-tree-sha1 = \"$("1"^40)\"\nlazy = true\n")
+        write(table, "[[libaccel]]\narch = \"$(Sys.ARCH)\"\ngit-tree-sha1 = \"$("1"^40)\"\nlibc = \"glibc\"\nos = \"linux\"\n")
         @test L.in_artifact(folder) === nothing # nor installed
         depot = joinpath(folder, "depot")
         pushfirst!(DEPOT_PATH, depot)
@@ -66,6 +66,18 @@ end
         finally
             popfirst!(DEPOT_PATH)
         end
+    end
+end
+
+@testset "the launcher is beside the library" begin
+    @test isfile(launcher_path()) && startswith(read(`$(launcher_path()) --version`, String), "accel")
+    mktempdir() do folder
+        foreach(part -> mkpath(joinpath(folder, part)), ("lib", "bin"))
+        cp(SHARED_LIBRARY, joinpath(folder, "lib", L.libaccel); follow_symlinks = true)
+        touch(joinpath(folder, "bin", "accel"))
+        process, said = without_library("using Accel; print(Accel.launcher_path())", "LIBACCEL" => folder,
+            "ACCEL_LIBTORCH" => dirname(first(filter(path -> endswith(path, "libtorch_cpu.so"), Libdl.dllist()))))
+        @test success(process) && said == joinpath(folder, "bin", "accel")
     end
 end
 

@@ -12,8 +12,8 @@ export State, Tensor, Device, Model, Optimizer, Scheduler, Parameters, Work, Acc
 Platform, version, status, errors, logging; Configuration.
 """
 module Library
-using ..Accel: AccelError, build_info, is_available, library_version
-export AccelError, build_info, is_available, library_version
+using ..Accel: AccelError, build_info, is_available, launcher_path, library_version
+export AccelError, build_info, is_available, launcher_path, library_version
 end
 
 """
