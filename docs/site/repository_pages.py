@@ -52,7 +52,8 @@ def read_source(app, docname, source):
         for path in reference.sources(language[1]):
             app.env.note_dependency(str(path))
         text = text.replace(language[0], reference.markdown(language[1]))
-    source[0] = re.sub(r"^( *)```(\w+) \w+$", r"\1```\2", text, flags=re.MULTILINE)  # a block's name for the tests is no part of its language
+    # Neither the name of a file nor what rustdoc is told is a part of the language.
+    source[0] = re.sub(r"^( *)```(\w+)(?:,[\w,]+| \S+)$", r"\1```\2", text, flags=re.MULTILINE)
 
 
 def setup(app):

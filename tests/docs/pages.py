@@ -15,7 +15,7 @@ PROGRAMS = ("c", "cpp", "python", "rust", "julia", "go", "java", "js", "lua", "c
 COMMANDS = ("sh", "bash", "console")
 OTHERS = ("text", "json", "", "toml", "pkg", "toctree")  # what is printed, and files of others
 LANGUAGE_OF = {"C": "c", "C++": "cpp", "Python": "python", "Rust": "rust", "Julia": "julia", "Go": "go"}
-BLOCK = re.compile(r"(?:^<!-- test: (?P<test>.*?) -->\n)?^(?P<indent> *)```(?P<language>[\w{}]*)(?: (?P<name>\S+))?\n(?P<text>.*?)^ *```$",
+BLOCK = re.compile(r"(?:^<!-- test: (?P<test>.*?) -->\n)?^(?P<indent> *)```(?P<language>[\w{}]*)(?:,[\w,]+)?(?: (?P<name>\S+))?\n(?P<text>.*?)^ *```$",
                    re.MULTILINE | re.DOTALL)
 SUMMARY = re.compile(r"<summary>(.*?)</summary>|</details>")
 GENERATED = re.compile(r"^<!-- Generated ")

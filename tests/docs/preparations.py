@@ -4,6 +4,7 @@
 TESTED_ELSEWHERE = {
     "bindings/julia/README.md": {"julia": "bindings/julia/test/readme.jl: blocks", "sh": "bindings/julia/test/readme.jl: command"},
     "bindings/rust/README.md": {"rust": "bindings/rust/accel/src/lib.rs: README", "sh": "examples/rust/tests/readme.rs: README"},
+    "bindings/rust/accel-sys/README.md": {"rust": "bindings/rust/cargo_test.sh: linked"},
     "bindings/rust/accel/README.md": {"rust": "bindings/rust/accel/src/lib.rs: README", "sh": "examples/rust/tests/readme.rs: README"},
     "bindings/python/README.md": {"python": "bindings/python/tests/test_documents.py: test_readme"},
     "docs/a_binding_in_an_hour.md": {"lua": "tests/abi/cdef_test.py: LuaJIT", "js": "tests/docs/foreign_programs_trial.py: js",

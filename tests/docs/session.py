@@ -33,7 +33,7 @@ class Session:
         library = self.build / "src"
         self.environment = {
             **kept, "PATH": f"{tools}:{self.root}/build/deps/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
-            "HOME": kept.get("HOME", str(self.folder)), "LC_ALL": "C.UTF-8", "ACCELERATE_USE_CPU": "1",
+            "HOME": kept.get("HOME", str(self.folder)), "LC_ALL": "C.UTF-8", "ACCEL_LOG": "off", "ACCELERATE_USE_CPU": "1",
             # What the packages and an installation bring: headers, library, plugins, the packages of the languages.
             "PKG_CONFIG_PATH": str(self.build / "meson-uninstalled"), "LD_LIBRARY_PATH": str(library), "CPATH": str(self.root / "include"),
             "LIBACCEL": str(library), "ACCEL_LIBRARY": str(library / "libaccel.so"), "ACCEL_LIB_DIR": str(library),
