@@ -2,8 +2,8 @@
 # Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
 # names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
-# With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs;
-# where it cannot be had they are skipped. With --docs, which may stand beside one of these, also the generator of the
+# With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs, and JAX,
+# 0.4 GB; where they cannot be had their tests are skipped. With --docs, which may stand beside one of these, also the generator of the
 # documentation's site, into build/deps/docs; --develop has it too. With --julia, which may, too, also the Julia of the last Debian that
 # has a package, whose suite is added to apt.
 # --check says what would be installed, how much and with which rights, and does nothing. Root is needed for Debian packages only: it
@@ -339,6 +339,14 @@ if [ -n "$torch" ] && ! cmp -s bindings/python/tests/torch_programs.txt build/de
   else
     echo "set-up: the tests of torch's programs are skipped, for pip cannot install torch: $(pip_reason)"
     rm -rf build/deps/torch_python
+  fi
+fi
+if [ -n "$torch" ] && ! cmp -s bindings/python/tests/jax.txt build/deps/jax.txt; then
+  echo "set-up: installing JAX into build/deps/python"
+  if try_pip --no-deps --require-hashes -r bindings/python/tests/jax.txt; then
+    cp bindings/python/tests/jax.txt build/deps/jax.txt
+  else
+    echo "set-up: the tests of JAX are skipped, for pip cannot install it: $(pip_reason)"
   fi
 fi
 libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1

@@ -38,6 +38,7 @@ _NAMES = {
     "profiling": ("ProfileKwargs",),
     "progress": ("ProgressBar", "tqdm"),
     "random": ("Generator", "set_seed", "synchronize_rng_states"),
+    "registered_parameters": ("RegisteredParameters", "register_parameters"),
     "state": ("AcceleratorState", "GradientState", "Group", "PartialState"),
     "tensors": ("Tensor",),
     "tracking": ("GeneralTracker",),

@@ -27,6 +27,7 @@ from .parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismCo
 from .profiling import ProfileKwargs as ProfileKwargs
 from .progress import ProgressBar as ProgressBar, tqdm as tqdm
 from .random import Generator as Generator, set_seed as set_seed, synchronize_rng_states as synchronize_rng_states
+from .registered_parameters import RegisteredParameters as RegisteredParameters, register_parameters as register_parameters
 from .state import AcceleratorState as AcceleratorState, GradientState as GradientState, Group as Group, PartialState as PartialState
 from .tensors import Tensor as Tensor
 from .creation import arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
