@@ -65,7 +65,7 @@ def include_problems(source, file):
             if module != "capi":
                 yield f"includes {PUBLIC_HEADER}, which only capi/ may"
         elif quote == '"' and "/" in included and target in LAYER:
-            if not (source / included).is_file():
+            if not any((source / name).is_file() for name in (included, included + ".in")):
                 yield f"includes {included}, which does not exist"
             elif target != module and LAYER[target] >= LAYER[module]:
                 yield f"includes {included}; {module}/ (layer {LAYER[module]}) may include layers below it only"

@@ -68,6 +68,7 @@ slurm-client command srun
 openmpi-bin command mpirun
 openssh-server file /usr/sbin/sshd
 iproute2 command ip
+qemu-user command qemu-x86_64
 ca-certificates file /etc/ssl/certs/ca-certificates.crt"
 
 # Prints the Debian packages that stand for what is not there. $CC and $CXX may be commands with arguments.

@@ -1,11 +1,11 @@
 #include "base/byte_size.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 
 namespace accel {
 namespace {
@@ -48,7 +48,7 @@ int64_t parse_byte_size(std::string_view text) {
     if (!ends_with(text, unit.name)) continue;
     const std::string digits = plain_number(text.substr(0, text.size() - unit.name.size()));
     double number = -1;
-    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const auto result = number_from_chars(digits.data(), digits.data() + digits.size(), number);
     const double bytes = std::floor(number * unit.bytes);
     if (result.ec != std::errc() || result.ptr != digits.data() + digits.size() || !(bytes >= 0 && bytes < 9e18)) break;
     const bool is_bits = unit.name.size() == 2 && text.back() == 'b';

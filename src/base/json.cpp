@@ -1,11 +1,10 @@
 #include "base/json.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 
 namespace accel {
 namespace {
@@ -16,16 +15,9 @@ constexpr double kLargestExactInteger = 9007199254740992.0;
 template <typename Number>
 std::optional<Number> read_number(const std::string& digits) {
   Number number{};
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const auto result = number_from_chars(digits.data(), digits.data() + digits.size(), number);
   if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) return std::nullopt;
   return number;
-}
-
-template <typename Number>
-std::string print_number(Number number) {
-  std::array<char, 32> digits{};
-  const auto result = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return {digits.data(), result.ptr};
 }
 
 [[noreturn]] void wrong_type(const char* key, const Json& value, const char* expected) {
@@ -34,10 +26,10 @@ std::string print_number(Number number) {
 
 }  // namespace
 
-Json Json::number(int64_t number) { return number_of(print_number(number)); }
+Json Json::number(int64_t number) { return number_of(text_of_number(number)); }
 
 Json Json::number(double number) {
-  std::string digits = print_number(number);
+  std::string digits = text_of_number(number);
   if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
   return number_of(std::move(digits));
 }

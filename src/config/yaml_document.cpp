@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "base/regular_file.hpp"
 
 namespace accel {
@@ -158,7 +159,7 @@ std::optional<Json> yaml_number(const std::string& written) {
   const auto whole = std::from_chars(is_hex ? begin + 2 : begin, end, integer, is_hex ? 16 : 10);
   if (whole.ec == std::errc() && whole.ptr == end) return Json::number(integer);
   double number = 0;
-  const auto fraction = std::from_chars(begin, end, number);
+  const auto fraction = number_from_chars(begin, end, number);
   if (fraction.ec == std::errc() && fraction.ptr == end && digits.find_first_of("0123456789") != std::string::npos)
     return Json::number(number);
   return {};

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/built_for.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/host_memory.hpp"
@@ -280,6 +281,38 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
+// The version of a folder with LibTorch, as bin/accel-libtorch and the Python package torch write it.
+std::string libtorch_version_in(const std::filesystem::path& folder) {
+  const std::string fetched = first_line_of(folder / "fetched");
+  const std::string version = fetched.empty() ? field_of(folder / "version.py", "__version__") : fetched;
+  const size_t begin = version.find_first_of("0123456789");
+  return begin == std::string::npos ? ""
+                                    : version.substr(begin, version.find_first_not_of("0123456789.", begin) - begin);
+}
+
+// Where libaccel.so beside this program looks: $ACCEL_LIBTORCH, which languages heed, lib/torch of an archive, the
+// package torch beside the package accel.
+Json libtorch_of() {
+  Json::Members members;
+  add(members, "expected", kTorchVersion);
+  const std::filesystem::path prefix = std::filesystem::path(own_path()).parent_path().parent_path();
+  for (const std::filesystem::path& folder : {std::filesystem::path(environment_text("ACCEL_LIBTORCH").value_or("")),
+                                              prefix / "lib" / "torch", prefix.parent_path() / "torch"}) {
+    if (folder.empty() || access((folder / "lib" / "libtorch_cpu.so").c_str(), R_OK) != 0) continue;
+    add(members, "folder", folder);
+    const std::string version = libtorch_version_in(folder);
+    add(members, "version", version);
+    if (version.empty() || version == kTorchVersion) return Json(std::move(members));
+    add(members, "problem",
+        text("libaccel needs ", kTorchVersion,
+             ": remove that one and run `accel-libtorch`, or `pip install torch==", kTorchVersion, "`"));
+    return Json(std::move(members));
+  }
+  add(members, "problem",
+      text("none beside this program: run `accel-libtorch`, or `pip install torch==", kTorchVersion, "`"));
+  return Json(std::move(members));
+}
+
 }  // namespace
 
 std::string masked_value(const std::string& name, const std::string& value) {
@@ -301,7 +334,7 @@ Json environment_report(const std::string& configuration) {
   report.emplace_back("devices", devices_of());
   report.emplace_back("ucx", ucx_of());
   add(report, "nccl", library_file("libnccl.so.2"));
-  add(report, "libtorch", environment_text("LIBTORCH").value_or(""));
+  report.emplace_back("libtorch", libtorch_of());
   report.emplace_back("python", python_of());
   report.emplace_back("configuration", configuration_of(configuration));
   report.emplace_back("variables", variables_of_interest());

@@ -18,6 +18,14 @@
 namespace accel::launch {
 namespace {
 
+// The C library has a function only from 2.34 on, its headers may be older than the kernel, and the kernel has the call
+// from 5.9 on.
+void close_all_files_from(int first) {
+  constexpr long kCloseRange = 436;  // the same on all processors
+  if (syscall(kCloseRange, first, UINT_MAX, 0) == 0) return;
+  for (int file = first; file < sysconf(_SC_OPEN_MAX); file++) close(file);
+}
+
 [[noreturn]] void stand_guard(int groups, const std::string& mark) {
   setsid();  // what is sent to the launcher's group, or to the terminal's, is not for the guardian
   sigset_t every_signal;
@@ -27,7 +35,7 @@ namespace {
   // It must hold none of the launcher's files open: not its own end of the pipe, not the output that somebody waits
   // for.
   dup2(groups, STDIN_FILENO);
-  close_range(STDIN_FILENO + 1, UINT_MAX, 0);
+  close_all_files_from(STDIN_FILENO + 1);
   std::vector<pid_t> protected_groups;
   pid_t group = 0;
   while (read(STDIN_FILENO, &group, sizeof(group)) == sizeof(group)) protected_groups.push_back(group);

@@ -1,10 +1,10 @@
 #include "report/json_writer.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "base/number_text.hpp"
 #include "base/text_check.hpp"
 
 namespace accel::report {
@@ -64,16 +64,14 @@ void JsonWriter::number(double number) {
   separate();
   std::array<char, 32> digits{};
   constexpr int kDigits = 6;
-  const auto end =
-      std::to_chars(digits.data(), digits.data() + digits.size(), number, std::chars_format::general, kDigits).ptr;
-  out_.append(digits.data(), end);
+  std::snprintf(digits.data(), digits.size(), "%.*g", kDigits, number);  // the program has no locale but C's
+  out_ += digits.data();
 }
 
 void JsonWriter::exact_number(double number) {
   if (!std::isfinite(number)) return this->number(number);
   separate();
-  std::array<char, 32> digits{};
-  out_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
+  out_ += text_of_number(number);
 }
 
 void JsonWriter::flag(bool flag) { written(flag ? "true" : "false"); }

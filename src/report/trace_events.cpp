@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "base/regular_file.hpp"
 #include "base/system_error.hpp"
 #include "report/json_elements.hpp"
@@ -68,7 +69,7 @@ class TraceReader {
  private:
   void take_member(std::string_view name, std::string_view element) {
     double value = 0;
-    const auto parsed = std::from_chars(element.data(), element.data() + element.size(), value);
+    const auto parsed = number_from_chars(element.data(), element.data() + element.size(), value);
     if (name == "baseTimeNanoseconds" && parsed.ec == std::errc() && std::isfinite(value)) result_.base = value / 1e3;
   }
 

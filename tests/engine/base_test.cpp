@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <clocale>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <istream>
@@ -26,6 +28,7 @@
 #include "base/json.hpp"
 #include "base/linker_error.hpp"
 #include "base/log.hpp"
+#include "base/number_text.hpp"
 #include "base/processors.hpp"
 #include "base/read_line.hpp"
 #include "base/text_check.hpp"
@@ -280,6 +283,44 @@ TEST(BaseJson, RefusesNestingThatTheStackMayNotHold) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(print_json(parse_json(nested(kDeepestJson), "it")), nested(kDeepestJson));
   EXPECT_NE(message_of([&] { parse_json(nested(kDeepestJson + 1), "it"); }).find("nested"), std::string::npos);
+}
+
+double number_of(const std::string& text) {
+  double number = -7;
+  const auto parsed = number_from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? number : -7;
+}
+
+TEST(BaseNumberText, TheShortestThatReadsBack) {
+  EXPECT_EQ(text_of_number(0.1), "0.1");
+  EXPECT_EQ(text_of_number(-0.0), "-0");
+  EXPECT_EQ(text_of_number(100000.0), "1e+05");
+  EXPECT_EQ(text_of_number(123456.0), "123456");
+  EXPECT_EQ(text_of_number(0.00012), "0.00012");
+  EXPECT_EQ(text_of_number(1.0 / 3), "0.3333333333333333");
+  EXPECT_EQ(text_of_number(5e-324), "5e-324");
+  EXPECT_EQ(text_of_number(int64_t{-7}), "-7");
+}
+
+TEST(BaseNumberText, ReadsBackInAnyLocale) {
+  const std::string before = setlocale(LC_NUMERIC, nullptr);
+  for (const char* locale : {"C", "de_DE.UTF-8", "fr_FR.UTF-8"}) {
+    if (setlocale(LC_NUMERIC, locale) == nullptr) continue;
+    uint64_t bits = 1;
+    for (int i = 0; i < 10000; i++) {
+      bits = bits * 6364136223846793005U + 1442695040888963407U;
+      double number = 0;
+      std::memcpy(&number, &bits, sizeof(number));
+      if (number == number) EXPECT_EQ(number_of(text_of_number(number)), number) << locale;
+    }
+  }
+  setlocale(LC_NUMERIC, before.c_str());
+}
+
+TEST(BaseNumberText, RefusesWhatIsNotANumber) {
+  for (const char* text : {"", "-", "+1", " 1", "1,5", "0x10", "1e400", "1e-400", "--1", "e5", "1e+"})
+    EXPECT_EQ(number_of(text), -7) << text;
+  EXPECT_EQ(number_of("-.5e1"), -5);
 }
 
 TEST(BaseText, TheFirstBadByteIsFoundAtEachPlace) {

@@ -58,7 +58,7 @@ class Installed(PackagingTest):
         cls.addClassCleanup(folder.cleanup)
         root = pathlib.Path(folder.name)
         run(*MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", root / "staged")
-        cls.prefix = root / "moved"
+        cls.prefix = root / "a moved prefix"  # with blanks
         (root / "staged" / option("prefix").lstrip("/")).rename(cls.prefix)
         cls.libdir = cls.prefix / option("libdir")
 

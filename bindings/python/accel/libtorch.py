@@ -10,12 +10,10 @@ import os
 import pathlib
 import sys
 
+from . import library
 from .built_for import TORCH_VERSION
 
 LIBRARIES = ("libc10.so", "libtorch_cpu.so")
-# In a wheel: the plugins inside of the package, and the engine beside it, under its full version.
-PLUGINS = pathlib.Path(__file__).parent / "plugins"
-ENGINES = pathlib.Path(__file__).parent.parent / ".libaccel.mesonpy.libs"
 loaded_from = None  # the folder; None: what the linker found by itself
 
 
@@ -50,24 +48,25 @@ def load():
     global loaded_from
     if is_loaded():
         return
-    if PLUGINS.is_dir():
-        os.environ.setdefault("ACCEL_PLUGIN_PATH", str(PLUGINS))
+    if library.PLUGINS_BUILT_BY_PIP.is_dir():
+        os.environ.setdefault("ACCEL_PLUGIN_PATH", str(library.PLUGINS_BUILT_BY_PIP))
+    engine = library.find()
     if "torch" not in sys.modules:
         loaded_from = find()
         if loaded_from is not None:
-            for library in LIBRARIES:
-                ctypes.CDLL(str(loaded_from / library))
+            for part in LIBRARIES:
+                ctypes.CDLL(str(loaded_from / part))
     try:
-        for engine in ENGINES.glob("libaccel.so*"):
+        if engine is not None:
             ctypes.CDLL(str(engine))
         # Before the module begins, whose start would lose a Ctrl-C that came while the libraries were loaded.
         if extension := importlib.util.find_spec("._capi", __package__):
             ctypes.CDLL(extension.origin)
         importlib.import_module("._capi", __package__)
     except (ImportError, OSError) as error:
-        if any(f"{library}: cannot open" in str(error) for library in LIBRARIES):
-            raise ImportError("there is no LibTorch: install the package torch of the version that libaccel was built for, or set "
-                              f"ACCEL_LIBTORCH to the folder of one ({error})") from error
+        if any(f"{part}: cannot open" in str(error) for part in LIBRARIES):
+            raise ImportError(f"there is no LibTorch: `pip install torch=={TORCH_VERSION}`, or set ACCEL_LIBTORCH to the folder of one of "
+                              f"this version ({error})") from error
         if "undefined symbol" not in str(error):
             raise ImportError(str(error)) from error
         raise ImportError(f"{_other_version()} ({error})") from error

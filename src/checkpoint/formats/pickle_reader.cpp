@@ -1,10 +1,10 @@
 #include "checkpoint/formats/pickle_reader.hpp"
 
-#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "checkpoint/formats/pickle_objects.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "tensor/bytes.hpp"
@@ -18,7 +18,7 @@ constexpr size_t kMostNodes = size_t{1} << 26;  // of one file; each takes about
 
 template <typename Number>
 bool parse_whole(std::string_view text, Number& number) {
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto result = number_from_chars(text.data(), text.data() + text.size(), number);
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -183,7 +184,7 @@ uint64_t parse_shard_size(const std::string& size) {
   double number = 0;
   const char* const first = size.data() + (begin - size.begin());
   const char* const last = size.data() + (number_end - size.begin());
-  const auto result = std::from_chars(first, last, number);
+  const auto result = number_from_chars(first, last, number);
   if (found == std::end(kUnits) || result.ec != std::errc() || result.ptr != last) wrong();
   const double bytes = number * found->second;
   if (!(bytes >= 1 && bytes < 9e18)) wrong();

@@ -5,8 +5,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -15,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "base/text_check.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype.hpp"
@@ -40,13 +39,6 @@ constexpr const char* kItems = "$items";  // of a map that has other keys than s
 constexpr int64_t kLargestExactInteger = int64_t{1} << 53;
 
 bool is_exact(int64_t integer) { return integer >= -kLargestExactInteger && integer <= kLargestExactInteger; }
-
-template <typename Number>
-std::string print_number(Number number) {
-  std::array<char, 64> text{};
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), number);
-  return {text.data(), result.ptr};
-}
 
 class Encoder {
  public:
@@ -81,12 +73,12 @@ class Encoder {
   }
 
   static Json integer(int64_t integer) {
-    return is_exact(integer) ? Json::number(integer) : tagged(kInt, Json(print_number(integer)));
+    return is_exact(integer) ? Json::number(integer) : tagged(kInt, Json(text_of_number(integer)));
   }
 
   static Json number(double number) {
     const bool plain = std::isfinite(number) && std::floor(number) != number;
-    return plain ? Json::number(number) : tagged(kDouble, Json(print_number(number)));
+    return plain ? Json::number(number) : tagged(kDouble, Json(text_of_number(number)));
   }
 
   static Json string(const std::string& text, const std::string& path) {
@@ -144,7 +136,7 @@ class Encoder {
       require(entry.key().isString() || entry.key().isInt(), Status::kTypeMismatch, "the map at '", path,
               "' has a key of kind ", tree::kind_name(entry.key()),
               "; files hold maps with strings or integers as keys");
-      const std::string name = entry.key().isInt() ? print_number(entry.key().toInt()) : entry.key().toStringRef();
+      const std::string name = entry.key().isInt() ? text_of_number(entry.key().toInt()) : entry.key().toStringRef();
       Json::Items pair;
       pair.push_back(encode(entry.key(), path, depth + 1));
       pair.push_back(encode(entry.value(), tree::path_below(path, name), depth + 1));
@@ -196,7 +188,7 @@ class Decoder {
   template <typename Number>
   Number parse_number(std::string_view text) const {
     Number number{};
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+    const auto result = number_from_chars(text.data(), text.data() + text.size(), number);
     if (result.ec != std::errc() || result.ptr != text.data() + text.size()) corrupt("'", text, "' is no number");
     return number;
   }

@@ -5,12 +5,12 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "base/text_check.hpp"
 #include "data/datasets/csv_row.hpp"
 #include "data/datasets/file_list.hpp"
@@ -31,7 +31,7 @@ template <typename Number>
 std::optional<Number> number_in(std::string_view cell) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   Number number{};
-  const auto result = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+  const auto result = number_from_chars(cell.data(), cell.data() + cell.size(), number);
   if (result.ec != std::errc() || result.ptr != cell.data() + cell.size()) return std::nullopt;
   return number;
 }

@@ -5,9 +5,11 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 
+_PACKAGE = pathlib.Path(__file__).parents[1]
 _BUILD_FOLDER = pathlib.Path(__file__).parents[4]  # of the package before it is installed
 
 
@@ -18,11 +20,20 @@ def find_program():
         if not os.access(named, os.X_OK):
             raise FileNotFoundError(f"ACCEL_PROGRAM={named}: expected the program accel")
         return named
-    beside = (pathlib.Path(sysconfig.get_path("scripts")) / "accel", _BUILD_FOLDER / "src" / "program" / "accel")
+    beside = (_PACKAGE / "bin" / "accel", pathlib.Path(sysconfig.get_path("scripts")) / "accel", _BUILD_FOLDER / "src" / "program" / "accel")
     found = next((str(place) for place in beside if os.access(place, os.X_OK)), None) or shutil.which("accel")
     if found is None:
         raise FileNotFoundError("the program accel was not found: it comes with this package; set ACCEL_PROGRAM to it, or put it into PATH")
     return found
+
+
+def main():
+    """The script `accel` of a wheel: becomes the program."""
+    try:
+        program = find_program()
+    except FileNotFoundError as error:
+        sys.exit(f"accel: {error}")
+    os.execv(program, ["accel", *sys.argv[1:]])
 
 
 def _refusal(done):

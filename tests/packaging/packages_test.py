@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""What tools/package.sh and tools/release.sh are made of, on small made-up inputs."""
+
+import base64
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "packaging/assemble"), str(ROOT / "tools")]
+
+import release_check  # noqa: E402
+from archive import write_tar  # noqa: E402
+from julia import tree_hash  # noqa: E402
+from project import VERSION  # noqa: E402
+from wheel import write_wheel  # noqa: E402
+
+
+class MadeUpFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.content = self.folder / "content"
+        for name, text in (("lib/libaccel.so.0.1.0", "library"), ("lib.txt", "text"), ("bin/accel", "program"), ("lib/accel/plugin.so", "")):
+            file = self.content / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        (self.content / "bin/accel").chmod(0o755)
+        (self.content / "lib/libaccel.so").symlink_to("libaccel.so.0.1.0")
+        (self.content / "empty").mkdir()
+
+
+class Packages(MadeUpFolder):
+    def test_the_hash_of_an_artifact_is_that_of_git(self):
+        def git(*command):
+            return subprocess.run(["git", "-C", self.content, *command], check=True, capture_output=True, text=True).stdout.strip()
+
+        found = tree_hash(self.content).hex()
+        git("init", "--quiet")
+        git("add", "--all")
+        self.assertEqual(found, git("write-tree"))
+
+    def test_the_same_content_gives_the_same_tarball(self):
+        write_tar(self.folder / "a.tar.gz", self.content, "top", 1000)
+        os.utime(self.content / "lib.txt", (1, 1))
+        write_tar(self.folder / "b.tar.gz", self.content, "top", 1000)
+        self.assertEqual((self.folder / "a.tar.gz").read_bytes(), (self.folder / "b.tar.gz").read_bytes())
+
+    @unittest.skipIf(sys.version_info < (3, 11), "tools/package.sh needs Python 3.11")
+    def test_a_wheel_records_each_file(self):
+        wheel = self.folder / f"libaccel-{VERSION}-py3-none-any.whl"
+        write_wheel(wheel, self.content, "py3-none-any", 1000)
+        with zipfile.ZipFile(wheel) as archive:
+            info = f"libaccel-{VERSION}.dist-info"
+            rows = [line.split(",") for line in archive.read(f"{info}/RECORD").decode().splitlines()]
+            self.assertEqual({row[0] for row in rows}, set(archive.namelist()))
+            for name, digest, size in rows[:-1]:
+                content = archive.read(name)
+                self.assertEqual(int(size), len(content))
+                self.assertEqual(digest, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode())
+            self.assertEqual({entry.filename for entry in archive.infolist() if entry.external_attr >> 16 & 0o111}, {"bin/accel"})
+            self.assertRegex(archive.read(f"{info}/METADATA").decode(), r"(?s)Name: libaccel\n.*Requires-Dist: torch==\d+\.\d+\.\d+\n")
+
+
+class Release(unittest.TestCase):
+    """On a copy of the files with the version."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for pattern in ("include/accel/error.h", "CHANGELOG.md", *(place[0] for place in release_check.PLACES)):
+            for file in ROOT.glob(pattern):
+                target = self.root / file.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+
+    def change(self, name, old, new):
+        text = (self.root / name).read_text()
+        self.assertIn(old, text)
+        (self.root / name).write_text(text.replace(old, new, 1))
+
+    def test_the_tree_has_one_version(self):
+        self.assertEqual(list(release_check.problems(self.root, False)), [])
+
+    def test_each_place_is_looked_at(self):
+        for name, old in (("meson.build", f"version: '{VERSION}'"), ("pyproject.toml", f'version = "{VERSION}"'),
+                          ("bindings/julia/Project.toml", f'version = "{VERSION}"'), ("bindings/rust/accel/Cargo.toml", f'version = "{VERSION}"'),
+                          ("bindings/python/accel/__init__.py", f'__version__ = "{VERSION}"')):
+            with self.subTest(name):
+                self.change(name, old, old.replace(VERSION, "9.8.7"))
+                self.assertEqual(list(release_check.problems(self.root, False)), [f"{name} says version 9.8.7; include/accel says {VERSION}"])
+                self.change(name, "9.8.7", VERSION)
+
+    def test_a_changelog_without_the_version(self):
+        self.change("CHANGELOG.md", f"## {VERSION} - ", "## 0.0.1 - ")
+        self.assertRegex(" ".join(release_check.problems(self.root, False)), f"CHANGELOG.md has no section for {VERSION}")
+
+    def test_a_release_needs_date_lock_and_a_clean_tree(self):
+        subprocess.run(["git", "-C", self.root, "init", "--quiet"], check=True)
+        text = (self.root / "CHANGELOG.md").read_text().splitlines()
+        heading = next(line for line in text if line.startswith(f"## {VERSION} - "))
+        self.change("CHANGELOG.md", heading, f"## {VERSION} - not released")
+        found = " ".join(release_check.problems(self.root, True))
+        for said in ("expected the date of the release", "tools/release.sh --lock", "files are changed or new"):
+            self.assertIn(said, found)
+
+
+if __name__ == "__main__":
+    unittest.main()
