@@ -63,9 +63,23 @@ def page():
     return "\n".join(parts)
 
 
+def unknown_names():
+    """Names in the table of the introduction that a language does not have."""
+    sources = {1: "include/accel/*.h", 3: "bindings/julia/src/**/*.jl", 4: "bindings/go/accel.go"}
+    texts = {column: "".join(path.read_text() for path in sorted(ROOT.glob(pattern))) for column, pattern in sources.items()}
+    rows = [[cell.strip() for cell in line.strip("| \n").split(" | ")] for line in (ROOT / "docs/site/migration.md.in").read_text().splitlines()
+            if line.startswith("| `")]
+    return [f"docs/site/migration.md.in: {sources[column]} has no {name}" for row in rows for column in sources
+            for name in re.findall(r"`(?:Accel\.)?([\w!]+)\(\)`", row[column]) if not re.search(rf"\b{re.escape(name)}[({{]", texts[column])]
+
+
 def main():
     text = page()
     if "--check" in sys.argv:
+        unknown = unknown_names()
+        if unknown:
+            print("\n".join(unknown))
+            return 1
         if not PAGE.is_file() or PAGE.read_text() != text:
             print(f"{PAGE} is old; run tools/migration_page.py and commit the result")
             return 1

@@ -5,8 +5,10 @@
 - `<!-- reference: LANGUAGE -->` becomes the reference of a language, from the sources of its binding.
 """
 
+import pathlib
 import posixpath
 import re
+import zlib
 
 import reference
 
@@ -58,4 +60,6 @@ def read_source(app, docname, source):
 
 def setup(app):
     app.connect("source-read", read_source)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    # Pages that an older state of these files has read are read again.
+    state = zlib.crc32(b"".join(path.read_bytes() for path in sorted(pathlib.Path(__file__).parent.glob("*.py"))))
+    return {"version": "1", "env_version": state, "parallel_read_safe": True, "parallel_write_safe": True}
