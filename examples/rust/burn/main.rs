@@ -27,9 +27,9 @@ fn noise(number: usize) -> f32 {
 }
 
 #[derive(Module, Debug)]
-struct Network {
-    hidden: Linear<Backend>,
-    output: Linear<Backend>,
+struct Network<B: burn::tensor::backend::Backend> {
+    hidden: Linear<B>,
+    output: Linear<B>,
 }
 
 /// The same beginning on any number of processes.
@@ -43,10 +43,10 @@ fn vector(size: usize, scale: f32, first: usize) -> Param<BurnTensor<Backend, 1>
     Param::from_data(TensorData::new(numbers, [size]), &Default::default())
 }
 
-impl Network {
+impl Network<Backend> {
     fn new() -> Self {
         let layer = |inputs, outputs| LinearConfig::new(inputs, outputs).init(&Default::default());
-        let (mut hidden, mut output): (Linear<Backend>, Linear<Backend>) = (layer(1, HIDDEN), layer(HIDDEN, 1));
+        let (mut hidden, mut output) = (layer(1, HIDDEN), layer(HIDDEN, 1));
         (hidden.weight, hidden.bias) = (matrix(1, HIDDEN, 3.0, 0), Some(vector(HIDDEN, 1.0, 100)));
         (output.weight, output.bias) = (matrix(HIDDEN, 1, 0.2, 200), Some(vector(1, 0.0, 0)));
         Network { hidden, output }
