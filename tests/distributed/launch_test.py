@@ -197,9 +197,9 @@ class Environment(LaunchTest):
         variables = {name: found.group(1) for name, found in variables.items() if found}
         self.assertLessEqual({"cpu", "mixed_precision", "main_process_port", "cpu_memory_kept"}, set(variables))
         values = {"mixed_precision": "fp16", "main_process_ip": "10.0.0.1", "cpu": "yes", "debug": "yes",
-                  "cpu_kernels": "onednn", "cpu_memory": "cached", "cpu_affinity": "yes", "torch_device": "cpu",
+                  "cpu_kernels": "onednn", "cpu_memory": "cached", "cpu_affinity": "yes", "embedded": "yes", "torch_device": "cpu",
                   "main_process_port": str(free_port())}
-        words = {"cpu": "True", "debug": "true", "cpu_affinity": "1"}  # as Accelerate's launcher writes yes
+        words = {"cpu": "True", "debug": "true", "embedded": "true", "cpu_affinity": "1"}  # as Accelerate's launcher writes yes
         for name, variable in variables.items():
             value = values.get(name, "40000")
             for option in (name, name.replace("_", "-")):
