@@ -93,6 +93,7 @@ end
 const WAITS = """
     using Accel
     state = State(cpu = true)
+    gather(state, Tensor([1])) # the signal shall not come while it is compiled
     if process_index(state) == 1
         sleep(100)
     end
