@@ -197,6 +197,7 @@ class Header(unittest.TestCase):
             file = pathlib.Path(folder) / emit_rust_functions.TABLE
             file.parent.mkdir(parents=True)
             file.write_text(table)
+            (pathlib.Path(folder) / emit_rust_functions.FLAGS).write_text("quick Pace Quick Slow\n")
             return emit_rust_functions.survey(self.describe(header), pathlib.Path(folder))
 
     def test_functions_of_rust(self):
@@ -211,7 +212,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_weigh(const accel_t
         self.assertIn("pub fn new(sizes: &[i64]) -> Result<Thing>", text)
         self.assertIn("made(|out| unsafe { sys::accel_thing_create(first(sizes), sizes.len(), out) })", text)
         self.assertIn("# Errors\n    /// NotFound.", text)
-        self.assertIn("pub fn weigh(&self, unit: Option<&str>, quick: bool) -> Result<f64>", weigh)
+        self.assertIn("pub fn weigh(&self, unit: Option<&str>, quick: Pace) -> Result<f64>", weigh)
         self.assertIn("/// * `quick`: At once.", weigh)
 
     def test_a_wrong_line_of_the_table_of_rust(self):
