@@ -49,13 +49,16 @@ TEXT
 cargo build --quiet --manifest-path hello/Cargo.toml
 $LIBACCEL/bin/accel launch --num-processes 2 -- hello/target/debug/hello
 """,
-    # The artifact is downloaded, and checked, as Pkg does when the package is added.
+    # The artifact is downloaded, and checked, as Pkg does when the package is added. The unwinder of Debian 11's Julia comes before GCC's and
+    # aborts at C++ exceptions (docs/packages.md).
     "julia": """\
 curl -fsS {url}/Accel-{version}.tar.gz | tar -xz
 sed -i "s|url = .*/|url = \\"{url}/|" Accel/Artifacts.toml
 julia -e 'using Pkg.Artifacts; ensure_artifact_installed("libaccel", "Accel/Artifacts.toml")' >julia.log 2>&1
 export LIBACCEL=$(julia -e 'using Pkg.Artifacts; print(artifact_path(artifact_hash("libaccel", "Accel/Artifacts.toml")))')
 $LIBACCEL/bin/accel-libtorch {fetch}
+export LD_PRELOAD=libgcc_s.so.1
+julia --project=Accel -e 'using Accel'
 $LIBACCEL/bin/accel launch --num-processes 2 -- julia --project=Accel hello.jl
 """,
     "debian": """\
