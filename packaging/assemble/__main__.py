@@ -6,6 +6,7 @@ Options: --help.
 import argparse
 import pathlib
 import shlex
+import shutil
 import sys
 
 import project
@@ -40,7 +41,9 @@ def main():
         newest = make_prefix(arguments.build / "installed/opt/libaccel", prefix, arguments.static, licenses)
         print("packages: the library needs " + ", ".join(f"{name} {'.'.join(map(str, version))}" for name, version in sorted(newest.items())))
         archive = output / f"libaccel-{project.VERSION}-{project.PLATFORM}.tar.gz"
+        for_fetch_content = pathlib.Path(shutil.copy2(prefix / "share/accel/CMakeLists.txt", prefix))
         write_tar(archive, prefix, archive.name.removesuffix(".tar.gz"), time)
+        for_fetch_content.unlink()
         files = [archive, *make_wheels(output, prefix, arguments.build / "generated", work, shlex.split(arguments.auditwheel), time)]
         glibc = ".".join(map(str, max(newest["GLIBC"], OLDEST_GLIBC)))
         files.append(make_debian(output, prefix, work, glibc, time, arguments.maintainer))
