@@ -9,6 +9,7 @@
 #include <clocale>
 #include <cstdint>
 #include <cstdlib>
+#include <cmath>
 #include <cstring>
 #include <istream>
 #include <locale>
@@ -311,7 +312,8 @@ TEST(BaseNumberText, ReadsBackInAnyLocale) {
       bits = bits * 6364136223846793005U + 1442695040888963407U;
       double number = 0;
       std::memcpy(&number, &bits, sizeof(number));
-      if (number == number) EXPECT_EQ(number_of(text_of_number(number)), number) << locale;
+      if (std::isnan(number)) continue;
+      EXPECT_EQ(number_of(text_of_number(number)), number) << locale;
     }
   }
   setlocale(LC_NUMERIC, before.c_str());
