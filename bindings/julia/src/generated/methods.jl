@@ -2523,15 +2523,17 @@ Parameters(state::State, model::Model; options...) =
     register_parameters(state, tensors; options...)
 
 Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the
-application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
+application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest:
 CHECK(accel_parameters_register(state, &tensors, `nothing`, &parameters)); CHECK(accel_parameters_module(parameters,
 &module)); CHECK(accel_optimizer_adamw(module, `nothing`, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer));
 for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters,
-optimizer, &gradients, `nothing`, `nothing`)); } The parameters are in the order of their names, whatever the order of the map, so
-hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of
-optimizers are what is sharded.
+optimizer, &gradients, `nothing`, `nothing`)); } The map may have any order, so hash maps of different ranks agree: names are
+sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers
+are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and
+load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the
+state, also when the parameters are released before that.
 
-- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+- `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
 - `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
 - `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
 """
@@ -2556,7 +2558,7 @@ others they are added up. Counts the micro-batch: it takes the place of accel_ac
 accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and
 accel_optimizer_zero_grad().
 
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
 - `max_grad_norm`: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
 - `grad_norm_type`: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
 - `allow_missing`: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
