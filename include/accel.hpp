@@ -2853,7 +2853,7 @@ class Parameters : public detail::Handle<accel_parameters_t, accel_parameters_re
   using Handle::Handle;
 
   // Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory
-  // that the application computes with, and stays that.
+  // that the application computes with, and stay that.
   static Parameters register_(const State& state, const Value& tensors, const ParametersOptions& options = {}) {
     Parameters out;
     detail::check(accel_parameters_register(state.get(), tensors.get(), &options, out.put()));

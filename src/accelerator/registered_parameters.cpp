@@ -1,12 +1,12 @@
 #include "accelerator/registered_parameters.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -19,6 +19,7 @@
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "nn/callback_module.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/memory.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -32,10 +33,18 @@ bool is_trainable_dtype(at::ScalarType dtype) {
 void check_tensor(const std::string& name, const at::Tensor& tensor, c10::Device device) {
   require(is_trainable_dtype(tensor.scalar_type()), Status::kTypeMismatch, "parameter '", name, "' is of dtype ",
           tensor::dtype_name(tensor.scalar_type()), "; expected float16, bfloat16, float32 or float64");
-  require(tensor.device() == device, Status::kUnsupported, "parameter '", name, "' is on ", tensor.device(),
-          " and the state on ", device, "; expected the same device, because the memory stays where it is");
+  const bool is_here = tensor.device() == device || (tensor.is_cpu() && device.is_cpu());
+  require(is_here, Status::kUnsupported, "parameter '", name, "' is on ", tensor.device(), " and the state on ", device,
+          "; expected the same device, because the memory stays where it is");
   require(tensor.layout() == at::kStrided && tensor.is_contiguous(), Status::kUnsupported, "parameter '", name,
           "' of shape ", tensor.sizes(), " is not contiguous; expected memory in the order of its elements");
+}
+
+// "cpu:0" is the CPU, but LibTorch would copy to "cpu".
+at::Tensor without_index(const at::Tensor& tensor) {
+  if (!tensor.is_cpu() || !tensor.device().has_index()) return tensor;
+  return tensor::from_blob(tensor.mutable_data_ptr(), tensor.sizes().vec(), tensor.strides().data(),
+                           tensor.scalar_type(), at::kCPU, std::make_shared<at::Tensor>(tensor));
 }
 
 // Names are levels of modules: "layers.0.weight".
@@ -103,33 +112,10 @@ void check_gradient(const TrainedParameter& parameter, const at::Tensor& gradien
           parameter.name, "' is ", gradient.is_meta() ? "without memory" : "sparse", "; expected a dense tensor");
 }
 
-}  // namespace
-
-RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device device) : tensors_(std::move(tensors)) {
-  require(!tensors_.empty(), Status::kInvalidArgument,
-          "tensors is empty; expected the parameters that are to be trained, by their names");
-  std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  check_names(tensors_);
-  for (auto& [name, tensor] : tensors_) {
-    check_tensor(name, tensor, device);
-    tensor = tensor.detach();  // the tensor of the application does not become a parameter itself
-  }
-  std::vector<Piece> pieces;
-  add_pieces(tensors_, /*is_registered=*/false, pieces);
-  require_disjoint(std::move(pieces));
-}
-
-void RegisteredMemory::require_apart_from(const RegisteredMemory& registered) const {
-  std::vector<Piece> pieces;
-  add_pieces(registered.tensors_, /*is_registered=*/true, pieces);
-  add_pieces(tensors_, /*is_registered=*/false, pieces);
-  require_disjoint(std::move(pieces));
-}
-
-nn::ModulePtr RegisteredMemory::new_module() const {
+nn::ModulePtr module_over(const nn::NamedTensors& tensors) {
   const nn::ModulePtr root = std::make_shared<nn::CallbackModule>(kLevel);
-  std::unordered_map<std::string, nn::ModulePtr> levels{{"", root}};
-  for (const auto& [name, tensor] : tensors_) {
+  std::unordered_map<std::string, nn::ModulePtr> levels;
+  for (const auto& [name, tensor] : tensors) {
     nn::ModulePtr owner = root;
     size_t begin = 0;
     for (size_t dot = name.find('.'); dot != std::string::npos; begin = dot + 1, dot = name.find('.', begin)) {
@@ -149,14 +135,36 @@ nn::ModulePtr RegisteredMemory::new_module() const {
   return root;
 }
 
-void RegisteredMemory::gather(const parallel::ParallelModel& model) const {
-  if (!model.is_sharded()) return;
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, memory] : tensors_) {
-    const at::Tensor parameter = model.module()->find_tensor(name);
-    if (model.shard_of(parameter) == nullptr) continue;
-    memory.copy_(model.gather_rows(parameter, memory.size(0)));
+}  // namespace
+
+RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device device) : tensors_(std::move(tensors)) {
+  require(!tensors_.empty(), Status::kInvalidArgument,
+          "tensors is empty; expected the parameters that are to be trained, by their names");
+  std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  check_names(tensors_);
+  for (auto& [name, tensor] : tensors_) {
+    check_tensor(name, tensor, device);
+    tensor = without_index(tensor).detach();  // the tensor of the application does not become a parameter itself
   }
+  std::vector<Piece> pieces;
+  add_pieces(tensors_, /*is_registered=*/false, pieces);
+  require_disjoint(std::move(pieces));
+  module_ = module_over(tensors_);
+  for (const auto& [name, tensor] : tensors_) {
+    memory_.push_back(tensor);
+    parameters_.push_back(module_->find_tensor(name));
+  }
+}
+
+void RegisteredMemory::require_apart_from(const RegisteredMemory& registered) const {
+  std::vector<Piece> pieces;
+  add_pieces(registered.tensors_, /*is_registered=*/true, pieces);
+  add_pieces(tensors_, /*is_registered=*/false, pieces);
+  require_disjoint(std::move(pieces));
+}
+
+void RegisteredMemory::gather(parallel::ParallelModel& model) const {
+  if (model.is_sharded()) model.gather_into(parameters_, memory_);
 }
 
 std::vector<TrainedParameter> trained_parameters(const nn::Module& module) {
@@ -203,7 +211,6 @@ bool PreparedParameters::exchange_all(const std::vector<at::Tensor>& gradients) 
 std::shared_ptr<PreparedParameters> Accelerator::register_parameters(const std::function<nn::NamedTensors()>& tensors,
                                                                      double bucket_cap_mb, const FsdpSettings& fsdp) {
   std::shared_ptr<const RegisteredMemory> memory;
-  nn::ModulePtr module;
   checkpoint::run_on_all_ranks(ranks_of(state_, *state_.gradient_group(), /*each_host=*/false), [&]() -> std::string {
     require(grad_scaler_ == nullptr, Status::kUnsupported,
             "the state scales losses for fp16, which the application computes itself, and with it the gradients; "
@@ -211,10 +218,9 @@ std::shared_ptr<PreparedParameters> Accelerator::register_parameters(const std::
     memory = std::make_shared<RegisteredMemory>(tensors(), state_.device());
     for (const ModelEntry& entry : models_)
       if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
-    module = memory->new_module();
     return {};
   });
-  auto parameters = prepare_parameters(module, bucket_cap_mb, fsdp);
+  auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp);
   models_.back().memory = memory;
   memory->gather(*parameters->model());
   parameters->set_memory(std::move(memory));

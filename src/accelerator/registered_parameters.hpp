@@ -24,13 +24,15 @@ class RegisteredMemory {
   void require_apart_from(const RegisteredMemory& registered) const;
 
   // Modules by the dots of the names, whose parameters are over this memory.
-  nn::ModulePtr new_module() const;
+  const nn::ModulePtr& module() const { return module_; }
 
-  // Collective if the model is sharded: its parameters are parts, and the memory gets the whole of them.
-  void gather(const parallel::ParallelModel& model) const;
+  // Collective if the model of the module is sharded: its parameters are parts, and the memory gets the whole of them.
+  void gather(parallel::ParallelModel& model) const;
 
  private:
   nn::NamedTensors tensors_;
+  nn::ModulePtr module_;
+  std::vector<at::Tensor> memory_, parameters_;  // in the same order
 };
 
 // A parameter whose gradients the application computes.

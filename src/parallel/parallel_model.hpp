@@ -100,6 +100,9 @@ class ParallelModel : public nn::Module {
   virtual const ParameterShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
   // Collective: the whole of a tensor that is sharded as parameters are, which has this number of rows.
   virtual at::Tensor gather_rows(const at::Tensor& shard, int64_t /*rows*/) const { return shard; }
+  // Collective, outside of forwards and backwards: the whole values of sharded parameters, each into contiguous memory
+  // of its shape and dtype.
+  virtual void gather_into(const std::vector<at::Tensor>& /*parameters*/, const std::vector<at::Tensor>& /*memory*/) {}
   // Collective, outside of forwards and backwards: sharded parameters show their whole values until they are released,
   // each in one call or another.
   virtual void gather_parameters(const std::vector<at::Tensor>& /*parameters*/) {}

@@ -18,7 +18,8 @@ static float weight[ROWS * COLUMNS], bias[COLUMNS];
 
 static accel_tensor_t *tensor_over(void *data, const int64_t *shape, size_t ndim, accel_dtype_t dtype) {
   accel_tensor_t *tensor = NULL;
-  assert_ok(accel_tensor_from_blob(data, shape, ndim, NULL, dtype, (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL,
+  /* "cpu:0" is the CPU, too. */
+  assert_ok(accel_tensor_from_blob(data, shape, ndim, NULL, dtype, (accel_device_t){ACCEL_DEVICE_CPU, 0}, NULL, NULL,
                                    &tensor));
   return tensor;
 }

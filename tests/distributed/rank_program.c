@@ -42,6 +42,8 @@ static const sub_command_t kCommands[] = {
     {"sharding_until_lost", run_sharding_until_lost, 60000, 0},
     {"sharding_losses", run_sharding_losses, 60000, 1},
     {"sharded_parameters", run_sharded_parameters, 60000, 1},
+    {"registered_parameters", run_registered_parameters, 60000, 1},
+    {"registered_kill", run_registered_kill, 60000, 0},
     {"sharding_growth", run_sharding_growth, 60000, 1},
 };
 

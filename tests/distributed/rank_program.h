@@ -57,6 +57,8 @@ void run_until_failure(accel_state_t* state, const char* argument);
 void run_sharding_until_lost(accel_state_t* state, const char* argument);
 void run_sharding_losses(accel_state_t* state, const char* checkpoint);
 void run_sharded_parameters(accel_state_t* state, const char* argument);
+void run_registered_parameters(accel_state_t* state, const char* argument);
+void run_registered_kill(accel_state_t* state, const char* argument);
 void run_sharding_growth(accel_state_t* state, const char* argument);
 
 /* Milliseconds of a clock that only goes forward. */

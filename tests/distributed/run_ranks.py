@@ -165,6 +165,12 @@ def kill(accel, program):
             expect_ends(ranks, expected, f"kill with {elements} elements on {count} ranks")
 
 
+def registered_kill(accel, program):
+    for count, is_sharded in ((2, "0"), (3, "0"), (3, "1")):
+        expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
+        expect_ends(start_directly(program, count, "registered_kill", is_sharded), expected, f"registered_kill on {count} ranks")
+
+
 def kill_unread(accel, program):
     for count in (2, 4):
         expected = {rank: -signal.SIGKILL if rank == 1 else 0 for rank in range(count)}
@@ -212,6 +218,8 @@ TESTS = {
     "shrink": shrink,
     "shrink_silent": shrink_silent,
     "sharded_parameters": launched("sharded_parameters"),
+    "registered_parameters": launched("registered_parameters"),
+    "registered_kill": registered_kill,
     "sharding_growth": sharding_growth,
     "first": with_folder("first", True),
     "first_fails": first_fails,

@@ -8362,14 +8362,14 @@ accel_clip_grad_value(state, var"module", clip_value) =
 """
     accel_parameters_register(state, tensors, options, out)
 
-Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stays that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The parameters are in the order of their names, whatever the order of the map, so hash maps of different ranks agree. With sharding the memory of the application stays whole; gradients and states of optimizers are what is sharded.
+Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
 
-- `state`: A state.
-- `tensors`: A map of names to tensors of a floating dtype, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+- `state`: A state that does not scale losses, for the application computes these.
+- `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
-- `out`: The parameters. They keep the tensors, not the application's other use of their memory.
+- `out`: The parameters.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for what is no tensor of a floating dtype; UNSUPPORTED for another device or tensors that are not contiguous; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.
 
 Threads: collective, waits.
 """
@@ -8398,11 +8398,11 @@ One micro-batch whose gradients the application has computed. In the last one of
 
 - `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
 - `optimizer`: A prepared optimizer of their module.
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype. Only read, and not after the call.
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out_norm`: `nothing`/`C_NULL` is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name, in all of which cases nothing has changed; INVALID_STATE inside of accel_accumulate_begin(), or for an optimizer that has none of the parameters; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters, or for an optimizer that is not prepared; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name; INVALID_STATE inside of accel_accumulate_begin(), after the end of the state, or for an optimizer that has none of the parameters. Nothing has changed then, and the other ranks wait for this one. COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """

@@ -564,6 +564,45 @@ ShardedParameter* FullyShardedDataParallel::find(const at::Tensor& tensor) const
   return nullptr;
 }
 
+// What has as many rows on each rank is gathered where it is wanted, the rest with its padding first.
+void FullyShardedDataParallel::gather_into(const std::vector<at::Tensor>& parameters,
+                                           const std::vector<at::Tensor>& memory) {
+  finish_step();
+  const at::NoGradGuard no_grad;
+  std::unordered_map<const at::TensorImpl*, const at::Tensor*> wanted;
+  for (size_t i = 0; i < parameters.size(); i++) wanted.emplace(parameters[i].unsafeGetTensorImpl(), &memory[i]);
+  struct Padded {
+    at::Tensor memory, whole;
+  };
+  struct Gathered {
+    std::shared_ptr<comm::Work> work;
+    std::vector<Padded> padded;
+  };
+  std::vector<Gathered> gathered;
+  for (const auto& group : groups_) {
+    std::vector<comm::Collective> collectives;
+    std::vector<Padded> padded;
+    for (const auto& parameter : group->parameters()) {
+      const auto found = wanted.find(parameter->tensor().unsafeGetTensorImpl());
+      if (found == wanted.end() || parameter->padded_elements() == 0) continue;
+      const at::Tensor& whole = *found->second;
+      at::Tensor flat = whole.view({-1});
+      if (whole.numel() != parameter->padded_elements()) {
+        flat = at::empty({parameter->padded_elements()}, whole.options());
+        padded.push_back({whole, flat});
+      }
+      collectives.push_back(comm::Collective::all_gather(parameter->padded_shard().to(whole.device()), flat));
+    }
+    if (!collectives.empty()) gathered.push_back({ranks_.shard->start(collectives), std::move(padded)});
+  }
+  for (const Gathered& part : gathered) {
+    part.work->wait();
+    part.work->result();
+    for (const Padded& padded : part.padded)
+      padded.memory.view({-1}).copy_(padded.whole.narrow(0, 0, padded.memory.numel()));
+  }
+}
+
 void FullyShardedDataParallel::gather_parameters(const std::vector<at::Tensor>& parameters) {
   finish_step();
   std::vector<ShardedParameter*> own;

@@ -56,6 +56,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   bool any_rank(bool flag) override;
   const ParameterShard* shard_of(const at::Tensor& parameter) const override;
   at::Tensor gather_rows(const at::Tensor& shard, int64_t rows) const override;
+  void gather_into(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& memory) override;
   void gather_parameters(const std::vector<at::Tensor>& parameters) override;
   void release_parameters(const std::vector<at::Tensor>& parameters, std::optional<int> modifier) override;
   optim::StateMemory state_memory() const override;

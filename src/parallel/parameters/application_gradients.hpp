@@ -15,7 +15,7 @@ namespace accel::parallel {
 
 // Whether a gradient was computed in the memory that it is wanted in.
 inline bool is_same_memory(const at::Tensor& given, const at::Tensor& memory) {
-  return given.scalar_type() == memory.scalar_type() && given.device() == memory.device() && given.is_contiguous() &&
+  return given.scalar_type() == memory.scalar_type() && given.is_contiguous() &&
          given.const_data_ptr() == memory.const_data_ptr();
 }
 
