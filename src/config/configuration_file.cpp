@@ -16,7 +16,7 @@
 namespace accel {
 namespace {
 
-constexpr const char* kVariable = "ACCELERATE_CONFIG_FILE";
+constexpr const char* kFileVariable = "ACCELERATE_CONFIG_FILE";
 
 // "accel_ddp_options_t" is "ddp"; fields of the state are at the top level.
 std::string_view section_of(const OptionTable& table) {
@@ -160,7 +160,7 @@ const ConfigurationFile::Entry* ConfigurationFile::find(const OptionTable& table
 }
 
 const ConfigurationFile* ConfigurationFile::of_environment() {
-  const auto path = environment_text(kVariable);
+  const auto path = environment_text(kFileVariable);
   if (!path) return nullptr;
   struct Files {
     std::mutex mutex;
@@ -169,7 +169,7 @@ const ConfigurationFile* ConfigurationFile::of_environment() {
   static Files& read = *std::make_unique<Files>().release();  // texts are lent to structs of options
   const std::lock_guard<std::mutex> lock(read.mutex);
   const auto [file, is_new] = read.files.try_emplace(*path, *path);
-  if (is_new) log(LogLevel::kInfo, "settings are read from '", *path, "', which ", kVariable, " names");
+  if (is_new) log(LogLevel::kInfo, "settings are read from '", *path, "', which ", kFileVariable, " names");
   return &file->second;
 }
 

@@ -15,7 +15,7 @@ DECLARED = """#include <accel.h>
 #define CHECK(call) ((call) < 0 ? (fprintf(stderr, "%s\\n", accel_last_error()), exit(1)) : (void)0)
 accel_state_t *state; accel_module_t *model, *prepared; accel_tensor_t *loss, *features, *labels; accel_optimizer_t *optimizer;
 accel_dataset_t *dataset; accel_dataloader_t *loader; int64_t sink; accel_logger_t *logger; accel_progress_bar_t *bar;
-accel_value_t tokens, logits, config, tensors, gradients; int train; accel_status_t status; int64_t step, steps; void *job;
+accel_value_t tokens, logits, config, tensors, gradients; accel_status_t status; int64_t step, steps; void *job;
 const char *names[2]; double values[2]; void train_step(void); accel_status_t run_model(void *); void check(accel_status_t);
 """
 
