@@ -57,6 +57,9 @@ fn assert_framework_learns(name: &str) {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--quiet", "--offline", "--locked", "--config", &source]);
     cargo.args(["--config", "source.crates-io.replace-with='vendored'"]).env("CARGO_TARGET_DIR", &target);
+    if std::env::var_os("LIBTORCH").is_none() {
+        cargo.env("LIBTORCH", root.join("build/deps/torch"));
+    }
     let status = cargo.current_dir(root.join("examples/rust").join(name)).status().unwrap();
     assert!(status.success(), "{name} cannot be built");
     assert_learns(target.join("release").join(name).to_str().unwrap());
@@ -70,4 +73,9 @@ fn candle_learns_the_same_on_any_number_of_processes() {
 #[test]
 fn burn_learns_the_same_on_any_number_of_processes() {
     assert_framework_learns("burn");
+}
+
+#[test]
+fn tch_learns_the_same_on_any_number_of_processes() {
+    assert_framework_learns("tch");
 }
