@@ -9830,7 +9830,8 @@ func (work *Work) Then(callback WorkFunc) error {
 //   - state: A state.
 //   - maxUs: How long to wait for one that ends; 0 only looks.
 //
-// Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+// Returns: ACCEL_OK when no work is under way and all callbacks have run; ACCEL_IN_PROGRESS otherwise; the error of a
+// callback.
 func (state *State) Progress(maxUs int64) (ok bool, err error) {
 	var failure C.go_failure
 	code := C.go_accel_progress(state.c(), C.int64_t(maxUs), &failure)

@@ -2777,7 +2777,7 @@ void accel_work_release(accel_work_t *work);
 
 state: A state.
 max_us: How long to wait for one that ends; 0 only looks.
-Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.";
+Returns: ACCEL_OK when no work is under way and all callbacks have run; ACCEL_IN_PROGRESS otherwise; the error of a callback.";
 information_t accel_progress(accel_state_t *state, int64_t max_us);
 
 %feature("docstring") accel_group_create "Makes a group. Its members call this, the other ranks do not.

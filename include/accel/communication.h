@@ -416,7 +416,7 @@ ACCEL_SINCE(0, 1) void accel_work_release(accel_work_t *ACCEL_NULLABLE work);
  * without it.
  * @param state A state.
  * @param max_us How long to wait for one that ends; 0 only looks.
- * @return ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+ * @return ACCEL_OK when no work is under way and all callbacks have run; ACCEL_IN_PROGRESS otherwise; the error of a callback.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_progress(accel_state_t *state, int64_t max_us);
 

@@ -41,7 +41,7 @@ bool WorkList::progress(std::chrono::microseconds longest) {
   lock.unlock();
   for (const auto& work : ended) work->deliver();
   lock.lock();
-  return under_way();
+  return ready() || under_way();  // one may have ended meanwhile
 }
 
 }  // namespace accel::comm

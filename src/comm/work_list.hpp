@@ -18,7 +18,7 @@ class WorkList : public std::enable_shared_from_this<WorkList> {
   void add_again(const std::shared_ptr<Work>& work);
 
   // Runs the callbacks of completed works. While works are running, waits up to `longest` for one. Returns whether some
-  // are still running.
+  // are still running, or have ended since and have callbacks to run.
   bool progress(std::chrono::microseconds longest);
 
  private:

@@ -375,6 +375,22 @@ TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
   });
 }
 
+// A work that ends while callbacks of others run has callbacks that nobody has run yet.
+TEST(CommWork, ProgressIsNotDoneWhileAWorkHasCallbacksToRun) {
+  const auto works = std::make_shared<WorkList>();
+  const auto first = std::make_shared<Work>(), last = std::make_shared<Work>();
+  works->add(first);
+  works->add(last);
+  bool called = false;
+  first->add_callback([&](const std::exception_ptr&) { last->complete({}, nullptr); });
+  last->add_callback([&](const std::exception_ptr&) { called = true; });
+  first->complete({}, nullptr);
+  EXPECT_TRUE(works->progress(std::chrono::microseconds(0)));
+  EXPECT_FALSE(called);
+  EXPECT_FALSE(works->progress(std::chrono::microseconds(0)));
+  EXPECT_TRUE(called);
+}
+
 // Ranks that disagree about a part of a tree leave the rest of it, however long it is, and what was posted behind it.
 TEST(CommWork, AMismatchInATreeLeavesTheRanksInStep) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {

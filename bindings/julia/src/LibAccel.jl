@@ -4181,7 +4181,7 @@ For applications with an event loop: runs the callbacks of the state's works tha
 - `state`: A state.
 - `max_us`: How long to wait for one that ends; 0 only looks.
 
-Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+Returns: ACCEL_OK when no work is under way and all callbacks have run; ACCEL_IN_PROGRESS otherwise; the error of a callback.
 
 Threads: object, waits.
 """

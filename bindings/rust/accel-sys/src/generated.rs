@@ -5127,7 +5127,7 @@ functions! {
     /// * `state`: A state.
     /// * `max_us`: How long to wait for one that ends; 0 only looks.
     ///
-    /// Returns: ACCEL_OK when no work is under way; ACCEL_IN_PROGRESS when one is; the error of a callback.
+    /// Returns: ACCEL_OK when no work is under way and all callbacks have run; ACCEL_IN_PROGRESS otherwise; the error of a callback.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_progress(state: *mut accel_state_t, max_us: i64) -> accel_status_t;
