@@ -200,9 +200,12 @@ bool PreparedParameters::exchange_all(const std::vector<at::Tensor>& gradients) 
   const auto exchange = this->exchange(*window_);
   // In the order of the buckets, so that one is exchanged while the next is filled.
   for (size_t i = gradients.size(); i-- > 0;) {
-    const TrainedParameter& parameter = trained_[i];
-    const at::Tensor zeros = at::zeros({}, parameter.tensor.options().requires_grad(false)).expand(parameter.shape);
-    gradients_->ready(i, gradients[i].defined() ? gradients[i] : zeros, exchange);
+    at::Tensor gradient = gradients[i];
+    if (!gradient.defined()) {
+      const TrainedParameter& parameter = trained_[i];
+      gradient = at::zeros({}, parameter.tensor.options().requires_grad(false)).expand(parameter.shape);
+    }
+    gradients_->ready(i, gradient, exchange);
   }
   gradients_->synchronize(exchange);
   return gradient_state_->sync_gradients();
