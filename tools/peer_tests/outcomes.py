@@ -1,7 +1,11 @@
-"""A plugin of pytest: writes the outcome of each test as a line `FILE::CLASS::TEST OUTCOME` to the file $ACCEL_PEER_OUTCOMES."""
+"""A plugin of pytest: writes the outcome of each test as a line `FILE::CLASS::TEST OUTCOME` to the file $ACCEL_PEER_OUTCOMES.
+
+Each test starts from the same random numbers. Some compare two draws of weights by their sums, which agree once in about 1,000 runs.
+"""
 
 import os
 import pathlib
+import random
 
 _RANK = ("passed", "skipped", "failed")
 _outcomes: dict = {}
@@ -12,6 +16,15 @@ def pytest_configure():
     import accelerate.test_utils.testing as tools
 
     tools.path_in_accelerate_package = pathlib.Path(os.environ["ACCEL_PEER_SOURCE"], "src", "accelerate").joinpath
+
+
+def pytest_runtest_setup():
+    import numpy
+    import torch
+
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
 
 
 def _name(node):

@@ -67,6 +67,10 @@ class Runner:
         pairs = [line.rsplit(" ", 1) for line in outcomes.read_text().splitlines()] if outcomes.exists() else []
         return dict(pairs)
 
+    def last_output(self):
+        """What the tests of the last file, or its script, wrote: pytest's account of each failure."""
+        return (self.folder / "output").read_text(errors="replace")
+
     def _script(self, name, ranks):
         path = str(self.source / "src" / "accelerate" / "test_utils" / f"{name}.py")
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
@@ -149,6 +153,8 @@ def main():
             outcomes.update(runner.run(name))
             wanted = [test for test in baseline if file_of(test) == name]
             print(f"{name}: {sum(outcomes.get(test) == 'passed' for test in wanted)} of {len(wanted)}", flush=True)
+            if any(outcomes.get(test) != "passed" for test in wanted if test in passing):
+                print(runner.last_output())
     ran = [test for test in baseline if file_of(test) in files]
     lost = [test for test in ran if test in passing and outcomes.get(test) != "passed"]
     new = [test for test in ran if test not in passing and outcomes.get(test) == "passed"]
