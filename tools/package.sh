@@ -57,10 +57,10 @@ cp packaging/root/build_engine.sh "$root/opt/"
 packaging/root/enter.sh "$root" --bind "$PWD" /source --bind "$torch" /opt/libaccel/lib/torch --bind "$nvidia" /opt/libaccel/lib/nvidia \
   --bind "$work" /build -- sh /opt/build_engine.sh
 set --
-for name in zlib libpng1.6 libjpeg-turbo libzstd libyaml libdeflate cjson libevent ucx; do
+for name in zlib libpng1.6 libjpeg-turbo libzstd libyaml libdeflate cjson libevent double-conversion ucx; do
   set -- "$@" --license "$name=$root/opt/libraries/share/licenses/$name/copyright"
 done
-for name in libsodium-dev libcli11-dev libxxhash-dev; do
+for name in libsodium-dev libcli11-dev libxxhash-dev libfast-float-dev; do
   set -- "$@" --license "$name=$root/usr/share/doc/$name/copyright"
 done
 python3 packaging/assemble "$work" "$output" --static "$root/opt/libraries/lib" --static "$root/usr/lib/x86_64-linux-gnu" "$@" \

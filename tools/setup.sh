@@ -95,6 +95,8 @@ libyaml-dev library yaml-0.1
 libcli11-dev library CLI11
 libxxhash-dev library libxxhash
 libdeflate-dev library libdeflate
+libdouble-conversion-dev library double-conversion
+libfast-float-dev file /usr/include/fast_float/fast_float.h
 libzstd-dev library libzstd
 libsodium-dev library libsodium
 libevent-dev library libevent_extra
@@ -143,7 +145,7 @@ needed_without_root() {
   for package in "$@"; do
     case $package in
       ccache | meson | ninja-build) ;;
-      libcjson-dev | libyaml-dev | libcli11-dev | libxxhash-dev | libdeflate-dev | libzstd-dev | libcmocka-dev | libgtest-dev) ;;
+      libcjson-dev | libyaml-dev | libcli11-dev | libxxhash-dev | libdeflate-dev | libdouble-conversion-dev | libfast-float-dev | libzstd-dev | libcmocka-dev | libgtest-dev) ;;
       *) echo "$package" ;;
     esac
   done

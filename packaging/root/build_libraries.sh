@@ -83,4 +83,5 @@ build libyaml libyaml
 build libdeflate deflate
 build cjson with_cmake -DENABLE_CJSON_TEST=OFF -DENABLE_CUSTOM_COMPILER_FLAGS=OFF
 build libevent event
+build double-conversion with_cmake
 build ucx ucx

@@ -12,20 +12,20 @@ command -v mmdebstrap >/dev/null || {
   exit 1
 }
 
-packages=gcc,g++,ninja-build,ccache,pkg-config,make,cmake,nasm,autoconf,automake,libtool,dpkg-dev,patchelf,python3,python3-venv
-libraries=libxxhash-dev,libsodium-dev,libibverbs-dev,librdmacm-dev,ca-certificates
+packages=gcc,g++,ninja-build,ccache,pkg-config,make,cmake,nasm,autoconf,automake,libtool,dpkg-dev,patchelf,python3,python3-venv,ca-certificates
+libraries='libxxhash-dev libsodium-dev libibverbs-dev librdmacm-dev libcli11-dev/bookworm libfast-float-dev/bookworm'
 if [ ! -x "$root/usr/bin/c++" ]; then
   echo "package: making the build root of Debian 11 in $root"
   rm -rf "$root"
   mkdir -p "$(dirname "$root")"
-  mmdebstrap --quiet --variant=minbase --include="$packages,$libraries" bullseye "$root.tar" "$mirror"
+  mmdebstrap --quiet --variant=minbase --include="$packages" bullseye "$root.tar" "$mirror"
   mkdir -p "$root"
   tar -x -f "$root.tar" -C "$root" --exclude=./dev/*
   rm "$root.tar"
 fi
 mkdir -p "$root/dev" "$root/opt/sources"
 
-# Sources of libraries, and CLI11, a header, are those of Debian 12.
+# Sources of libraries, and those that are headers only, are Debian 12's.
 cat >"$root/etc/apt/sources.list.d/bookworm.list" <<LIST
 deb $mirror bookworm main
 deb-src $mirror bookworm main
@@ -33,10 +33,10 @@ LIST
 printf 'Package: *\nPin: release n=bookworm\nPin-Priority: 100\n' >"$root/etc/apt/preferences.d/bookworm"
 cp "$here"/*.sh "$here/requirements.txt" "$root/opt/"
 [ ! -f /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-"$here/enter.sh" "$root" -- sh -euc '
+"$here/enter.sh" "$root" -- sh -euc "
   apt-get -q update >/opt/sources/apt.log 2>&1
-  apt-get -q -y install --no-install-recommends libcli11-dev/bookworm >>/opt/sources/apt.log 2>&1
+  apt-get -q -y install --no-install-recommends $libraries >>/opt/sources/apt.log 2>&1
   [ -x /opt/build/bin/pip ] || python3 -m venv /opt/build
   /opt/build/bin/pip install --quiet --disable-pip-version-check -r /opt/requirements.txt
-  sh /opt/build_libraries.sh'
+  sh /opt/build_libraries.sh"
 echo "$description" >"$root/complete"

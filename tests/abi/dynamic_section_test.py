@@ -16,7 +16,7 @@ import tempfile
 RUNTIME = {"ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libm.so.6", "libstdc++.so.6"}
 LIBTORCH_PARTS = {"libc10.so", "libtorch_cpu.so"}
 NEEDED = {
-    "libaccel.so": RUNTIME | LIBTORCH_PARTS | {"libcjson.so.1", "libdeflate.so.0", "libpng16.so.16", "libturbojpeg.so.0",
+    "libaccel.so": RUNTIME | LIBTORCH_PARTS | {"libcjson.so.1", "libdeflate.so.0", "libdouble-conversion.so.3", "libpng16.so.16", "libturbojpeg.so.0",
                                              "libyaml-0.so.2", "libzstd.so.1"},
     "libaccel_ucx.so": RUNTIME | LIBTORCH_PARTS | {"libucp.so.0", "libucs.so.0"},
 }
