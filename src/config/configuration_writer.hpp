@@ -15,8 +15,6 @@ Json file_form(const Json& configuration);
 // JSON if the name of the file ends with ".json", else YAML. The file is replaced as a whole or stays as it was; one
 // that is there keeps its permissions, a new one is for its owner to write. Folders that are missing are made.
 void write_configuration(const std::string& path, const Json& configuration);
-// Any other file likewise.
-void replace_file(const std::string& path, const std::string& content);
 
 // A configuration of this one machine: a process for each GPU, or one on the processor. False if the file is there: it
 // stays as it is. `mixed_precision` is one of no, fp16, bf16 and fp8 in any case.

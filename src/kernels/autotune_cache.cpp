@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -12,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/processors.hpp"
 #include "base/read_line.hpp"
+#include "base/replaced_file.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -85,12 +85,9 @@ void AutotuneCache::store(const AutotuneTable& table) const {
   const std::string parent = folder_.substr(0, folder_.rfind('/'));
   mkdir(parent.c_str(), 0700);
   mkdir(folder_.c_str(), 0700);
-  const std::string temporary = text(path_, ".", getpid());
-  std::ofstream file(temporary, std::ios::binary);
-  file << table.to_json() << '\n';
-  file.close();
-  if (file.fail() || std::rename(temporary.c_str(), path_.c_str()) != 0) {
-    std::remove(temporary.c_str());
+  try {
+    replace_file(path_, table.to_json() + "\n");
+  } catch (const Error&) {
     log(LogLevel::kWarning, "the measurement of matmuls cannot be kept in '", path_,
         "'; each process measures again. Set XDG_CACHE_HOME to a folder that can be written");
   }

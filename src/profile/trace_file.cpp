@@ -10,7 +10,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
-#include "track/replaced_file.hpp"
+#include "base/replaced_file.hpp"
 #include "track/span_events.hpp"
 #include "track/trace_merge.hpp"
 
@@ -62,7 +62,7 @@ void write_trace(const std::string& of_kineto, const Spans::Recording& spans, co
   const bool is_last = parts.events.find_first_not_of(" \n\t\r") == std::string_view::npos;
   if (is_last && !events.empty()) events.erase(events.rfind(','));
   constexpr std::string_view kTail = "\n]}\n";
-  track::ReplacedFile file(path);
+  ReplacedFile file(path);
   if (is_compressed(path)) {
     file.write(gzip((head += events).append(parts.events).append(kTail)));
   } else {
@@ -78,7 +78,7 @@ void merge_traces(const std::vector<std::string>& paths, const std::string& path
   const std::unique_ptr<const std::string, void (*)(const std::string*)> removed(
       &plain, [](const std::string* file) { ::unlink(file->c_str()); });
   track::merge_traces(paths, plain);
-  track::ReplacedFile file(path);
+  ReplacedFile file(path);
   file.write(gzip(MappedFile(plain).text()));
   file.commit();
 }

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "config/configuration_writer.hpp"
+#include "base/replaced_file.hpp"
 #include "program/command_arguments.hpp"
 #include "program/described_commands.hpp"
 

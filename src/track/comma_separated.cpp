@@ -1,10 +1,9 @@
 #include "track/comma_separated.hpp"
 
 #include <cmath>
-#include <cstdio>
 
 #include "base/file_bytes.hpp"
-#include "base/system_error.hpp"
+#include "base/replaced_file.hpp"
 #include "track/run_folder.hpp"
 #include "track/text_numbers.hpp"
 
@@ -119,9 +118,7 @@ void CommaSeparated::widen_file() {
       begin = end;
     }
   }
-  const std::string temporary = file_.path() + ".new";
-  write_file(temporary, widened);
-  if (std::rename(temporary.c_str(), file_.path().c_str()) != 0) fail_system(Status::kIo, "replace", file_.path());
+  replace_file(file_.path(), widened);
   file_.renew_if_removed();
   file_columns_ = columns_.size();
 }

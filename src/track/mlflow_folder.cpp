@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
 #include "base/log.hpp"
+#include "base/replaced_file.hpp"
 #include "config/yaml_document.hpp"
 #include "track/appended_file.hpp"
 #include "track/mlflow_store.hpp"
@@ -153,13 +154,12 @@ class MlflowFolder final : public MlflowStore {
   void write_run(int64_t status, int64_t end) const {
     const auto quoted = [](const std::string& value) { return print_json(Json(value)); };
     const std::string path = folder_ + "/meta.yaml";
-    write_file(path + ".new",
-               text("artifact_uri: ", quoted(artifacts_), "\nend_time: ", end == 0 ? "null" : std::to_string(end),
-                    "\nentry_point_name: ''\nexperiment_id: '", experiment_, "'\nlifecycle_stage: active\nrun_id: ",
-                    quoted(run_id_), "\nrun_name: ", quoted(name_), "\nrun_uuid: ", quoted(run_id_),
-                    "\nsource_name: ''\nsource_type: ", kLocalSource, "\nsource_version: ''\nstart_time: ", start_,
-                    "\nstatus: ", status, "\ntags: []\nuser_id: ", quoted(user_), "\n"));
-    require(std::rename((path + ".new").c_str(), path.c_str()) == 0, Status::kIo, "cannot replace '", path, "'");
+    replace_file(path,
+                 text("artifact_uri: ", quoted(artifacts_), "\nend_time: ", end == 0 ? "null" : std::to_string(end),
+                      "\nentry_point_name: ''\nexperiment_id: '", experiment_, "'\nlifecycle_stage: active\nrun_id: ",
+                      quoted(run_id_), "\nrun_name: ", quoted(name_), "\nrun_uuid: ", quoted(run_id_),
+                      "\nsource_name: ''\nsource_type: ", kLocalSource, "\nsource_version: ''\nstart_time: ", start_,
+                      "\nstatus: ", status, "\ntags: []\nuser_id: ", quoted(user_), "\n"));
   }
 
   void write_text(const char* kind, const std::string& key, const std::string& value) const {

@@ -15,7 +15,7 @@
 #include "base/json.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
-#include "track/replaced_file.hpp"
+#include "base/replaced_file.hpp"
 #include "track/trace_text.hpp"
 
 namespace accel::track {

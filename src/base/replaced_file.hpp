@@ -7,27 +7,30 @@
 
 #include "base/file_descriptor.hpp"
 
-namespace accel::track {
+namespace accel {
 
 class ReplacedFile {
  public:
-  // Makes the file's folder if that is missing.
+  // Makes the file's folder if that is missing. Where the path is a link, the file that it leads to is replaced.
   explicit ReplacedFile(const std::string& path);
   ReplacedFile(const ReplacedFile&) = delete;
   ReplacedFile& operator=(const ReplacedFile&) = delete;
   ~ReplacedFile();
 
-  void write(std::string_view text);
+  void write(std::string_view bytes);
+  // With the permissions of the file that was there; what the system has said is on the disk then.
   void commit();
 
  private:
   void flush();
 
   const std::string path_;
-  std::string temporary_;
+  std::string temporary_;  // a sibling, private until then
   FileDescriptor descriptor_;
   std::string waiting_;
   bool is_committed_ = false;
 };
 
-}  // namespace accel::track
+void replace_file(const std::string& path, std::string_view bytes);
+
+}  // namespace accel
