@@ -11,23 +11,15 @@ import tempfile
 import unittest
 
 import fragments
+import named_tests
 import pages
 import preparations
 from session import Failed, Session, is_alike
-from build_commands import BuildCommands
+from build_commands import NOT_RUN, BuildCommands, command_lines
 
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 CHOSEN = sys.argv[3:]
 LONG = ("README.md", "docs/tutorial.md")  # tests of their own
-
-
-def named_test_problem(name):
-    """Why a test that a page names is not there; nothing if it is."""
-    path, _, what = name.partition(": ")
-    file = ROOT / path
-    if not file.is_file():
-        return f"there is no file {path}"
-    return "" if re.search(rf"\b{re.escape(what)}\b", file.read_text()) else f"{path} has no {what}"
 
 
 class Pages(unittest.TestCase):
@@ -43,8 +35,20 @@ class Pages(unittest.TestCase):
         self.assertEqual([f"{block}: {block.language}" for block in self.blocks if block.language.strip("{}") not in known], [])
 
     def test_tests_that_are_named_exist(self):
-        problems = [f"{block}: {named_test_problem(block.test)}" for block in self.blocks if block.test and named_test_problem(block.test)]
+        problems = [f"{block}: {problem}" for block in self.blocks if block.test and (problem := named_tests.missing(ROOT, block.test))]
         self.assertEqual(problems, [])
+
+    def test_tests_that_are_named_run_the_commands(self):
+        for block in self.blocks:
+            if block.test and block.language in pages.COMMANDS:
+                lines = [line for line in command_lines(block.text) if line not in NOT_RUN]
+                self.assertEqual(named_tests.lines_that_are_not_in(ROOT, block, lines, self.blocks), [], str(block))
+
+    def test_what_is_not_run_is_on_a_page(self):
+        lines = {line for block in self.blocks if block.language in pages.COMMANDS for line in command_lines(block.text)}
+        self.assertEqual([line for line in NOT_RUN if line not in lines], [])
+        for line, reason in NOT_RUN.items():
+            print(f"not run: {line} ({reason})")
 
     def test_programs_have_a_test(self):
         for block in self.blocks:
@@ -53,12 +57,26 @@ class Pages(unittest.TestCase):
                     problem = fragments.problem(block, ROOT)
                     self.assertFalse(problem, problem)
 
-    def test_commands_of_the_build_are_right(self):
+    def test_commands_of_the_build_are_rehearsed(self):
+        folder = tempfile.TemporaryDirectory(prefix="accel-page-")
+        self.addCleanup(folder.cleanup)
+        session = Session(ROOT, BUILD, pathlib.Path(folder.name) / "page")
+        session.folder = ROOT
         for block in self.blocks:
-            if block.language in pages.COMMANDS and not block.test:
-                for line in self.build_commands.lines(block.text):
-                    with self.subTest(f"{block}: {line}"):
-                        self.assertFalse(self.build_commands.problem(line), self.build_commands.problem(line))
+            if block.language not in pages.COMMANDS or block.test or not self.build_commands.has_one(block.text):
+                continue
+            rehearsals = [(line, self.build_commands.rehearse(line)) for line in command_lines(block.text)]
+            self.assertEqual([f"{line}: {rehearsal.problem}" for line, rehearsal in rehearsals if rehearsal.problem], [], str(block))
+            commands = [rehearsal.command for _, rehearsal in rehearsals]
+            script = "\n".join(command for number, command in enumerate(commands) if command.startswith("export") or command not in commands[:number])
+            with self.subTest(str(block)):
+                self.expect_success(session, script)
+
+    def expect_success(self, session, script):
+        try:
+            session.run(script)
+        except Failed as failure:
+            self.fail(f"{script}: {failure}")
 
 
 class Followed(unittest.TestCase):
@@ -70,6 +88,8 @@ class Followed(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="accel-page-") as folder:
             place = pathlib.Path(folder) / "page"
             session = Session(ROOT, BUILD, place)
+            if name in preparations.WITH_A_HOME:
+                session.environment.update(HOME=str(place), HF_HOME=str(place / "hub"))
             # The reader of a page with tabs follows one of them, so each has a folder of its own.
             sessions = {tab: Session(ROOT, BUILD, place.parent / tab) for tab in sorted({block.tab for block in blocks if block.tab})}
             missing = sorted({block.tab for block in blocks if block.tab and not session.has(block.tab)})
@@ -84,10 +104,11 @@ class Followed(unittest.TestCase):
                 if block.test or block.tab in missing or (block.language in missing):
                     said = None
                 elif block.language in pages.COMMANDS:
-                    text = build_commands.others(block.text)
+                    text = "" if build_commands.has_one(block.text) else preparations.filled_in(name, block.text, ROOT, BUILD)
                     if block.name:
                         session.write(block.name, block.text)
                         continue
+                    text = "".join(f"{line}\n" for line in text.splitlines() if (command_lines(line) or [""])[0] not in NOT_RUN)
                     if text.strip():
                         try:
                             said = session.run(text)
