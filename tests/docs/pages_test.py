@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import fragments
+import guides
 import named_tests
 import pages
 import preparations
@@ -79,6 +80,39 @@ class Pages(unittest.TestCase):
             self.fail(f"{script}: {failure}")
 
 
+class Guides(unittest.TestCase):
+    """The parts of programs that guides have in several languages, each language at once."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="accel-page-")
+        self.addCleanup(folder.cleanup)
+        self.session = Session(ROOT, BUILD, pathlib.Path(folder.name) / "page")
+        self.session.run(guides.FILES)
+        self.blocks = [block for path in pages.page_paths(ROOT) for block in pages.blocks_of(ROOT, path) if guides.is_a_part(block)]
+
+    def of(self, language):
+        if not self.session.has(language):
+            self.skipTest(f"{language} is not installed or not built")
+        return [block for block in self.blocks if block.language == language]
+
+    def test_rust(self):
+        parts = self.of("rust")
+        self.session.run("cargo new --quiet guides && cd guides && cargo add --quiet libaccel")
+        self.session.write("guides/src/main.rs", guides.rust(parts))
+        self.session.run("cargo build --quiet --manifest-path guides/Cargo.toml && guides/target/debug/guides")
+
+    def test_python(self):
+        parts, python = self.of("python"), ROOT / "build/deps/python/bin/python"  # has NumPy
+        if not python.exists():
+            self.skipTest("the Python of tools/setup.sh --develop is not there")
+        self.session.write("guides.py", guides.python(parts))
+        self.session.run(f"{python} guides.py")
+
+    def test_julia(self):
+        self.session.write("guides.jl", guides.julia(self.of("julia")))
+        self.session.run("julia guides.jl")
+
+
 class Followed(unittest.TestCase):
     """Each page from its beginning to its end, as a reader does it."""
 
@@ -140,5 +174,5 @@ if __name__ == "__main__":
             if any(block.language in pages.COMMANDS and not block.test for block in pages.blocks_of(ROOT, path)):
                 add_page(path)
     if CHOSEN:
-        del Pages
+        del Pages, Guides
     unittest.main(argv=sys.argv[:1], verbosity=1)

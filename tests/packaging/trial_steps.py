@@ -72,6 +72,9 @@ ACCIDENTS = {"c": {
                                        "run `accel-libtorch`"),
     "another LibTorch": ("echo torch==2.12.0:0 >$LIBACCEL/lib/torch/fetched; $LIBACCEL/bin/accel env", "libaccel needs 2.13.0"),
 }, "julia": {
-    "without LD_PRELOAD": (". ./library; unset LD_PRELOAD; $LIBACCEL/bin/accel launch --num-processes 2 -- julia --project=Accel hello.jl 2>&1 || true",
+    # An error of LibTorch: the product of matrices that do not fit.
+    "without LD_PRELOAD": (". ./library; julia --project=Accel -e 'using Accel; Tensor(ones(2, 3)) * Tensor(ones(2, 3))' 2>&1 || true",
                            "signal (6): Aborted"),
+    "with LD_PRELOAD": (". ./library; export LD_PRELOAD=libgcc_s.so.1; julia --project=Accel -e 'using Accel; Tensor(ones(2, 3)) * Tensor(ones(2, 3))' 2>&1 || true",
+                        "cannot be multiplied"),
 }}
