@@ -61,7 +61,7 @@ class Pages(unittest.TestCase):
     def test_commands_of_the_build_are_rehearsed(self):
         folder = tempfile.TemporaryDirectory(prefix="accel-page-")
         self.addCleanup(folder.cleanup)
-        session = Session(ROOT, BUILD, pathlib.Path(folder.name) / "page")
+        session = Session(ROOT, BUILD, pathlib.Path(folder.name) / "page", uses_rust=False)
         session.folder = ROOT
         for block in self.blocks:
             if block.language not in pages.COMMANDS or block.test or not self.build_commands.has_one(block.text):
@@ -121,11 +121,12 @@ class Followed(unittest.TestCase):
         build_commands = BuildCommands(ROOT, BUILD)
         with tempfile.TemporaryDirectory(prefix="accel-page-") as folder:
             place = pathlib.Path(folder) / "page"
-            session = Session(ROOT, BUILD, place)
+            uses_rust = any(block.language == "rust" or "cargo " in block.text for block in blocks)
+            session = Session(ROOT, BUILD, place, uses_rust)
             if name in preparations.WITH_A_HOME:
                 session.environment.update(HOME=str(place), HF_HOME=str(place / "hub"))
             # The reader of a page with tabs follows one of them, so each has a folder of its own.
-            sessions = {tab: Session(ROOT, BUILD, place.parent / tab) for tab in sorted({block.tab for block in blocks if block.tab})}
+            sessions = {tab: Session(ROOT, BUILD, place.parent / tab, uses_rust) for tab in sorted({block.tab for block in blocks if block.tab})}
             missing = sorted({block.tab for block in blocks if block.tab and not session.has(block.tab)})
             if missing:
                 print(f"{name}: left out, not installed or not built: {', '.join(missing)}", file=sys.stderr)

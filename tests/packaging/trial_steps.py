@@ -27,7 +27,9 @@ STEPS = {
     "c": get("libaccel-{version}-linux-x86_64.tar.gz") + blocks["archive"],
     # The static library, by the words of the .pc file; then CMake.
     "cpp": ARCHIVE + """\
-export PKG_CONFIG_PATH=$LIBACCEL/lib/pkgconfig
+""" + blocks["environment"] + """\
+c++ -std=c++17 hello.cpp -o shared $(pkg-config --cflags --libs accel)
+accel launch --num-processes 2 -- ./shared
 c++ -std=c++17 hello.cpp -o static $(pkg-config --static --cflags --libs accel | sed s/-laccel/-l:libaccel.a/)
 ./static
 cat >CMakeLists.txt <<'TEXT'
@@ -43,8 +45,7 @@ cmake --build build >>cmake.log
 $LIBACCEL/bin/accel launch --num-processes 2 -- build/hello
 """,
     # Where torch is at hand, it is not downloaded.
-    "python": blocks["python"].replace("environment\n", "environment\n{provide_torch}\n", 1).replace("--find-links .", "--quiet --find-links {url}/")
-    + "environment/bin/accel launch --num-processes 2 -- environment/bin/python hello.py\n",
+    "python": blocks["python"].replace("environment\n", "environment\n{provide_torch}\n", 1).replace("--find-links .", "--quiet --find-links {url}/"),
     # The crates as they are in the registry.
     "rust": ARCHIVE + get("libaccel-{version}.crate", "libaccel-derive-{version}.crate", "libaccel-sys-{version}.crate") + blocks["rust"],
     # The library comes by the artifact here, which is downloaded, and checked, as Pkg does when the package is added. The unwinder of
