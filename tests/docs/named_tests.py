@@ -30,7 +30,7 @@ def takes(root, block):
     page = pathlib.Path(block.page).name
     if page not in text:
         return False
-    if re.search(rf"```(?:{re.escape(block.language)}\b|\$language)", text) or f'include_str!("../{page}")' in text:
+    if re.search(rf"```(?:{re.escape(block.language)}\b|\$language|\{{language\}})", text) or f'include_str!("../{page}")' in text:
         return True
     return any(("\n" + block.text).startswith(f"\n{begin}") and end == r"\n```"
                for begin, end in re.findall(r'between\(\s*&readme, "\\n([^"]+)", "([^"]+)"', text))

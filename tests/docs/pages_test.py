@@ -97,7 +97,7 @@ class Guides(unittest.TestCase):
 
     def test_rust(self):
         parts = self.of("rust")
-        self.session.run("cargo new --quiet guides && cd guides && cargo add --quiet libaccel")
+        self.session.run("cargo new --quiet guides && cd guides && cargo add --quiet libaccel libaccel-sys")
         self.session.write("guides/src/main.rs", guides.rust(parts))
         self.session.run("cargo build --quiet --manifest-path guides/Cargo.toml && guides/target/debug/guides")
 
