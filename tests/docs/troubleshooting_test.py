@@ -9,6 +9,7 @@ import functools
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,6 @@ import named_tests
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
 PYTHON = BUILD / "bindings/python"
-PORT = 29877
 
 # One process that does one wrong thing after another, and says what it hears.
 ONE_PROCESS = """
@@ -83,12 +83,12 @@ wrong(lambda: accelerator.gather(accel.ones(2)) if rank else accelerator.reduce(
 wrong(lambda: accelerator.reduce(accel.ones(2 + rank)))
 model = accelerator.prepare(Halves())
 wrong(lambda: train(model))
-wrong(lambda: time.sleep(2) if rank else accelerator.reduce(accel.ones(2)))
+wrong(lambda: time.sleep(7) if rank else accelerator.reduce(accel.ones(2)))
 """
 STATE = "import accel; accel.Accelerator()"
-ENDS_LATE = 'if [ $RANK = 0 ]; then sleep 0.3; kill -KILL $$; fi; trap "exit 3" TERM; sleep 30 & wait'
+ENDS_LATE = 'if [ $RANK = 0 ]; then sleep 1; kill -KILL $$; fi; trap "exit 3" TERM; sleep 30 & wait'
 TYPING_ERROR = "distributed_type: NO\\nnum_proceses: 2\\n"
-PLACE = f"WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={PORT}"
+PLACE = "WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT"
 
 # What to run, and the messages that it provokes. Commands of the shell in an empty folder.
 PROVOKED = {
@@ -99,7 +99,7 @@ PROVOKED = {
     f"{PLACE} RANK=1 ACCEL_TIMEOUT_MS=300 python3 -c '{STATE}'": ["cannot reach rank 0 at ..."],
     f"{PLACE} RANK=2 python3 -c '{STATE}'": ["the process index is ...; expected 0 to ..."],
     f"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 python3 -c '{STATE}'": ["... processes are on this host and MASTER_ADDR is not set"],
-    f"accel launch --num-machines 2 --machine-rank 1 --main-process-ip 127.0.0.1 --main-process-port {PORT} --num-processes 2 --rdzv-timeout 1 -- true": [
+    "accel launch --num-machines 2 --machine-rank 1 --main-process-ip 127.0.0.1 --main-process-port $PORT --num-processes 2 --rdzv-timeout 1 -- true": [
         "this host cannot reach the coordinator at ..."],
     f"accel launch --num-processes 2 -- sh -c '{ENDS_LATE}'": ["ended when told to", "killed, often by the out-of-memory killer"],
     "accel launch --num-processes 2 -- sh -c 'kill -ABRT $$'": ["SIGABRT: aborted, by a failed assertion or an uncaught exception"],
@@ -119,7 +119,7 @@ PROVOKED = {
         "there is no checkpoint in '...'",
         "is damaged",
         "which is not read, and nothing of it is executed"],
-    "ACCEL_TIMEOUT_MS=1000 accel launch --num-processes 2 -- python3 two.py": [
+    "ACCEL_TIMEOUT_MS=5000 accel launch --num-processes 2 -- python3 two.py": [
         "...; all ranks must make the same calls in the same order",
         "all ranks must pass the same shape, dtype and options",
         "the former backward gave no gradient to ...",
@@ -189,7 +189,10 @@ class Messages(unittest.TestCase):
         (folder / "two.py").write_text(TWO_PROCESSES)
         names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL", "OMP_", "GOMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-        environment = {**kept, "BUILD": str(BUILD), "PATH": f"{BUILD / 'src/program'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        environment = {**kept, "BUILD": str(BUILD), "PORT": str(port), "PATH": f"{BUILD / 'src/program'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
                        "PYTHONDONTWRITEBYTECODE": "1", "LIBACCEL": str(BUILD / "src"), "ACCEL_PLUGIN_PATH": str(BUILD / "src/comm/ucx"),
                        "ACCELERATE_USE_CPU": "1", "HF_HOME": str(folder)}
         if "OMP_NUM_THREADS" not in command:
