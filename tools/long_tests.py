@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs what CI leaves out, because it takes hours, and writes what it found to docs/reliability.md.
 
-usage: long_tests.py [--fuzz-seconds N] [--kills N] [CHECK...]
+usage: long_tests.py [--fuzz-seconds N] [--kills N] [--dry-run] [CHECK...]
 
 Without names all checks run, in the order below. A check that was run replaces its line of the table; the others keep theirs.
 Each has a build folder and a log of its own, build/long/NAME.log. Start it before a release, and after a change to what a
@@ -83,6 +83,10 @@ def checks(options):
                       "PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1 "
                       "build/deps/python/bin/python bindings/python/tests/programs/programs_agree.py "
                       "build/release/src/program/accel 1000"]),
+        "frameworks": ("the examples for Candle, Burn and tch, whose crates it fetches (a gigabyte), train as the others do",
+                       ["tools/build.sh -Dbindings=python,rust,julia,go",
+                        "examples/rust/vendor_frameworks.sh",
+                        "meson test -C build/release --no-rebuild --print-errorlogs --timeout-multiplier 4 rust"]),
         "path_analysis": ("clang-tidy's path-sensitive analysis of each source",
                           ["tools/build.sh src/libaccel.a src/program/accel src/comm/ucx/libaccel_ucx.so",
                            "python3 tools/check_tidy.py . build/release --paths"]),
@@ -138,6 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--fuzz-seconds", type=int, default=600, help="of each fuzzer (600)")
     parser.add_argument("--kills", type=int, default=500, help="ranks that are lost (500)")
+    parser.add_argument("--dry-run", action="store_true", help="say what each check would run")
     parser.add_argument("names", nargs="*", metavar="CHECK")
     options = parser.parse_args()
     known = checks(options)
@@ -148,6 +153,9 @@ def main():
     for name in options.names or known:
         looked_for, commands = known[name]
         print(f"{name}: {looked_for}", flush=True)
+        if options.dry_run:
+            print("\n".join(f"  {command}" for command in commands))
+            continue
         passed, seconds, said = run(name, commands)
         print(f"{name}: {'passed' if passed else 'FAILED'} in {seconds / 60:.0f} min: {said}; {LOGS / name}.log", flush=True)
         record(name, looked_for, passed, seconds, said)

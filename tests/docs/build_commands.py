@@ -1,15 +1,46 @@
-"""Command lines that build or test this project: too long to run for a page, so their parts are looked up in what they call."""
+"""Command lines that build, test or measure this project. They take minutes to hours, so they are rehearsed on the build that is there:
+each is replaced by one that takes seconds, and does of it what can be done so; what their arguments name must exist."""
 
+import dataclasses
 import functools
 import json
+import os
 import pathlib
 import re
 import shlex
 import subprocess
 
-PROGRAMS = ("tools/build.sh", "tools/setup.sh", "tools/test.sh", "tools/quickstart.sh", "tools/docs.sh", "tools/long_tests.py", "tools/release.sh",
-            "tools/package.sh", "meson", "bench/run", "git", "build/deps/python/bin/python")
-FOLDER = re.compile(r"^build/[\w-]+/")
+FOLDER = re.compile(r"^build/(?!deps/)[\w-]+/")
+# What the program says of its work instead of doing it.
+SAYS_ONLY = {"tools/setup.sh": "--check", "tools/quickstart.sh": "--check", "tools/long_tests.py": "--dry-run",
+             "build/deps/python/bin/python tools/apigen": "--check", "bench/run": "--help"}
+# {command line: why nothing of it is run}; those of other pages are run as they stand.
+NOT_RUN = {
+    "tools/test.sh": "this test is a part of it",
+    "tools/test.sh -C build/develop": "this test is a part of it",
+    "git clone <this repository> libaccel": "only its reader knows the address",
+    "pip install libaccel": "it is in the registry after the first upload; bare_root_trial.py installs it from a folder",
+    "apt install ./libaccel_0.1.0_amd64.deb": "it would change this system; bare_root_trial.py unpacks the package",
+}
+
+
+def command_lines(text):
+    """Without comments; long ones that go on in the next line are one, those joined by && are several."""
+    whole = re.sub(r"\\\n\s*", " ", text)
+    lines = [re.split(r"\s#", line)[0].strip() for line in whole.splitlines() if not line.startswith("#")]
+    return [part.strip() for line in lines for part in re.split(r" && ", line) if part.strip()]
+
+
+def split_variables(line):
+    """("NAME=value ...", words)"""
+    found = re.match(r"^((?:[A-Z_]+=(?:\$\(.*\)|\S*)\s+)*)(.*)$", line)
+    return found[1], shlex.split(found[2])
+
+
+@dataclasses.dataclass
+class Rehearsal:
+    command: str = ""  # what runs in its place
+    problem: str = ""
 
 
 class BuildCommands:
@@ -18,25 +49,11 @@ class BuildCommands:
 
     @staticmethod
     def is_one(line):
-        words = line.split()
-        while words and re.match(r"^[A-Z_]+=", words[0]):
-            words.pop(0)
-        return bool(words) and (words[0] in PROGRAMS or words[0] == "cd" and len(words) == 2 and words[1] == "libaccel" or bool(FOLDER.match(words[0])))
+        words = split_variables(line)[1]
+        return bool(words) and (words[0] in ("tools/build.sh", "tools/test.sh", "meson") or bool(FOLDER.match(words[0])) or any(" ".join(words).startswith(program) for program in SAYS_ONLY))
 
-    def lines(self, text):
-        """The command lines of a block that are looked up."""
-        whole = re.sub(r"\\\n\s*", " ", text)
-        return [part.strip() for line in whole.splitlines() for part in re.split(r" && ", line.split(" #")[0]) if self.is_one(part)]
-
-    def others(self, text):
-        """What is left of a block to be run."""
-        whole = re.sub(r"\\\n\s*", " ", text)
-        kept = []
-        for line in whole.splitlines():
-            parts = [part for part in re.split(r" && ", line) if not self.is_one(part.split(" #")[0])]
-            if parts:
-                kept.append(" && ".join(parts))
-        return "\n".join(kept) + "\n" if kept else ""
+    def has_one(self, text):
+        return any(self.is_one(line) for line in command_lines(text))
 
     @functools.cached_property
     def targets(self):
@@ -50,64 +67,81 @@ class BuildCommands:
 
     @functools.cached_property
     def options(self):
-        return {entry["name"] for entry in json.loads((self.build / "meson-info/intro-buildoptions.json").read_text())}
+        return {entry["name"]: entry for entry in json.loads((self.build / "meson-info/intro-buildoptions.json").read_text())}
 
-    def problem(self, line):
-        """What is wrong with a command line; nothing if it is right."""
-        words = shlex.split(line)
-        while re.match(r"^[A-Z_]+=", words[0]):
-            words.pop(0)
+    def rehearse(self, line):
+        if line in NOT_RUN or re.fullmatch(r"cd \w+", line):
+            return Rehearsal()
+        variables, words = split_variables(line)
         program, arguments = words[0], words[1:]
-        if program in ("git", "cd"):
-            return ""
-        if program == "build/deps/python/bin/python":
-            return "" if (self.root / arguments[0]).exists() else f"there is no {arguments[0]}"
+        if program == "export":
+            return Rehearsal(re.sub(r"\$PWD/build/\w+", str(self.build), line))
+        if program == "tools/build.sh":
+            return self.rehearse_build(variables, arguments)
+        if program == "meson":
+            return self.rehearse_meson(variables, arguments)
         if FOLDER.match(program):
             target = FOLDER.sub("", program)
-            return "" if target in self.targets or (self.build / target).exists() else f"nothing builds {target}"
-        if program == "meson":
-            return self.meson_problem(arguments)
-        if not (self.root / program).is_file():
-            return f"there is no {program}"
-        if program == "tools/build.sh":
-            return self.build_problem(arguments)
-        text = (self.root / program).read_text()
-        for argument in arguments:
-            if argument.startswith("--") and argument.split("=")[0] not in text and program != "bench/run" and program != "tools/quickstart.sh":
-                return f"{program} does not know {argument}"
-        return self.bench_problem(arguments) if program == "bench/run" else ""
+            if target not in self.targets:
+                return Rehearsal(problem=f"nothing builds {target}")
+            return Rehearsal(f"{variables}{shlex.quote(str(self.build / target))} {shlex.join(arguments)}")
+        for known, says_only in SAYS_ONLY.items():
+            if shlex.join(words).startswith(known):
+                unknown = [argument for argument in arguments if argument.startswith("--") and argument not in self.help_of(known, arguments)]
+                return Rehearsal(f"{line} {says_only}", f"{known} does not know {unknown[0]}" if unknown else "")
+        if program.startswith(("tools/", "bench/", "build/", "git", "apt")):
+            return Rehearsal(problem=f"nothing says how {program} is rehearsed")
+        return Rehearsal(line)
 
-    def meson_problem(self, arguments):
-        if arguments[0] == "install":
-            return ""
-        if arguments[0] != "test":
-            return f"meson {arguments[0]}: neither test nor install"
-        names, suites = self.tests
-        rest = iter(arguments[1:])
-        for argument in rest:
-            if argument == "-C":
-                next(rest)
-            elif argument == "--suite":
-                suite = next(rest)
-                if suite not in suites:
-                    return f"no suite {suite}"
-            elif not argument.startswith("-") and argument not in names:
-                return f"no test {argument}"
-        return ""
+    def help_of(self, program, arguments):
+        """bench/run has options by workload; the scripts have theirs in their source."""
+        if program != "bench/run":
+            file = self.root / program.split()[-1]
+            return file.read_text() if file.is_file() else (file / "__main__.py").read_text()
+        return subprocess.run([self.root / program, arguments[0], "--help"], capture_output=True, text=True, check=False).stdout
 
-    def build_problem(self, arguments):
-        rest = iter(arguments)
+    def rehearse_build(self, variables, arguments):
+        targets, rest = [], iter(arguments)
         for argument in rest:
             if argument == "-C":
                 next(rest)
             elif argument.startswith("-D"):
-                name = argument[2:].split("=")[0]
-                if name not in self.options:
-                    return f"no option {name}"
-            elif not argument.startswith("-") and argument not in self.targets:
-                return f"nothing builds {argument}"
-        return ""
+                name, _, value = argument[2:].partition("=")
+                choices = self.options.get(name, {}).get("choices")
+                if name not in self.options or choices and value not in choices and not set(value.split(",")) <= set(choices):
+                    return Rehearsal(problem=f"no option {argument}")
+            elif not argument.startswith("-"):
+                if argument not in self.targets:
+                    return Rehearsal(problem=f"nothing builds {argument}")
+                targets.append(argument)
+        if variables.startswith("LIBTORCH="):  # another LibTorch: whether the build would take it
+            python = self.root / "build/deps/torch_python/bin"  # by tools/setup.sh --torch
+            return Rehearsal(f"export PATH={python}:$PATH\n{variables}python3 tools/find_libtorch.py '' ." if python.exists() else "")
+        command = ["ninja", "-C", str(self.build), "-n", *targets]
+        would = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment())
+        if "no work to do" in would.stdout:  # then so does the build itself
+            command = ["tools/build.sh", "-C", str(self.build), *targets]
+        return Rehearsal(shlex.join(command), would.stderr)
 
-    def bench_problem(self, arguments):
-        known = subprocess.run([self.root / "bench/run", "--help"], capture_output=True, text=True, check=False).stdout
-        return "" if not arguments or arguments[0] in known else f"bench/run does not know {arguments[0]}"
+    def environment(self):
+        return {**os.environ, "PATH": f"{self.root / 'build/deps/bin'}:{os.environ['PATH']}"}
+
+    def rehearse_meson(self, variables, arguments):
+        if arguments[0] == "install":
+            return Rehearsal(f"meson {shlex.join(arguments)} --no-rebuild --dry-run".replace("build/release", str(self.build)))
+        if arguments[0] != "test":
+            return Rehearsal(problem=f"meson {arguments[0]}: neither test nor install")
+        names, suites = self.tests
+        kept, rest = [], iter(arguments[1:])
+        for argument in rest:
+            if argument == "-C":
+                next(rest)
+            elif argument == "--suite":
+                kept += [argument, next(rest)]
+                if kept[-1] not in suites:
+                    return Rehearsal(problem=f"no suite {kept[-1]}")
+            else:
+                kept.append(argument)
+                if not argument.startswith("-") and argument not in names:
+                    return Rehearsal(problem=f"no test {argument}")
+        return Rehearsal(f"{variables}meson test -C {shlex.quote(str(self.build))} --list {shlex.join(kept)}")

@@ -1,12 +1,14 @@
 """Programs of which a page shows a part: what is in them is looked up as far as a part can be.
 
 C is compiled, by itself or with the variables that pages use around it; Python is parsed, and what it imports from the package is
-there. Other languages need a test that names the page and takes the blocks of the language from it.
+there. Rust and Julia of guides are run (guides.py), other languages need a test that names the page and takes the blocks of the language from it.
 """
 
 import ast
 import re
 import subprocess
+
+import guides
 
 # What fragments of C use without declaring it.
 DECLARED = """#include <accel.h>
@@ -21,6 +23,8 @@ const char *names[2]; double values[2]; void train_step(void); accel_status_t ru
 
 
 def problem(block, root):
+    if guides.is_a_part(block) and block.language != "python":
+        return ""
     if block.language == "c":
         return c_problem(block.text, root)
     if block.language == "python":

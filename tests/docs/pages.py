@@ -1,8 +1,10 @@
 """The pages of the documentation as their readers follow them: blocks of programs and commands, with what is said about each.
 
 A block can have a name behind its language: the file that a reader writes it to (`c train.c`; `diff train.c` changes that file). In a
-comment on the line before it `<!-- test: PATH: NAME -->` names the test or trial that runs it; a comment `<!-- test of LANGUAGE: PATH: NAME -->`
-anywhere in the page does so for all blocks of a language.
+comment on the line before it `<!-- test: PATH: NAME -->` names the test or trial that runs it, which takes the block from
+the page or has each of its commands (named_tests.py); a comment `<!-- test of LANGUAGE: PATH: NAME -->`
+anywhere in the page does so for all blocks of a language. Commands that build or test are rehearsed (build_commands.py), parts of programs in Rust and
+Julia are put together and run (guides.py), all other commands are run as they stand.
 """
 
 import dataclasses

@@ -58,11 +58,29 @@ RUNS = """mkdir -p runs && for name in a b; do
 done
 """
 
+# {page: {words of its commands: words of this machine}}
+FILLED_IN = {
+    "docs/devices.md": {"/opt/vendor/libtorch_npu.so": "{build}/tests/simulated_device/libsimulated_device.so", "DEVICE=npu": "DEVICE=sim"},
+    "docs/observability.md": {"accel report runs --live": "timeout --signal=INT --preserve-status 2 accel report runs --live"},
+    "examples/README.md": {"./train": "{build}/examples/c/train"},
+}
+# Pages whose commands write into the home of their reader.
+WITH_A_HOME = ("docs/configuration.md",)
+
+
+def filled_in(page, text, root, build):
+    for words, here in FILLED_IN.get(page, {}).items():
+        text = text.replace(words, here.format(root=root, build=build))
+    return text
+
+
 # {page: commands of the shell}, with the places of source and build in braces.
 OF = {
-    "bindings/python/README.md": IN_THE_SOURCE,
+    "bindings/python/README.md": IN_THE_SOURCE + "cp examples/python/hello.py .\n",
     "examples/python/README.md": "cp {root}/examples/python/*.py .\n",
     "docs/checkpoints.md": PROJECT,
+    "docs/configuration.md": SCRIPT + "mkdir -p ~/.zfunc ~/.config/fish/completions\n",
+    "docs/devices.md": PROGRAM,
     "docs/installation.md": PROGRAM,
     "docs/launching.md": PROGRAM + SCRIPT + "echo '{{\"distributed_type\": \"NO\", \"mixed_precision\": \"bf16\"}}' > job.yaml\n",
     "docs/observability.md": IN_THE_SOURCE + PROGRAM + RUNS,

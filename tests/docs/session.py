@@ -21,13 +21,17 @@ class Failed(Exception):
 class Session:
     """The folder and the variables as a reader has them who has installed the packages."""
 
-    def __init__(self, root, build, folder):
+    def __init__(self, root, build, folder, uses_rust=True):
         self.root, self.build, self.folder = pathlib.Path(root), pathlib.Path(build), pathlib.Path(folder)
         self.folder.mkdir(exist_ok=True)
         tools = self.folder.parent / "bin"
         tools.mkdir(exist_ok=True)
         if not (tools / "accel").exists():
             (tools / "accel").symlink_to(self.build / "src/program/accel")
+            julia = shutil.which("julia", path=f"{self.root}/build/deps/bin:{os.environ['PATH']}")
+            if julia:  # interpreted, a program of a page takes a third of the time
+                (tools / "julia").write_text(f'#!/bin/sh\nexec {julia} --startup-file=no --compile=min -O0 "$@"\n')
+                (tools / "julia").chmod(0o755)
         names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL", "PYTHONUNBUFFERED")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
         library = self.build / "src"
@@ -39,14 +43,15 @@ class Session:
             "LIBACCEL": str(library), "ACCEL_LIBRARY": str(library / "libaccel.so"), "ACCEL_LIB_DIR": str(library),
             "ACCEL_PLUGIN_PATH": str(library / "comm/ucx"), "PYTHONPATH": str(self.build / "bindings/python"), "PYTHONDONTWRITEBYTECODE": "1",
             "JULIA_PROJECT": str(self.root / "bindings/julia"), "JULIA_DEPOT_PATH": str(self.build / "bindings/julia/depot"),
-            "CARGO_NET_OFFLINE": "true", "GOFLAGS": "-buildvcs=false -mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local",
+            "CARGO_NET_OFFLINE": "true", "CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0", "GOFLAGS": "-buildvcs=false -mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local",
             "GOCACHE": str(self.build / "bindings/go/cache"), "GOPATH": str(self.build / "bindings/go/path"), "GOSUMDB": "off",
             "CGO_ENABLED": "1"}
         self.environment.pop("CARGO_TARGET_DIR", None)
         self.environment["ACCEL_SOURCE"] = str(self.root)
         if (self.build / "bindings/go/accel.pc").exists():
             self.environment["PKG_CONFIG_PATH"] = f"{self.build / 'bindings/go'}:{self.environment['PKG_CONFIG_PATH']}"
-        self.prepare_crates()
+        if uses_rust:
+            self.prepare_crates()
 
     def prepare_crates(self):
         """Cargo finds the crates of the bindings beside those that are kept, as it finds them in the registry."""

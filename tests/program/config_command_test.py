@@ -9,6 +9,7 @@ import os
 import pathlib
 import pty
 import select
+import shlex
 import signal
 import stat
 import subprocess
@@ -112,7 +113,7 @@ class Terminal:
 
 class Questionnaire(CommandTest):
     def ask(self, answers, *arguments):
-        terminal = Terminal(["config", *arguments], self.environment, self.folder)
+        terminal = Terminal([*shlex.split("accel config")[1:], *arguments], self.environment, self.folder)
         for number, answer in enumerate(answers):
             self.assertTrue(terminal.answer(answer), f"there is no question for answer {number} of {answers}: {terminal.shown}")
         status = terminal.finish()

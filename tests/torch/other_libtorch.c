@@ -31,6 +31,7 @@ static void check_refused(accel_status_t status, const char* message, const char
   CHECK(status == ACCEL_ERROR_UNSUPPORTED, message);
   CHECK(strstr(message, version) != NULL, message);
   CHECK(strstr(message, path) != NULL, message);
+  CHECK(strstr(message, " was built for LibTorch ") != NULL, message);
   CHECK(strchr(message, '\n') == NULL, message);
 }
 
