@@ -8,7 +8,8 @@ import pathlib
 import re
 import sys
 
-OF_OTHERS = {"undefined symbol: "}  # said by the dynamic linker
+OF_OTHERS = {"undefined symbol: ",  # said by the dynamic linker, and by the compiler of Rust
+             "cannot add ", "Result<", "cannot apply unary operator ", "binary assignment operation "}
 
 
 def main(root):
