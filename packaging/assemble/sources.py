@@ -26,7 +26,7 @@ def make_julia_package(target, work, artifacts, time):
     shutil.rmtree(folder, ignore_errors=True)
     for name in output("git", "-C", ROOT, "ls-files", "bindings/julia").split():
         place = folder / name.removeprefix("bindings/julia/")
-        if place.name != "meson.build" and "test" not in place.relative_to(folder).parts:
+        if place.name != "meson.build":
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place)
     shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -19,6 +20,7 @@ import release_check  # noqa: E402
 from archive import write_tar  # noqa: E402
 from julia import tree_hash  # noqa: E402
 from project import VERSION  # noqa: E402
+from sources import make_julia_package  # noqa: E402
 from wheel import write_wheel  # noqa: E402
 
 
@@ -52,6 +54,15 @@ class Packages(MadeUpFolder):
         os.utime(self.content / "lib.txt", (1, 1))
         write_tar(self.folder / "b.tar.gz", self.content, "top", 1000)
         self.assertEqual((self.folder / "a.tar.gz").read_bytes(), (self.folder / "b.tar.gz").read_bytes())
+
+    @unittest.skipIf(subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True).returncode, "the sources are no repository")
+    def test_the_package_of_julia_has_its_tests(self):
+        artifacts = self.folder / "Artifacts.toml"
+        artifacts.touch()
+        with tarfile.open(make_julia_package(self.folder, self.folder / "work", artifacts, 1000)) as package:
+            names = package.getnames()
+        self.assertIn("Accel/test/runtests.jl", names)
+        self.assertNotIn("Accel/meson.build", names)
 
     @unittest.skipIf(sys.version_info < (3, 11), "tools/package.sh needs Python 3.11")
     def test_a_wheel_records_each_file(self):

@@ -1,5 +1,7 @@
 """The builders of the crate `accel` of Rust, one for each options struct, and the enumerations of their choices."""
 
+import re
+
 from emit_rust import rust_name
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics, variants
 
@@ -7,8 +9,10 @@ FOLDER = "bindings/rust/accel/src/generated"
 # Objects that functions take beside the options, which so stay values that can be copied.
 BESIDE = {"document_offsets": "Dataset::packed", "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler", "types": "Dataset::csv"}
 # The type and the value of fields that are no numbers, by type or by name.
-RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("&str", "self.1.text({})"),
+RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("impl AsRef<str>", "self.1.text({}.as_ref())"),
          "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
+# What is read and written in the place of a parameter of such a type.
+STORED = {"impl Into<Value>": "Value", "impl AsRef<str>": "String"}
 
 
 def rows(api, names, indent):
@@ -26,29 +30,46 @@ def choices(api, known):
                    f"{rows(api, known.choices[alias['name']], ' ' * 8)}    }}\n}}\n")
 
 
+def setting(known, field):
+    """The name of a field's function, the type of its parameter, and how C's becomes of that."""
+    base, name = field["type"]["base"], rust_name(field["name"])
+    if name.endswith("_ms"):
+        return name.removesuffix("_ms"), "Duration", "milliseconds({})"
+    inner = (known.options[base], "self.1.keep({}, |options| &options.0 as *const _)") if base in known.options else None
+    return name, *(RULES.get(name) or RULES.get(base) or inner or known.plain(field["type"], ""))
+
+
 def setter(known, field):
     """The comment and the function of a field."""
-    described, base, name = field["option"], field["type"]["base"], rust_name(field["name"])
-    text, method = of_flag(field["doc"]) if described["kind"] == "flag" else field["doc"], name
-    inner = (known.options[base], "self.1.keep({}, |options| &options.0 as *const _)") if base in known.options else None
-    rust, value = RULES.get(name) or RULES.get(base) or inner or known.plain(field["type"], "")
+    described, name = field["option"], rust_name(field["name"])
+    text = of_flag(field["doc"]) if described["kind"] == "flag" else field["doc"]
+    method, rust, value = setting(known, field)
     if described["kind"] == "choice" and described["default"]:
-        text = f"{text[:text.rindex('Default')]}Default `{rust}::{known.choices[base][described['default']]}`"
-    if name.endswith("_ms"):
-        method, rust, value = name.removesuffix("_ms"), "Duration", "milliseconds({})"
+        text = f"{text[:text.rindex('Default')]}Default `{rust}::{known.choices[field['type']['base']][described['default']]}`"
     return (f"{doc(sentence(text), '    ')}    pub fn {method}(mut self, {method}: {rust}) -> Self {{\n        self.0.{name} = {value.format(method)};\n"
             "        self\n    }\n")
+
+
+def listed(known, fields):
+    """A line for each field: `field: what is read and written = function`."""
+    for field in fields:
+        method, rust, _ = setting(known, field)
+        yield f"    {rust_name(field['name'])}: {STORED.get(rust, rust)} = {method},\n"
 
 
 def builders(api, known, section):
     for struct in api["structs"]:
         if struct["name"] in known.options and struct["section"] == section:
             name = known.options[struct["name"]]
-            fields = [field for field in struct["fields"] if "option" in field]
-            setters = "\n".join(setter(known, field) for field in fields if field["name"] not in BESIDE)
+            given = [field for field in struct["fields"] if "option" in field]
+            fields = [field for field in given if field["name"] not in BESIDE]
+            setters = "\n".join(setter(known, field) for field in fields)
             derived, kept = ("Clone", "Kept") if "self.1" in setters else ("Clone, Copy", "()")
-            beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in fields if field["name"] in BESIDE)
-            yield (f"builder! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n    {name}({struct['name']} = {struct['init_macro']}), {kept},\n    {' '.join(rust_name(field['name']) for field in fields)}\n}}\n\n"
+            beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in given if field["name"] in BESIDE)
+            # What is of one call, as tensors are, is no configuration.
+            word = "call_options" if any(field["type"]["base"] == "accel_tensor_t" for field in fields) else "crate::configuration::builder"
+            yield (f"{word}! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n"
+                   f"    {name}({struct['name']} = {struct['init_macro']}), {kept},\n{''.join(listed(known, fields))}}}\n\n"
                    f"impl {name} {{\n{setters}}}\n")
 
 
@@ -61,5 +82,7 @@ def emit(api, root):
     for section, topic in topics(api).items():
         texts = list(builders(api, known, section))
         if texts:
-            files[f"{topic}_options"] = f"{NOTE}use super::*;\nuse crate::options::*;\n\n" + "\n".join(texts)
+            text = "\n".join(texts)
+            uses = "use crate::options::*;\n" if re.search(r", Kept,|milliseconds|call_options", text) else ""
+            files[f"{topic}_options"] = f"{NOTE}use super::*;\n{uses}\n{text}"
     return {f"{FOLDER}/{name}.rs": text for name, text in files.items()}

@@ -17,6 +17,11 @@ for (symbol, name) in ((:+, "add"), (:-, "sub"))
     end
 end
 Base.:-(a::Tensor) = @op("aten::neg")(a)::Tensor
+Base.:+(a::Tensor) = a
+for symbol in (:+, :-, :*, :(==))
+    @eval Base.$symbol(a::Tensor, b::AbstractArray) = $symbol(a, Tensor(b))
+    @eval Base.$symbol(a::AbstractArray, b::Tensor) = $symbol(Tensor(a), b)
+end
 Base.:*(a::Tensor, b::Real) = @op("aten::mul.Scalar")(a, b)::Tensor
 Base.:*(a::Real, b::Tensor) = b * a
 Base.:/(a::Tensor, b::Real) = @op("aten::div.Scalar")(a, b)::Tensor

@@ -61,6 +61,9 @@ function Base.Array(tensor::Tensor)
     return copied
 end
 Base.Array{T}(tensor::Tensor) where {T} = convert(Array{T}, Array(tensor))
+Base.Vector(tensor::Tensor) = Array(tensor)::Vector
+Base.Matrix(tensor::Tensor) = Array(tensor)::Matrix
+Base.convert(::Type{T}, tensor::Tensor) where {T<:Array} = convert(T, Array(tensor))
 
 # DLPack: how other packages share arrays.
 

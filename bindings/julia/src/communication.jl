@@ -54,16 +54,22 @@ interruptible!(wanted::Bool) = (INTERRUPTIBLE[] = wanted; nothing)
 # one, and results come back as arrays where arrays were. Objects are gathered as they are.
 const OF_OBJECTS = (LibAccel.accel_gather_object_async, LibAccel.accel_broadcast_object_list_async)
 
-lent(x) = x
-lent(x::AbstractArray{<:Union{Real,Complex}}) = Tensor(x; reversed = true)
-lent(x::Union{Tuple,NamedTuple}) = map(lent, x)
-lent(x::AbstractVector) = Any[lent(each) for each in x]
-lent(x::AbstractVector{<:Union{Real,Complex}}) = Tensor(x) # more than one rule above is for it
-lent(x::AbstractDict) = Map(name => lent(each) for (name, each) in pairs(x))
+lent(x, number = Tensor) = x
+lent(x::AbstractArray{<:Union{Real,Complex}}, number = Tensor) = Tensor(x; reversed = true)
+lent(x::Union{Real,Complex}, number = Tensor) = number(x)
+lent(x::Union{Tuple,NamedTuple}, number = Tensor) = map(each -> lent(each, number), x)
+lent(x::AbstractVector, number = Tensor) = Any[lent(each, number) for each in x]
+lent(x::AbstractVector{<:Union{Real,Complex}}, number = Tensor) = Tensor(x) # more than one rule above is for it
+lent(x::AbstractDict, number = Tensor) = Map(name => lent(each, number) for (name, each) in pairs(x))
+not_in_place(number) = refuse("the number ", number, " cannot be written in place; expected arrays and tensors")
+# Where numbers are gathered as objects, they are not counted as rows of a batch.
+for_metrics(async) = async === LibAccel.accel_gather_for_metrics_async ? identity : Tensor
 
 """The result of a collective in the form of what went into it."""
 restored(::Any, x) = x
 restored(::AbstractArray{<:Union{Real,Complex}}, x::Tensor) = reversed_array(x)
+# A number of each rank, or one.
+restored(form::Number, x::Tensor) = ndims(x) == 0 ? convert(typeof(form), item(x)) : reversed_array(x)
 restored(form::Tuple, x::Union{Tuple,AbstractVector}) = map(restored, form, Tuple(x))
 restored(form::NamedTuple{names}, x::Map) where {names} =
     NamedTuple{names}(map(name -> restored(form[name], x[string(name)]), names))
@@ -73,7 +79,7 @@ restored(form::AbstractDict, x::Map) = Map(name => restored(each, x[key_of(name)
 # Of trees. `blocking` and `async` are the two forms of a C function.
 function under_way(async, state, x, rest...)
     async in OF_OBJECTS && return start(out -> lend(value -> async(state, value, rest..., out), x))
-    work = start(out -> lend(value -> async(state, value, rest..., out), lent(x)))
+    work = start(out -> lend(value -> async(state, value, rest..., out), lent(x, for_metrics(async))))
     work.form = x
     return work
 end
@@ -81,7 +87,7 @@ function done(blocking, async, state, x, rest...)
     tell()
     INTERRUPTIBLE[] && return finished(under_way(async, state, x, rest...))
     async in OF_OBJECTS && return result(out -> lend(value -> blocking(state, value, rest..., out), x))
-    return restored(x, result(out -> lend(value -> blocking(state, value, rest..., out), lent(x))))
+    return restored(x, result(out -> lend(value -> blocking(state, value, rest..., out), lent(x, for_metrics(async)))))
 end
 # Of tensors, in place.
 done_in_place(blocking, async, arguments...) =
@@ -89,14 +95,14 @@ done_in_place(blocking, async, arguments...) =
 
 """Starts `broadcast!`."""
 function broadcast_async!(state::State, x; from = 0)
-    shared = lent(x)
+    shared = lent(x, not_in_place)
     return start(out -> lend(value -> LibAccel.accel_broadcast_async(state, value, from, out), shared))
 end
 """    broadcast!(state, x; from = 0)
 
 Writes one rank's tensors and arrays into those of all ranks. It is called as `Accel.broadcast!`."""
 broadcast!(state::State, x; from = 0) =
-    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), lent(x)); x)
+    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), lent(x, not_in_place)); x)
 
 # Arrays of Julia, in their own memory.
 const Numbers = AbstractArray{<:Union{Real,Complex}}
@@ -114,10 +120,6 @@ recv_tensor!(state::State, array::Numbers; options...) = (recv_tensor!(state, le
 # A dimension of an array is another one of its tensor.
 pad_across_processes(state::State, array::Numbers; dim = ndims(array), options...) =
     reversed_array(pad_across_processes(state, lent(array); dim = ndims(array) + 1 - dim, options...))
-
-gather(state::State, number::Number) = gather(state, [number])
-"""    reduce(state, number; by = :sum): a number"""
-reduce(state::State, number::Number; options...) = reduce(state, [number]; options...)[1]
 
 """    Mesh(state, "replica" => 2, "expert" => 4)
 

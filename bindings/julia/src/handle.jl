@@ -87,7 +87,7 @@ opened(object::Handle) = object
 @handle DataLoader accel_dataloader_t accel_dataloader_release form = nothing
 @handle Loop accel_loop_t accel_loop_release
 @handle Work accel_work_t accel_work_release form = nothing
-@handle Parameters accel_parameters_t accel_parameters_release
+@handle Parameters accel_parameters_t accel_parameters_release sizes = nothing
 @handle Generator accel_generator_t accel_generator_release
 @handle Mesh accel_mesh_t accel_mesh_release
 @handle OffloadHook accel_offload_hook_t accel_offload_hook_release
@@ -139,8 +139,13 @@ end
 """Options of the C struct `T`; those that are not given stay unset. `use` gets a reference that lives during the call."""
 function with_options(use::Function, ::Type{T}; given...) where {T}
     names = keys(values(given))
+    all(name -> hasfield(T, name) && name !== :struct_size, names) || refuse_keywords(names, T)
     held = map((name, value) -> plain_option(choices(T), name, value), names, Tuple(values(given)))
     return GC.@preserve held use(Ref(T(; NamedTuple{names}(map(option, held))...)))
+end
+@noinline function refuse_keywords(names, ::Type{T}) where {T}
+    known = filter(name -> !(name in (:struct_size, :reserved)), [fieldnames(T)...])
+    refuse(join(setdiff(names, known), ", "), ": unknown keyword; expected some of ", join(sort(known), ", "))
 end
 plain_option(choices, name, value) = value
 plain_option(choices, name, value::Union{Symbol,AbstractString}) =

@@ -1,14 +1,25 @@
-# Elements and parts of tensors, with Julia's indices: t[2, 3] is a number, t[1:2, :] a copy, and view(t, 1:2, :) shares. Views of
-# one element are tensors, and autograd goes through them, as through copies.
+# Elements and parts of tensors, with Julia's indices: t[2, 3] is a number, t[1:2, :] and t[t .> 0] copies, and view(t, 1:2, :)
+# shares. Views of one element are tensors, and autograd goes through them, as through copies.
 
 const Part = Union{Integer,Colon,AbstractRange{<:Integer}}
 const Parts = Union{Part,AbstractVector{<:Integer}}
+const Mask = Union{Tensor,AbstractArray{Bool}}
+const Places = Union{Mask,Parts}
 
 Base.firstindex(::Tensor) = 1
 Base.lastindex(tensor::Tensor) = length(tensor)
 Base.firstindex(::Tensor, dim::Integer) = 1
 Base.lastindex(tensor::Tensor, dim::Integer) = size(tensor, dim)
 Base.eachindex(tensor::Tensor) = Base.OneTo(length(tensor))
+Base.CartesianIndices(tensor::Tensor) = CartesianIndices(size(tensor))
+Base.LinearIndices(tensor::Tensor) = LinearIndices(size(tensor))
+Base.keys(tensor::Tensor) = ndims(tensor) == 1 ? eachindex(tensor) : CartesianIndices(tensor)
+
+"""    selectdim(tensor, dim, index), eachslice(tensor; dims), eachrow(matrix), eachcol(matrix): views"""
+Base.selectdim(tensor::Tensor, dim::Integer, index) = view(tensor, (other == dim ? index : Colon() for other in 1:ndims(tensor))...)
+Base.eachslice(tensor::Tensor; dims) = (selectdim(tensor, first(dims), index) for index in axes(tensor, first(dims)))
+Base.eachrow(tensor::Tensor) = eachslice(tensor; dims = 1)
+Base.eachcol(tensor::Tensor) = eachslice(tensor; dims = 2)
 
 inside(::Tensor, place, ::Colon) = true
 inside(tensor::Tensor, place, index::Integer) = 1 <= index <= size(tensor, place)
@@ -40,13 +51,14 @@ end
 part(tensor, dim, range) = step(range) > 0 ?
     @op("aten::slice.Tensor")(tensor, dim, first(range) - 1, isempty(range) ? first(range) - 1 : last(range), step(range))::Tensor :
     refuse("a view has no step of ", step(range), "; expected one above 0, or a copy: tensor[collect(range)]")
-Base.dotview(tensor::Tensor, indices...) = view(tensor, indices...)
+Base.dotview(tensor::Tensor, indices::Part...) = view(tensor, indices...)
 Base.view(tensor::Tensor, index::CartesianIndex) = view(tensor, Tuple(index)...)
 
 Base.getindex(tensor::Tensor) = item(tensor)
 Base.getindex(tensor::Tensor, index::CartesianIndex) = tensor[Tuple(index)...]
 Base.getindex(tensor::Tensor, index::Integer) = ndims(tensor) == 1 ? item(view(tensor, index)) : tensor[place_of(tensor, index)]
 Base.getindex(tensor::Tensor, indices::Integer...) = item(view(tensor, indices...))
+Base.getindex(tensor::Tensor, mask::AbstractVector{Bool}) = copied(ndims(tensor) == 1 ? tensor : vec(tensor), (mask,))
 Base.getindex(tensor::Tensor, index::Parts) = copied(ndims(tensor) == 1 ? tensor : vec(tensor), (index,))
 Base.getindex(tensor::Tensor, indices::Parts...) = copied(tensor, indices)
 
@@ -78,10 +90,11 @@ end
 Base.setindex!(tensor::Tensor, number::Number) = fill!(tensor, number)
 Base.setindex!(tensor::Tensor, number::Number, indices::Integer...) = (fill!(element(tensor, indices...), number); tensor)
 Base.setindex!(tensor::Tensor, number::Number, index::CartesianIndex) = (fill!(view(tensor, index), number); tensor)
-Base.setindex!(::Tensor, number::Number, ::Part...) = refuse(number, " for several elements; use tensor[...] .= ", number)
+Base.setindex!(::Tensor, number::Number, ::Places...) = refuse(number, " for several elements; use tensor[...] .= ", number)
 element(tensor, indices...) = view(tensor, indices...)
 element(tensor, index::Integer) = ndims(tensor) == 1 ? view(tensor, index) : view(tensor, place_of(tensor, index))
 function Base.setindex!(tensor::Tensor, source::Union{Tensor,AbstractArray}, indices::Part...)
+    all(index -> !(index isa AbstractRange) || step(index) > 0, indices) || return write_places!(Chosen(tensor, indices), source)
     place = ndims(tensor) != 1 && indices == (:,) ? tensor : view(tensor, indices...)
     from = as_tensor(source)
     indices == (:,) && length(from) == length(place) && (from = reshape(from, size(place)...))
@@ -103,6 +116,7 @@ function following(elements, place...)
     return step === nothing ? nothing : (step[1], (elements, step[2]))
 end
 Base.collect(tensor::Tensor) = Array(tensor)
+Base.IteratorEltype(::Type{Tensor}) = Base.EltypeUnknown()
 
 """    copyto!(array, tensor), copyto!(tensor, array): all elements, of the same sizes"""
 Base.copyto!(tensor::Tensor, source::AbstractArray) = copyto!(tensor, Tensor(source))

@@ -21,11 +21,13 @@ numbered from 1, in the order of `parameters(model)`.
 """ Parameters
 
 function Parameters(state::State, tree; options...)
-    tensors = named_tensors(tree)
-    isempty(tensors.names) && refuse("a ", typeof(tree), " has no arrays of floating point; expected named ones")
-    return made(Parameters, out -> lend(tensors) do value
+    arrays = named_arrays(tree)
+    isempty(arrays) && refuse("a ", typeof(tree), " has no arrays of floating point; expected named ones")
+    parameters = made(Parameters, out -> lend(tensors_of(arrays)) do value
         with_options(given -> LibAccel.accel_parameters_register(state, value, given, out), LibAccel.accel_parameters_options_t; options...)
     end)
+    parameters.sizes = Dict(name => size(array) for (name, array) in arrays)
+    return parameters
 end
 
 """    step!(parameters, optimizer, gradients; max_grad_norm, grad_norm_type = 2, allow_missing = false)
@@ -33,23 +35,34 @@ end
 One micro-batch, whose gradients are a tree of the form of the parameters; `nothing` in it has none. In the last one of a window the
 gradients are averaged over the ranks and clipped, and the weights are updated in their own memory. Gives the norm before, NaN in
 micro-batches that only add."""
-step!(parameters::Parameters, optimizer::Optimizer, gradients; options...) = output(Float64) do out
-    lend(named_tensors(gradients)) do value
-        with_options(given -> LibAccel.accel_parameters_step(parameters, optimizer, value, given, out),
-            LibAccel.accel_parameters_step_options_t; options...)
+function step!(parameters::Parameters, optimizer::Optimizer, gradients; options...)
+    arrays = named_arrays(gradients)
+    for (name, array) in arrays # in words of arrays: the library would say the sizes of their tensors
+        expected = parameters.sizes === nothing ? size(array) : get(parameters.sizes, name, size(array))
+        size(array) == expected || throw(DimensionMismatch("the gradient of $name has the size $(size(array)); expected $expected"))
+    end
+    return output(Float64) do out
+        lend(tensors_of(arrays)) do value
+            with_options(given -> LibAccel.accel_parameters_step(parameters, optimizer, value, given, out),
+                LibAccel.accel_parameters_step_options_t; options...)
+        end
     end
 end
+describe(io::IO, parameters::Parameters) =
+    print(io, "Parameters(", parameters.sizes === nothing ? "of a model" : "$(length(parameters.sizes)) arrays", ")")
 
-"""The tensors over the arrays of a tree, by their paths. Dimensions are reversed: so an array has no gaps."""
-named_tensors(tree) = (found = Map(); name_tensors!(found, "", tree); found)
-name_tensors!(found, path, x::Union{AbstractArray{<:Union{AbstractFloat}},Tensor}) =
-    (found[isempty(path) ? "parameters" : path] = lent(x); nothing)
-name_tensors!(found, path, x::Union{NamedTuple,Tuple,AbstractVector,AbstractDict}) =
-    foreach(((name, part),) -> name_tensors!(found, joined(path, name), part), pairs(x))
-name_tensors!(found, path, ::Union{Nothing,Number,AbstractString,Symbol,Function,Type,Module,AbstractArray{<:Number}}) = nothing
-name_tensors!(found, path, x) = foreach(name -> name_tensors!(found, joined(path, name), getfield(x, name)), fieldnames(typeof(x)))
-name_tensors!(found, path, x::AbstractVector{<:AbstractFloat}) = (found[isempty(path) ? "parameters" : path] = lent(x); nothing)
-name_tensors!(found, path, ::AbstractVector{<:Union{Integer,Complex}}) = nothing
+"""The arrays of a tree, by their paths."""
+named_arrays(tree) = (found = Pair{String,Any}[]; name_arrays!(found, "", tree); found)
+"""Dimensions of their tensors are reversed: so an array has no gaps."""
+tensors_of(arrays) = Map(name => lent(array) for (name, array) in arrays)
+name_arrays!(found, path, x::Union{AbstractArray{<:Union{AbstractFloat}},Tensor}) =
+    (push!(found, (isempty(path) ? "parameters" : path) => x); nothing)
+name_arrays!(found, path, x::Union{NamedTuple,Tuple,AbstractVector,AbstractDict}) =
+    foreach(((name, part),) -> name_arrays!(found, joined(path, name), part), pairs(x))
+name_arrays!(found, path, ::Union{Nothing,Number,AbstractString,Symbol,Function,Type,Module,AbstractArray{<:Number}}) = nothing
+name_arrays!(found, path, x) = foreach(name -> name_arrays!(found, joined(path, name), getfield(x, name)), fieldnames(typeof(x)))
+name_arrays!(found, path, x::AbstractVector{<:AbstractFloat}) = (push!(found, (isempty(path) ? "parameters" : path) => x); nothing)
+name_arrays!(found, path, ::AbstractVector{<:Union{Integer,Complex}}) = nothing
 joined(path, name) = isempty(path) ? string(name) : string(path, ".", name)
 
 """    grad_ready!(parameters, index, gradient)

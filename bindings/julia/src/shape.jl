@@ -2,6 +2,10 @@
 
 """Two tensors are equal when their sizes and all elements are."""
 Base.:(==)(a::Tensor, b::Tensor) = same_size(a, b) && item(@op("aten::all")(@op("aten::eq.Tensor")(a, b))) != 0
+Base.isapprox(a::Tensor, b::Tensor; options...) = isapprox(Array(a), Array(b); options...)
+Base.isapprox(a::Tensor, b::AbstractArray; options...) = isapprox(Array(a), b; options...)
+Base.isapprox(a::AbstractArray, b::Tensor; options...) = isapprox(a, Array(b); options...)
+Base.zero(a::Tensor) = @op("aten::zeros_like")(a)::Tensor
 Base.hash(tensor::Tensor, seed::UInt) = hash(Array(tensor), seed)
 
 function same_size(a::Tensor, b::Tensor)
@@ -54,16 +58,38 @@ function Base.transpose(a::Tensor)
 end
 Base.adjoint(a::Tensor) = eltype(a) <: Complex ? @op("aten::conj_physical")(transpose(a))::Tensor : transpose(a)
 
-const Piece = Union{Tensor,AbstractArray}
-"""    cat(tensors...; dims), vcat, hcat: arrays after the first tensor may be among them"""
-function Base.cat(first::Tensor, rest::Piece...; dims::Integer)
-    pieces = map(piece -> trailing(piece, dims), (first, map(as_tensor, rest)...))
-    return @op("aten::cat")(Any[pieces...], dims - 1)::Tensor
+const Piece = Union{Tensor,AbstractArray,Number}
+"""    cat(tensors...; dims), vcat, hcat: arrays and numbers may be among them, where a tensor is the first or the second"""
+Base.cat(first::Tensor, rest::Piece...; dims) = concatenated((first, rest...), dims)
+Base.cat(first::Union{AbstractArray,Number}, second::Tensor, rest::Piece...; dims) = concatenated((first, second, rest...), dims)
+concatenated(pieces, ::Val{dim}) where {dim} = concatenated(pieces, dim)
+function concatenated(pieces, dim::Integer)
+    tensors = map(as_tensor, pieces)
+    count = max(dim, maximum(ndims, tensors))
+    return @op("aten::cat")(Any[trailing(tensor, count) for tensor in tensors], dim - 1)::Tensor
 end
 trailing(a::Tensor, count) = (for _ in ndims(a)+1:count; a = @op("aten::unsqueeze")(a, -1)::Tensor; end; a)
-Base.vcat(first::Tensor, rest::Piece...) = cat(first, rest...; dims = 1)
-Base.hcat(first::Tensor, rest::Piece...) = cat(first, rest...; dims = 2)
-function Base.hvcat(counts::Tuple{Vararg{Int}}, first::Tensor, rest::Piece...)
-    pieces, ends = (first, map(as_tensor, rest)...), cumsum(collect(counts))
+for (symbol, dim) in ((:vcat, 1), (:hcat, 2))
+    @eval Base.$symbol(first::Tensor, rest::Piece...) = concatenated((first, rest...), $dim)
+    @eval Base.$symbol(first::Union{AbstractArray,Number}, second::Tensor, rest::Piece...) = concatenated((first, second, rest...), $dim)
+end
+Base.hvcat(counts::Tuple{Vararg{Int}}, first::Tensor, rest::Piece...) = in_rows(counts, (first, rest...))
+Base.hvcat(counts::Tuple{Vararg{Int}}, first::Union{AbstractArray,Number}, second::Tensor, rest::Piece...) =
+    in_rows(counts, (first, second, rest...))
+function in_rows(counts, given)
+    pieces, ends = map(as_tensor, given), cumsum(collect(counts))
     return vcat((hcat(pieces[last-count+1:last]...) for (count, last) in zip(counts, ends))...)
 end
+
+"""    repeat(tensor, counts...), repeat(tensor; inner = counts, outer = counts): a copy"""
+Base.repeat(a::Tensor, counts::Integer...) = repeat(a; outer = counts)
+function Base.repeat(a::Tensor; inner = (), outer = ())
+    result = trailing(a, max(ndims(a), length(inner), length(outer)))
+    for (dim, count) in enumerate(inner)
+        result = @op("aten::repeat_interleave.self_int")(result, count, dim - 1)::Tensor
+    end
+    return @op("aten::repeat")(result, Int64[dim <= length(outer) ? outer[dim] : 1 for dim in 1:ndims(result)])::Tensor
+end
+every_dim(a) = ndims(a) == 1 ? 1 : refuse("a tensor of ", ndims(a), " dimensions; expected dims = of which of them")
+Base.reverse(a::Tensor; dims = every_dim(a)) = @op("aten::flip")(a, zero_based(dims))::Tensor
+Base.sort(a::Tensor; dims = every_dim(a), rev::Bool = false) = aten.sort(a, dims - 1, rev)[1]

@@ -112,5 +112,6 @@ function Base.show(io::IO, ::MIME"text/plain", tensor::Tensor)
     isopen(tensor) && getfield(device(tensor), :type) != LibAccel.ACCEL_DEVICE_META || return nothing
     array = Array(tensor)
     print(io, ":\n")
-    ndims(array) == 0 ? print(io, " ", array[]) : Base.print_array(IOContext(io, :limit => get(io, :limit, true)), array)
+    shown = IOContext(io, :limit => get(io, :limit, true), :compact => get(io, :compact, true), :typeinfo => eltype(array))
+    ndims(array) == 0 ? print(io, " ", array[]) : Base.print_array(shown, array)
 end

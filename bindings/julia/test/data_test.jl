@@ -29,6 +29,8 @@ end
     @test batches == [(x[:, 1:2], [10, 20]), (x[:, 3:4], [30, 40]), (x[:, 5:5], [50])] && batches[1][1] isa Matrix{Float32}
     @test length(loader) == 3 && length(DataLoader((x, y); batchsize = 2, partial = false)) == 2
     @test [batch.label for batch in DataLoader((features = x, label = y); batchsize = 3)] == [[10, 20, 30], [40, 50]]
+    @test collect(DataLoader(Dict(:x => x, :label => y); batchsize = 3))[2] == Dict(:x => x[:, 4:5], :label => [40, 50])
+    @test occursin("among the data", (@test_throws ArgumentError DataLoader((x, ["a", "b", "c", "d", "e"]))).value.msg)
     @test first(DataLoader(x; batchsize = -1)) == x
     @test first(DataLoader((x = Tensor(y), z = y); batchsize = 2)).x isa Tensor
     @test first(DataLoader((x, y); batchsize = 2, collate = false)) == [(x[:, 1], 10), (x[:, 2], 20)] # items are views of one column
@@ -112,6 +114,7 @@ end
     @test_throws ArgumentError DataLoader(merge(as_stream(vcat(Dataset(1:3)))); parallel = 1)
     @test length(DataLoader(TensorDataset(Tensor([1])); parallel = 1)) == 1
     @test_throws ArgumentError DataLoader(TensorDataset(Tensor([1])); collate = :heap)
-    @test_throws MethodError DataLoader(TensorDataset(Tensor([1])); batchsise = 1)
+    @test occursin("expected some of batchsize, shuffle",
+        (@test_throws ArgumentError DataLoader(TensorDataset(Tensor([1])); batchsise = 1)).value.msg)
     @test occursin("expected batchsize", (@test_throws ArgumentError DataLoader([1]; batch_size = 1)).value.msg)
 end

@@ -109,3 +109,42 @@ end
     @test Array(ifelse.(s .> 0, s, 0)) == ifelse.(a .> 0, a, 0) && Array(clamp.(s, 0, 2)) == clamp.(a, 0, 2) && eltype(Float32.(s)) == Float32
     @test_throws ArgumentError string.(s)
 end
+
+@testset "places that lie anywhere are read and written" begin
+    array = Float32[1 2 3; 4 5 6]
+    changed(change) = (both = (copy(array), Tensor(copy(array))); foreach(change, both); both[2] == both[1])
+    tensor = Tensor(array)
+    # A mask has the elements in the order of an array's.
+    @test tensor[tensor .> 2] == array[array .> 2]
+    @test tensor[array .> 2] == array[array .> 2]
+    @test changed(x -> x[x .> 2] .= 0)
+    @test changed(x -> x[x .> 2] = [10, 20, 30, 40])
+    @test changed(x -> x[x .> 2] .+= 1)
+    @test changed(x -> x[[2, 1], 1] = [7, 8])
+    @test changed(x -> x[[2, 1], [3, 1]] .= 9)
+    @test changed(x -> x[[2, 1], 2:3] = [1 2; 3 4])
+    @test changed(x -> x[:, [true, false, true]] .*= 2)
+    @test changed(x -> x[end:-1:1, 1] = [1, 2])
+    @test changed(x -> x[2, [1, 3]] .= [5, 6])
+    @test_throws DimensionMismatch tensor[tensor .> 2] = [1, 2]
+    @test_throws DimensionMismatch tensor[[1, 2], 1] = [1, 2, 3]
+    @test_throws DimensionMismatch tensor[[1, 2], 1] = [1]
+    @test_throws DimensionMismatch tensor[Tensor([true, false])]
+    @test_throws ArgumentError tensor[Tensor([1, 2])]
+    @test_throws ArgumentError tensor[[1, 2], 1] = 5
+    @test_throws BoundsError tensor[[1, 3], 1] .= 5
+    weight = requires_grad!(Tensor(copy(array)))
+    backward(sum(weight[weight .> 4]))
+    @test Accel.gradient(weight) == [0 0 0; 0 1 1]
+end
+
+@testset "slices are views" begin
+    array = [1 2 3; 4 5 6]
+    tensor = Tensor(copy(array))
+    @test [Array(row) for row in eachrow(tensor)] == collect(eachrow(array))
+    @test [Array(column) for column in eachslice(tensor; dims = 2)] == collect(eachcol(array))
+    selectdim(tensor, 2, 2) .= 0
+    first(eachcol(tensor)) .= 9
+    @test tensor == [9 0 3; 9 0 6]
+    @test keys(tensor) == CartesianIndices((2, 3)) && keys(vec(tensor)) == 1:6 && LinearIndices(tensor)[2, 3] == 6
+end

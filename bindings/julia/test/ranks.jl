@@ -44,6 +44,9 @@ State(cpu = true, timeout_ms = 60_000) do state
         columns = Float32[rank 1; 2 rank]
         @test gather(state, columns)::Matrix{Float32} == Float32[0 1 1 1; 2 0 2 1] # along the last dimension
         @test gather(state, rank)::Vector{Int} == [0, 1] && Accel.reduce(state, rank + 0.5; by = :mean)::Float64 == 1
+        @test Accel.reduce(state, (loss = 0.5f0 + rank, counts = (1, [rank]))) == (loss = 2.0f0, counts = (2, [1]))
+        @test gather(state, (rank,)) == ([0, 1],) && Accel.reduce(state, (0.5f0,))[1] isa Float32
+        @test occursin("in place", (@test_throws ArgumentError Accel.broadcast!(state, (columns, 3))).value.msg)
         tree = gather(state, (a = [rank], b = (columns, Tensor([rank]))))
         @test tree.a == [0, 1] && size(tree.b[1]) == (2, 4) && tree.b[2] isa Tensor && gather(state, Dict("x" => [rank]))["x"] == [0, 1]
         @test fetch(gather_async(state, [rank 5]))::Matrix{Int} == [0 5 1 5]

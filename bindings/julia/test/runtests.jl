@@ -35,7 +35,7 @@ function run_program(program; threads = 1, before_end = process -> nothing)
 end
 
 @testset "Accel" begin
-    for name in ("exports", "tensor", "sharing", "indexing", "operator", "value", "model", "callback", "training", "dataset", "data", "observing",
+    for name in ("exports", "tensor", "sharing", "indexing", "array", "operator", "value", "model", "callback", "training", "dataset", "data", "observing",
         "memory", "misuse", "process", "loading", "tracking", "profiler")
         @testset "$name" begin
             include(name * "_test.jl")

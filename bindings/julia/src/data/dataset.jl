@@ -11,7 +11,7 @@ of a batch at once: `object[numbers]` gives a list of them.
 
 const ArrayOrTensor = Union{Tensor,AbstractArray}
 as_tensor(tensor::Tensor) = tensor
-as_tensor(array::AbstractArray) = Tensor(array)
+as_tensor(array::Union{AbstractArray,Number}) = Tensor(array)
 
 """    TensorDataset(tensors...): rows of tensors; an item is a list with one row of each
     TensorDataset(map): rows of tensors with names; an item is a map

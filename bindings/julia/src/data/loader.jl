@@ -7,9 +7,9 @@ Batches of data: the keywords are those of MLUtils. `for batch in loader` goes t
 one. A loop that is left by `break` is continued by the next; `set_epoch!` drops the rest. After `prepare(state, loader)` each rank
 has its share of the batches.
 
-`data` is an array, whose last dimension counts the observations, a tensor, whose first one does, a tuple or a named tuple of those, a
+`data` is an array, whose last dimension counts the observations, a tensor, whose first one does, a tuple, a named tuple or a dictionary of those, a
 [`Dataset`](@ref), or what `Dataset` or `StreamDataset` would take. Batches have its form: arrays of arrays, tensors of tensors,
-tuples and named tuples; items of datasets that are lists and maps give tuples and named tuples.
+tuples, named tuples and dictionaries; items of datasets that are lists and maps give tuples and named tuples.
 
 - `batchsize`: observations of a batch; -1: all. `partial = false` leaves out a last batch that is smaller.
 - `shuffle`: another order in each epoch, by `seed`, or by a number that `rng` gives.
@@ -45,9 +45,12 @@ function DataLoader(dataset::Dataset; batchsize::Integer = 1, shuffle::Bool = fa
         batchsize == 1 ? LibAccel.ACCEL_UNSET_INT64 : batchsize)
     return loader
 end
+const FURTHER = (:prefetch, :pin_memory, :padding_value, :pad_to_multiple_of, :padding_side, :padding_masks)
 function refuse_torch(name)
     known = get((batch_size = "batchsize", drop_last = "partial = false", num_workers = "parallel"), name, nothing)
     known === nothing || refuse(name, " is not a keyword; expected ", known)
+    name in FURTHER || refuse(name, ": unknown keyword; expected some of batchsize, shuffle, partial, collate, parallel, buffer, rng, seed, ",
+        "sampler, batch_sampler, slice, ", join(FURTHER, ", "))
     return nothing
 end
 
@@ -56,11 +59,17 @@ DataLoader(data::Observed; options...) = of_observations((data,), data; options.
 DataLoader(data::Tuple{Observed,Vararg{Observed}}; options...) = of_observations(data, data; options...)
 DataLoader(data::NamedTuple{names,<:Tuple{Observed,Vararg{Observed}}}; options...) where {names} =
     of_observations(Tuple(data), data; options...)
+DataLoader(data::AbstractDict; options...) = of_observations(Tuple(map(observed, collect(values(data)))), data; options...)
+const Arrays = Tuple{Union{Tensor,AbstractArray},Vararg}
+DataLoader(data::Union{Arrays,NamedTuple{<:Any,<:Arrays}}; options...) = DataLoader(map(observed, data); options...)
+observed(part::Observed) = part
+observed(part) = refuse("a ", typeof(part), " among the data; expected arrays of numbers, or one vector of items, or a Dataset")
 DataLoader(object; options...) = DataLoader(dataset_of(object); options...)
 dataset_of(object) = applicable(getindex, object, 1) && applicable(length, object) ? Dataset(object) : StreamDataset(object)
 
 function of_observations(parts, data; collate = true, options...)
-    form = data isa Observed ? part_form(data) : map(part_form, data)
+    form = data isa Observed ? part_form(data) :
+        data isa AbstractDict ? Tuple(keys(data)) => map(part_form, parts) : map(part_form, data)
     makes_batches = collate isa Function || collate === false
     make(items) = (collate === false ? identity : collate)([in_form(form, each) for each in items])
     loader = DataLoader(TensorDataset(map(lent, parts)...); collate = makes_batches ? make : collate, options...)
@@ -74,6 +83,7 @@ part_form(part::AbstractArray) = eltype(part)[]
 in_form(form::AbstractArray, batch) = as_part(form, batch[1])
 in_form(form::Tuple, batch) = map(as_part, form, Tuple(batch))
 in_form(form::NamedTuple{names}, batch) where {names} = NamedTuple{names}(map(as_part, Tuple(form), Tuple(batch)))
+in_form((names, forms)::Pair, batch) = Dict(zip(names, map(as_part, forms, Tuple(batch))))
 as_part(form, x) = x
 as_part(form::AbstractArray, x) = ndims(x) == 0 ? item(x) : restored(form, x) # one observation of a vector is a number
 in_form(form::Symbol, batch) = form === :tensor ? batch[1] : form === :made ? named(batch) : with_arrays(named(batch))

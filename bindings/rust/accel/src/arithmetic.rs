@@ -1,13 +1,12 @@
 //! `+ - * /` of tensors, results and numbers.
 //!
-//! Each side is a tensor, a borrowed one, or what another operator gave; or one side is a number: an `f64`, an `i64`, or a
-//! [`Scalar`], which is made of the other types. (With operators for all of them, the type of `2.0` could not be told.) What the
-//! language does not let a crate define, because nothing in it is of this crate, is a result with a result or with a number, and `-`
-//! of a result: `?` makes a tensor of one.
-use crate::error::{Error, Result};
+//! Each side is a tensor, a borrowed one, or what another operator gave; or one side is a number: on the right of any type that
+//! [`Scalar`] is made of, on the left an `f64`, an `i64` or a [`Scalar`]. (With more of them the type of `2.0` could not be told.) What
+//! the language does not let a crate define, because nothing in it is of this crate, is a result with a result, a result with a plain
+//! number, and `-` of a result: `?` makes a tensor of one.
+use crate::error::Result;
 use crate::ops::Scalar;
 use crate::tensor::Tensor;
-use std::borrow::Borrow;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 fn number_sub(number: Scalar, tensor: &Tensor) -> Result<Tensor> {
@@ -28,67 +27,47 @@ fn number_mul(number: Scalar, tensor: &Tensor) -> Result<Tensor> {
 
 macro_rules! binary {
     ($($trait:ident::$method:ident = $tensors:path, $right:path, $left:path;)*) => {$(
-        binary!(tensor Tensor, $trait, $method, $tensors);
-        binary!(tensor &Tensor, $trait, $method, $tensors);
-        binary!(numbers $trait, $method, $right, $left: f64 i64 Scalar);
-    )*};
-    (tensor $left:ty, $trait:ident, $method:ident, $tensors:path) => {
-        impl<T: Borrow<Tensor>> $trait<T> for $left {
+        binary!($trait, $method, |left: Tensor, right: Tensor| $tensors(&left, &right));
+        binary!($trait, $method, |left: Tensor, right: &Tensor| $tensors(&left, right));
+        binary!($trait, $method, |left: &Tensor, right: Tensor| $tensors(left, &right));
+        binary!($trait, $method, |left: &Tensor, right: &Tensor| $tensors(left, right));
+        binary!($trait, $method, |left: Tensor, right: Result<Tensor>| $tensors(&left, &right?));
+        binary!($trait, $method, |left: &Tensor, right: Result<Tensor>| $tensors(left, &right?));
+        binary!($trait, $method, |left: Result<Tensor>, right: Tensor| $tensors(&left?, &right));
+        binary!($trait, $method, |left: Result<Tensor>, right: &Tensor| $tensors(&left?, right));
+        binary!($trait, $method, |left: Result<Tensor>, right: Scalar| $right(&left?, right));
+        binary!($trait, $method, |left: Scalar, right: Result<Tensor>| $left(left, &right?));
+        binary!(numbers $trait, $method, $left: f64 i64 Scalar);
+
+        impl<Number: Into<Scalar>> $trait<Number> for Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, other: T) -> Self::Output {
-                $tensors(self.borrow(), other.borrow())
-            }
-        }
-
-        impl<T: Borrow<Tensor>> $trait<std::result::Result<T, Error>> for $left {
-            type Output = Result<Tensor>;
-
-            fn $method(self, other: std::result::Result<T, Error>) -> Self::Output {
-                $tensors(self.borrow(), other?.borrow())
-            }
-        }
-
-        impl $trait<$left> for Result<Tensor> {
-            type Output = Result<Tensor>;
-
-            fn $method(self, other: $left) -> Self::Output {
-                $tensors(&self?, other.borrow())
-            }
-        }
-    };
-    (numbers $trait:ident, $method:ident, $right:path, $left:path: $($number:ty)*) => {$(
-        impl $trait<$number> for Tensor {
-            type Output = Result<Tensor>;
-
-            fn $method(self, number: $number) -> Self::Output {
+            fn $method(self, number: Number) -> Self::Output {
                 $right(&self, number)
             }
         }
 
-        impl $trait<$number> for &Tensor {
+        impl<Number: Into<Scalar>> $trait<Number> for &Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, number: $number) -> Self::Output {
+            fn $method(self, number: Number) -> Self::Output {
                 $right(self, number)
             }
         }
-
-        impl $trait<Tensor> for $number {
+    )*};
+    ($trait:ident, $method:ident, |$left:ident: $left_kind:ty, $right:ident: $right_kind:ty| $value:expr) => {
+        impl $trait<$right_kind> for $left_kind {
             type Output = Result<Tensor>;
 
-            fn $method(self, tensor: Tensor) -> Self::Output {
-                $left(self.into(), &tensor)
+            fn $method(self, $right: $right_kind) -> Self::Output {
+                let $left = self;
+                $value
             }
         }
-
-        impl $trait<&Tensor> for $number {
-            type Output = Result<Tensor>;
-
-            fn $method(self, tensor: &Tensor) -> Self::Output {
-                $left(self.into(), tensor)
-            }
-        }
+    };
+    (numbers $trait:ident, $method:ident, $left:path: $($number:ty)*) => {$(
+        binary!($trait, $method, |number: $number, tensor: Tensor| $left(number.into(), &tensor));
+        binary!($trait, $method, |number: $number, tensor: &Tensor| $left(number.into(), tensor));
     )*};
 }
 

@@ -1,13 +1,15 @@
 //! Parts of tensors: `tensor.i((0, 1..3, ..))`.
+use crate::dtype::DType;
 use crate::error::{Error, ErrorCode, Result};
 use crate::tensor::Tensor;
+use std::borrow::Cow;
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// A tensor is indexed by a tuple with an index for each of its first dimensions, or by one index alone.
 ///
 /// A number takes one place and drops the dimension, a range keeps it, and `..` takes all of it; numbers below 0 count from the end.
-/// [`NewAxis`] adds a dimension, [`Ellipsis`] stands for all that are not named, and a tensor of integers takes these places. All but
-/// the last share the memory of the tensor.
+/// [`NewAxis`] adds a dimension, and [`Ellipsis`] stands for all that are not named: these share the memory of the tensor. A list or a
+/// tensor of integers takes these places, and a tensor of truths with one dimension those where it is true: these are copies.
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {
@@ -20,6 +22,9 @@ use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, 
 /// assert_eq!(x.i(1)?.shape(), [3, 4]);
 /// let chosen = Tensor::from_slice(&[2i64, 0], &[2])?;
 /// assert_eq!(x.i((0, &chosen, 0))?.to_vec::<i64>()?, [8, 0]);
+/// assert_eq!(x.i((0, [2, -3], 0))?.to_vec::<i64>()?, [8, 0]);
+/// let column = x.i((0, .., 0))?;
+/// assert_eq!(column.i(&column.gt_scalar(3)?)?.to_vec::<i64>()?, [4, 8]);
 /// assert!(x.i((0, 3)).is_err());
 /// # Ok(()) }
 /// ```
@@ -49,6 +54,8 @@ pub enum TensorIndex<'a> {
     Range(i64, Option<i64>),
     /// These places.
     Places(&'a Tensor),
+    /// These places, too.
+    List(Cow<'a, [i64]>),
     /// No dimension of the tensor: a new one.
     NewAxis,
     /// All dimensions that are not named.
@@ -65,7 +72,7 @@ macro_rules! places {
     )*};
 }
 
-places!(i64, i32, usize);
+places!(i64, i32, u32, usize);
 
 macro_rules! ranges {
     ($($range:ident<$($kind:ty),*>;)*) => {$($(
@@ -88,11 +95,11 @@ macro_rules! ranges {
 }
 
 ranges! {
-    Range<i64, i32, usize>;
-    RangeFrom<i64, i32, usize>;
-    RangeInclusive<i64, i32, usize>;
-    RangeTo<i64, i32, usize>;
-    RangeToInclusive<i64, i32, usize>;
+    Range<i64, i32, u32, usize>;
+    RangeFrom<i64, i32, u32, usize>;
+    RangeInclusive<i64, i32, u32, usize>;
+    RangeTo<i64, i32, u32, usize>;
+    RangeToInclusive<i64, i32, u32, usize>;
 }
 
 impl From<RangeFull> for TensorIndex<'_> {
@@ -116,6 +123,24 @@ impl From<Ellipsis> for TensorIndex<'_> {
 impl<'a> From<&'a Tensor> for TensorIndex<'a> {
     fn from(places: &'a Tensor) -> Self {
         TensorIndex::Places(places)
+    }
+}
+
+impl<'a> From<&'a [i64]> for TensorIndex<'a> {
+    fn from(places: &'a [i64]) -> Self {
+        TensorIndex::List(places.into())
+    }
+}
+
+impl<'a> From<&'a Vec<i64>> for TensorIndex<'a> {
+    fn from(places: &'a Vec<i64>) -> Self {
+        TensorIndex::List(places.into())
+    }
+}
+
+impl<const N: usize> From<[i64; N]> for TensorIndex<'_> {
+    fn from(places: [i64; N]) -> Self {
+        TensorIndex::List(places.to_vec().into())
     }
 }
 
@@ -161,8 +186,20 @@ fn take(tensor: &Tensor, indices: &[TensorIndex<'_>]) -> Result<Tensor> {
                 taken = taken.narrow(at, start, (end - start).max(0))?;
                 dim += 1;
             }
+            TensorIndex::Places(places) if places.dtype() == DType::Bool => {
+                fits(places, size(&taken, dim))?;
+                taken = taken.index_select(at, &places.nonzero()?.select(1, 0)?.to_device(taken.device())?)?;
+                dim += 1;
+            }
             TensorIndex::Places(places) => {
                 taken = taken.index_select(at, places)?;
+                dim += 1;
+            }
+            TensorIndex::List(places) => {
+                let size = size(&taken, dim);
+                let places = places.iter().map(|place| inside(*place, size, false)).collect::<Result<Vec<_>>>()?;
+                let shape = [places.len() as i64];
+                taken = taken.index_select(at, &Tensor::from_vec(places, &shape)?.to_device(taken.device())?)?;
                 dim += 1;
             }
             TensorIndex::NewAxis => {
@@ -177,6 +214,18 @@ fn take(tensor: &Tensor, indices: &[TensorIndex<'_>]) -> Result<Tensor> {
 
 fn size(tensor: &Tensor, dim: usize) -> i64 {
     tensor.shape()[dim]
+}
+
+fn fits(mask: &Tensor, size: i64) -> Result<()> {
+    if mask.shape() == [size] {
+        return Ok(());
+    }
+    let message = format!(
+        "a mask of shape {:?} for a dimension of size {size}: expected one truth for each place; masked_select() takes one of the \
+         tensor's shape",
+        mask.shape()
+    );
+    Err(Error::new(ErrorCode::ShapeMismatch, message))
 }
 
 fn inside(place: i64, size: i64, is_bound: bool) -> Result<i64> {

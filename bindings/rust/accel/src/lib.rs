@@ -60,7 +60,8 @@
 //! * `linked`: the library is linked when the program is built, instead of loaded by its first call.
 //! * `log`: a [`Logger`] takes the messages of that crate, `Logger::install`; the library's own go there by `log_to_log`.
 //! * `ndarray`: tensors from and as arrays of that crate, without a copy.
-//! * `serde`: [`Value`], [`DType`], [`Device`] and all choices are read and written.
+//! * `serde`: options, [`Value`], [`DType`], [`Device`] and all choices are read and written. Options are maps of those that are set,
+//!   by their names in `accel.h`; times are in milliseconds.
 //! * `tracing`: the library's own messages are events of that crate, `log_to_tracing`.
 #![deny(missing_docs, missing_debug_implementations)]
 // Blocks of `unsafe` that are nothing but a call of the C API have no comment of their own: their handles are alive because
@@ -78,6 +79,7 @@ mod call;
 mod callback;
 mod checkpoint;
 mod comm;
+mod configuration;
 mod data;
 mod device_map;
 mod display;

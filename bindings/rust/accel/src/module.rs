@@ -10,6 +10,7 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
+use std::fmt;
 use std::ops::Range;
 
 handle! {
@@ -25,7 +26,13 @@ handle! {
     /// assert_eq!(model.num_parameters()?, 4 * 8 + 8 + 8 * 2 + 2);
     /// # Ok(()) }
     /// ```
-    Model(accel_module_t), accel_module_release
+    Model(accel_module_t), accel_module_release, it has a Debug of its own
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Model({}, {} parameters)", self.kind(), self.num_parameters().unwrap_or_default())
+    }
 }
 
 /// A module that the program computes. It is composed of models, which it names in [`Module::children`], and of own

@@ -22,28 +22,20 @@ pub enum Scalar {
     Double(f64),
 }
 
-impl From<i64> for Scalar {
-    fn from(number: i64) -> Self {
-        Scalar::Int(number)
-    }
+macro_rules! scalars {
+    ($($variant:ident: $($kind:ty)*;)*) => {$($(
+        impl From<$kind> for Scalar {
+            #[inline]
+            fn from(number: $kind) -> Self {
+                Scalar::$variant(number as _)
+            }
+        }
+    )*)*};
 }
 
-impl From<i32> for Scalar {
-    fn from(number: i32) -> Self {
-        Scalar::Int(number.into())
-    }
-}
-
-impl From<f64> for Scalar {
-    fn from(number: f64) -> Self {
-        Scalar::Double(number)
-    }
-}
-
-impl From<f32> for Scalar {
-    fn from(number: f32) -> Self {
-        Scalar::Double(number.into())
-    }
+scalars! {
+    Int: i64 i32 i16 i8 u32 u16 u8 usize;
+    Double: f64 f32;
 }
 
 impl From<Scalar> for Arg<'_> {

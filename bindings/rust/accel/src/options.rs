@@ -1,10 +1,14 @@
 //! What the builders for the library's structs of options are made of. Their functions are generated from the header.
-use crate::error::Result;
+use crate::dtype::{DType, Device};
+use crate::error::{text, Result};
 use crate::strings::c_string;
+use crate::tensor::Tensor;
+use crate::value::Value;
 use accel_sys as sys;
 use std::any::Any;
 use std::ffi::CString;
 use std::os::raw::c_char;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,45 +73,48 @@ impl Keeps for Kept {
     }
 }
 
-/// A field that may be unset.
-pub(crate) trait Field {
-    /// What it shows, where it is set.
-    fn shown(&self) -> Option<&dyn std::fmt::Debug>;
+/// What a setting is in Rust, and `Raw` in the library's struct.
+pub(crate) trait Setting<Raw>: Sized {
+    /// None where it is unset.
+    ///
+    /// # Safety
+    /// A pointer leads to what lives. What is made of it is gone before that is.
+    unsafe fn read(raw: &Raw) -> Option<Self>;
 }
 
-macro_rules! fields {
-    ($($kind:ty = $unset:expr),*) => {$(
-        impl Field for $kind {
-            fn shown(&self) -> Option<&dyn std::fmt::Debug> {
-                (*self != $unset).then_some(self)
+macro_rules! settings {
+    ($($kind:ty: $raw:ty, $unset:expr, $name:ident => $value:expr;)*) => {$(
+        impl Setting<$raw> for $kind {
+            #[allow(clippy::cmp_null)] // as of numbers
+            unsafe fn read($name: &$raw) -> Option<Self> {
+                if *$name == $unset {
+                    None
+                } else {
+                    $value
+                }
             }
         }
     )*};
 }
 
-fields!(i32 = sys::ACCEL_UNSET, i64 = sys::ACCEL_UNSET_INT64, f64 = sys::ACCEL_UNSET_DOUBLE, usize = 0, c_char = 0);
-
-impl<T> Field for *const T {
-    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
-        (!self.is_null()).then_some(&"...")
-    }
+settings! {
+    bool: i32, sys::ACCEL_UNSET, truth => Some(*truth != 0);
+    i32: i32, sys::ACCEL_UNSET, number => Some(*number);
+    u8: i32, sys::ACCEL_UNSET, number => u8::try_from(*number).ok();
+    DType: i32, sys::ACCEL_UNSET, number => DType::from_raw(*number);
+    i64: i64, sys::ACCEL_UNSET_INT64, number => Some(*number);
+    Duration: i64, sys::ACCEL_UNSET_INT64, number => u64::try_from(*number).ok().map(Duration::from_millis);
+    usize: usize, 0, number => Some(*number);
+    f64: f64, sys::ACCEL_UNSET_DOUBLE, number => Some(*number);
+    String: *const c_char, ptr::null(), pointer => Some(text(*pointer));
+    Value: *const sys::accel_value_t, ptr::null(), pointer => (*pointer.cast::<Value>()).try_clone().ok();
+    Tensor: *mut sys::accel_tensor_t, ptr::null_mut(), pointer => Some(Tensor::shared_from_raw(*pointer));
+    Tensor: *const sys::accel_tensor_t, ptr::null(), pointer => Some(Tensor::shared_from_raw(*pointer as *mut _));
 }
 
-impl<T> Field for *mut T {
-    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
-        (!self.is_null()).then_some(&"...")
-    }
-}
-
-impl Field for sys::accel_device_t {
-    fn shown(&self) -> Option<&dyn std::fmt::Debug> {
-        (self.r#type != sys::ACCEL_UNSET).then_some(&self.r#type)
-    }
-}
-
-pub(crate) fn show(shown: &mut std::fmt::DebugStruct<'_, '_>, name: &str, field: &dyn Field) {
-    if let Some(value) = field.shown() {
-        shown.field(name.trim_start_matches("r#"), value);
+impl Setting<sys::accel_device_t> for Device {
+    unsafe fn read(raw: &sys::accel_device_t) -> Option<Self> {
+        (raw.r#type != sys::ACCEL_UNSET).then(|| Device::from_raw(*raw))
     }
 }
 
@@ -118,8 +125,9 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 
 /// A builder: what is not set comes from the environment or has the default that its function names. One with pointers keeps what
 /// they lead to, the others nothing.
-macro_rules! builder {
-    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty, $($field:ident)*) => {
+macro_rules! call_options {
+    ($(#[$text:meta])* $name:ident($raw:ident = $unset:ident), $kept:ty,
+     $($field:ident: $kind:ty = $method:ident,)*) => {
         $(#[$text])*
         pub struct $name(pub(crate) accel_sys::$raw, $kept);
 
@@ -135,6 +143,12 @@ macro_rules! builder {
             fn as_raw(&self) -> $crate::error::Result<*const Self::Raw> {
                 $crate::options::Keeps::check(&self.1)?;
                 Ok(&self.0)
+            }
+        }
+
+        impl $crate::options::Setting<*const accel_sys::$raw> for $name {
+            unsafe fn read(raw: &*const accel_sys::$raw) -> Option<Self> {
+                raw.as_ref().map(|raw| $name(*raw, <$kept>::default()))
             }
         }
 
@@ -155,14 +169,17 @@ macro_rules! builder {
         impl std::fmt::Debug for $name {
             fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut shown = formatter.debug_struct(stringify!($name));
-                $($crate::options::show(&mut shown, stringify!($field), &self.0.$field);)*
+                // SAFETY: what pointers lead to is kept.
+                $(if let Some(setting) = unsafe { <$kind as $crate::options::Setting<_>>::read(&self.0.$field) } {
+                    shown.field(stringify!($method), &setting);
+                })*
                 shown.finish()
             }
         }
     };
 }
 
-pub(crate) use builder;
+pub(crate) use call_options;
 
 /// A number of the C API that has a name in Rust.
 macro_rules! constants {
@@ -187,6 +204,12 @@ macro_rules! constants {
                 match name {
                     $($name::$item => accel_sys::$number,)*
                 }
+            }
+        }
+
+        impl $crate::options::Setting<i32> for $name {
+            unsafe fn read(number: &i32) -> Option<Self> {
+                Self::from_raw(*number)
             }
         }
 

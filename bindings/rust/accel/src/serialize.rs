@@ -1,8 +1,12 @@
-//! The crate `serde`: values, dtypes, devices and choices.
+//! The crate `serde`: values, dtypes, devices, choices, and options.
 #[cfg(feature = "serde")]
 mod implementation;
 #[cfg(feature = "serde")]
+mod options;
+#[cfg(feature = "serde")]
 pub(crate) use implementation::Named;
+#[cfg(feature = "serde")]
+pub(crate) use options::{next, read_settings, written_as_it_is, Form, Known, Written};
 
 /// A choice by its name.
 #[cfg(feature = "serde")]
@@ -26,6 +30,8 @@ macro_rules! named {
                 <Self as $crate::serialize::Named>::of_name(&name)
             }
         }
+
+        $crate::serialize::written_as_it_is!($name);
     };
 }
 

@@ -15,8 +15,8 @@ handle! {
     /// Handles are owned by one variable each. Several tensors can share memory, as in LibTorch: views, [`Tensor::detach`],
     /// the parameters of a module that were asked for by name. Share a tensor between threads by reference or `Arc`.
     ///
-    /// Operators are methods that are generated from LibTorch's schemas, and `+ - * /` between tensors and numbers, all
-    /// with a `Result`:
+    /// Operators are methods that are generated from LibTorch's schemas, and `+ - * /` between tensors, results of others and
+    /// numbers, all with a `Result`:
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {
@@ -24,6 +24,42 @@ handle! {
     /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// let y = (&x.matmul(&x)? + 1.0)?;
     /// assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0, 16.0, 23.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The language has no place for operators of two results, of a result and a number, and for `-` of a result ("cannot add
+    /// `Result<Tensor, Error>` to `Result<Tensor, Error>`"): none of them is a type of this crate. A `?` on one side makes it a tensor:
+    ///
+    /// ```compile_fail,E0369
+    /// # fn main() -> accel::Result<()> {
+    /// # let x = accel::Tensor::scalar(1.0f32)?;
+    /// let y = ((&x + 1.0) * (&x - 1.0))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// ```compile_fail,E0600
+    /// # fn main() -> accel::Result<()> {
+    /// # let x = accel::Tensor::scalar(1.0f32)?;
+    /// let y = (-(&x + 1.0))?; // cannot apply unary operator `-`
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// # let x = accel::Tensor::scalar(3.0f32)?;
+    /// let y = ((&x + 1.0)? * (&x - 1.0))?;
+    /// let z = (-(&x + 1.0)? - &x)?;
+    /// # assert_eq!((y.item()?, z.item()?), (8.0, -7.0));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// `x += y` could not say that it failed: `x.add_(&y, 1)?`, `x.mul_scalar_(0.5)?` and their like change a tensor in place.
+    ///
+    /// ```compile_fail,E0368
+    /// # fn main() -> accel::Result<()> {
+    /// # let mut x = accel::Tensor::scalar(1.0f32)?;
+    /// # let y = accel::Tensor::scalar(2.0f32)?;
+    /// x += &y; // binary assignment operation `+=` cannot be applied
     /// # Ok(()) }
     /// ```
     Tensor(accel_tensor_t), accel_tensor_release, it has a Debug of its own
@@ -37,6 +73,11 @@ impl Tensor {
     /// Zeros.
     pub fn zeros(shape: &[i64], dtype: DType, device: Device) -> Result<Self> {
         Self::full(shape, 0.0, dtype, device)
+    }
+
+    /// Ones.
+    pub fn ones(shape: &[i64], dtype: DType, device: Device) -> Result<Self> {
+        Self::full(shape, 1.0, dtype, device)
     }
 
     /// A tensor without dimensions.

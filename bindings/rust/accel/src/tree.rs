@@ -10,12 +10,13 @@ use crate::strings::Texts;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Kind, Value};
 use accel_sys as sys;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::ops::Range;
 
 /// A tensor, a value, or a structure of them: what collectives take and give back, and what a batch is turned into.
 ///
-/// Tuples and vectors of such are one, and so is a struct that derives it:
+/// Tuples, vectors, arrays and maps of such are one, and so is a struct that derives it:
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {
@@ -136,6 +137,9 @@ leaves! {
     bool, "a truth": |leaf: &bool| Ok((*leaf).into()), Value::as_bool;
     i64, "an integer": |leaf: &i64| Ok((*leaf).into()), Value::as_int;
     f64, "a number": |leaf: &f64| Ok((*leaf).into()), Value::as_f64;
+    f32, "a number": |leaf: &f32| Ok(f64::from(*leaf).into()), |value: &Value| value.as_f64().map(|number| number as f32);
+    i32, "an integer of 32 bits": |leaf: &i32| Ok((*leaf).into()), |value: &Value| i32::try_from(value.as_int()?).ok();
+    usize, "an integer from 0": |leaf: &usize| Ok((*leaf as i64).into()), |value: &Value| usize::try_from(value.as_int()?).ok();
     String, "a text": Value::string, |value: &Value| value.as_str().map(String::from);
 }
 
@@ -155,6 +159,39 @@ impl<T: Tree> Tree for Vec<T> {
         }
     }
 }
+
+impl<T: Tree, const N: usize> Tree for [T; N] {
+    fn to_value(&self) -> Result<Value> {
+        Value::list(self.iter().map(Tree::to_value).collect::<Result<Vec<_>>>()?)
+    }
+
+    fn from_value(value: Value) -> Result<Self> {
+        let wrong = expected(&value, &format!("a list or tuple of {N}"));
+        Vec::from_value(value)?.try_into().map_err(|_: Vec<T>| wrong)
+    }
+}
+
+macro_rules! maps {
+    ($($map:ident)*) => {$(
+        impl<T: Tree> Tree for $map<String, T> {
+            fn to_value(&self) -> Result<Value> {
+                let entries = self.iter().map(|(key, item)| Ok((key, item.to_value()?)));
+                Value::map(entries.collect::<Result<Vec<_>>>()?)
+            }
+
+            fn from_value(value: Value) -> Result<Self> {
+                match value.kind() {
+                    Kind::Map => {
+                        value.entries().map(|(key, item)| Ok((key.into(), T::from_value(item.try_clone()?)?))).collect()
+                    }
+                    _ => Err(expected(&value, "a map")),
+                }
+            }
+        }
+    )*};
+}
+
+maps!(BTreeMap HashMap);
 
 impl<T: Tree> Tree for Option<T> {
     fn to_value(&self) -> Result<Value> {

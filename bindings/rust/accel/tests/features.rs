@@ -36,6 +36,40 @@ fn values_are_read_and_written() {
     assert!(serde_json::from_str::<DType>("\"real\"").is_err());
 }
 
+#[test]
+fn options_are_read_and_written() {
+    let text = r#"{"cpu":true,"mixed_precision":"Bf16","timeout_ms":5000,"process_index":0,"main_process_ip":"::1"}"#;
+    let options: StateOptions = serde_json::from_str(text).unwrap();
+    let shown =
+        r#"StateOptions { cpu: true, mixed_precision: Bf16, timeout: 5s, process_index: 0, main_process_ip: "::1" }"#;
+    assert_eq!(format!("{options:?}"), shown);
+    assert_eq!(serde_json::to_string(&options).unwrap(), text);
+    assert_eq!(serde_json::to_string(&AdamOptions::new()).unwrap(), "{}");
+
+    // Options in options, maps, characters, and choices as other languages write them.
+    let text = r#"{"fsdp":{"sharding_strategy":"hybrid_shard","activation_checkpointing":true,"param_dtype":"bf16"}}"#;
+    let options: PrepareModelOptions = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_string(&options).unwrap().to_lowercase(), reordered());
+    let csv: CsvOptions = serde_json::from_str(r#"{"delimiter":";"}"#).unwrap();
+    assert_eq!(serde_json::to_string(&csv).unwrap(), r#"{"delimiter":";"}"#);
+    let types = r#"{"special_dtypes":{"head.weight":"float32"}}"#;
+    let sizes: DeviceMapOptions = serde_json::from_str(types).unwrap();
+    assert_eq!(serde_json::to_string(&sizes).unwrap(), types);
+
+    let refused = |text| serde_json::from_str::<AdamOptions>(text).unwrap_err().to_string();
+    assert!(refused(r#"{"learning_rate":1}"#).contains("unknown field `learning_rate`, expected one of `lr`"));
+    assert!(refused(r#"{"lr":"high"}"#).contains("expected f64"));
+    assert!(refused("3").contains("expected a map with some of lr, "));
+    let error = serde_json::from_str::<FsdpOptions>(r#"{"sharding_strategy":"most"}"#).unwrap_err().to_string();
+    assert!(error.contains(r#""most": expected one of ["FullShard""#), "{error}");
+    assert!(serde_json::to_string(&StateOptions::new().main_process_ip("a\0b")).is_err());
+}
+
+/// In the order of the header, and without capitals.
+fn reordered() -> &'static str {
+    r#"{"fsdp":{"sharding_strategy":"hybridshard","param_dtype":"bf16","activation_checkpointing":true}}"#
+}
+
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
 

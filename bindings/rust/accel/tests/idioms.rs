@@ -29,12 +29,19 @@ fn operators_take_owned_borrowed_results_and_numbers() -> Outcome {
     assert_eq!(numbers(24.0 / &x), [4.0, 3.0]);
     assert_eq!(numbers(1.0 + &x), [7.0, 9.0]);
     assert_eq!(numbers(&x / ops::Scalar::from(2.0f32)), [3.0, 4.0]);
+    // Numbers of any type on the right, and a Scalar on both sides of a result.
+    assert_eq!(numbers(&x * 0.5f32), [3.0, 4.0]);
+    assert_eq!(numbers(a()? / 2usize), [3.0, 4.0]);
+    assert_eq!(numbers(&x - 2i32), [4.0, 6.0]);
+    assert_eq!(numbers((&x + &y) * ops::Scalar::from(2)), [16.0, 24.0]);
+    assert_eq!(numbers(ops::Scalar::from(2) - (&x - &y)), [-2.0, -2.0]);
     // Chains need one `?` where a number or two results meet.
     assert_eq!(numbers((&x + &y)? * 0.5), [4.0, 6.0]);
     assert_eq!(numbers(&x * (&x - &y)), [24.0, 32.0]);
     // Integers stay integers.
     let whole = Tensor::from_slice(&[1i64, 2], &[2])?;
     assert_eq!((2 * (&whole + 1)?)?.to_vec::<i64>()?, [4, 6]);
+    assert_eq!((&whole * 2u8)?.dtype(), DType::Int64);
     // The first failure is that of all.
     let wrong = Tensor::zeros(&[3], DType::Float32, Device::Cpu)?;
     let error = (&x + (&x + &wrong)).unwrap_err();
@@ -52,6 +59,16 @@ fn indices_take_parts_of_the_same_memory() -> Outcome {
     assert_eq!(x.i((1, NewAxis, Ellipsis, 0usize))?.shape(), [1, 3]);
     assert_eq!(x.i(1)?.shape(), [3, 4]);
     assert_eq!(x.i((.., 2..2))?.shape(), [2, 0, 4]);
+    // Lists of places, and truths, are copies.
+    assert_eq!(x.i((1, [2, -3], 0u32))?.to_vec::<i64>()?, [20, 12]);
+    let places = vec![1i64];
+    assert_eq!(x.i((0, &places, &places[..]))?.to_vec::<i64>()?, [5]);
+    let mask = x.i((0, .., 0))?.gt_scalar(3)?;
+    assert_eq!(x.i((.., &mask, 3))?.to_vec::<i64>()?, [7, 11, 19, 23]);
+    let error = x.i(&mask).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    assert!(error.message().contains("a mask of shape [3] for a dimension of size 2"), "{error:?}");
+    assert_eq!(x.i((0, [0, 3])).unwrap_err().code(), ErrorCode::InvalidArgument);
     let mut row = x.i((1, 2))?;
     row.zero_()?;
     assert_eq!(x.i((1, 2, 3))?.item_int()?, 0);
@@ -90,10 +107,14 @@ fn tensors_show_their_numbers() -> Outcome {
 #[test]
 fn everything_has_a_debug() -> Outcome {
     let options = StateOptions::new().cpu(true).num_processes(1).process_index(0);
-    assert_eq!(format!("{options:?}"), "StateOptions { cpu: 1, process_index: 0, num_processes: 1 }");
+    assert_eq!(format!("{options:?}"), "StateOptions { cpu: true, process_index: 0, num_processes: 1 }");
     let state = options.build()?;
     assert_eq!(format!("{state:?}"), "State(rank 0 of 1 on cpu)");
+    let options = FsdpOptions::new().param_dtype(String::from("bf16")).sharding_strategy(ShardingStrategy::FullShard);
+    let inside = format!("{:?}", PrepareModelOptions::new().fsdp(options));
+    assert!(inside.contains(r#"param_dtype: "bf16""#) && inside.contains("sharding_strategy: FullShard"), "{inside}");
     let model = nn::linear(1, 1, Bias::With)?;
+    assert_eq!(format!("{model:?}"), "Model(Linear, 2 parameters)");
     assert!(format!("{:?}", (&model, model.tensor("weight")?)).contains("Tensor(float32, [1, 1], Cpu)"));
     assert!(!format!("{:?}", accel::Arg::from(3)).is_empty());
     drop(model);

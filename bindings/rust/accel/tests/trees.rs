@@ -1,5 +1,6 @@
 //! Structures of tensors in collectives and batches.
 use accel::prelude::*;
+use std::collections::{BTreeMap, HashMap};
 
 mod ranks;
 
@@ -41,6 +42,27 @@ fn structs_and_tuples_are_gathered_by_their_fields() {
         let (sum, four) = work.wait().unwrap();
         assert_eq!((sum.item().unwrap(), four.item().unwrap()), (1.0, 4.0));
     });
+}
+
+#[test]
+fn maps_and_arrays_are_trees() {
+    ranks::run(2, |state| {
+        let rank = state.process_index() as f32;
+        let by_name = BTreeMap::from([("a".to_string(), scalar(rank)), ("b".to_string(), scalar(1.0))]);
+        let all = state.gather(&by_name).unwrap();
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(all["a"].to_vec::<f32>().unwrap(), [0.0, 1.0]);
+        let [first, second] = state.reduce(&[scalar(rank), scalar(2.0)], Reduction::Sum, 1.0).unwrap();
+        assert_eq!((first.item().unwrap(), second.item().unwrap()), (1.0, 4.0));
+    });
+    let value = Value::from_json(r#"{"sizes": [1, 2], "rates": [0.5]}"#).unwrap();
+    let lists: HashMap<String, Vec<f64>> = value.try_clone().unwrap().into_tree().unwrap();
+    assert_eq!(lists["sizes"], [1.0, 2.0]);
+    let (sizes, [rate]): (Vec<usize>, [f32; 1]) = Value::from_json("[[3], [0.25]]").unwrap().into_tree().unwrap();
+    assert_eq!((sizes, rate), (vec![3], 0.25));
+    let error = Value::from_json("[1, 2]").unwrap().into_tree::<[i32; 3]>().unwrap_err();
+    assert!(error.message().contains("expected a list or tuple of 3"), "{error:?}");
+    assert!(Value::from(-1).into_tree::<usize>().is_err() && Value::from(1i64 << 40).into_tree::<i32>().is_err());
 }
 
 #[test]

@@ -3,6 +3,7 @@ use super::Dataset;
 use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
 use crate::error::Result;
+use crate::tree::Tree;
 use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
@@ -53,6 +54,41 @@ impl Dataset {
             let (length, item, items) = (Some(call_length::<I> as _), Some(call_item::<I> as _), call_items::<I> as _);
             sys::accel_dataset_create(length, item, Some(items), Some(call_set_epoch::<I>), data, destroy, out)
         })
+    }
+
+    /// So many items that a function makes: a tensor, a tuple, a struct that derives [`Tree`].
+    ///
+    /// ```
+    /// # fn main() -> accel::Result<()> {
+    /// use accel::prelude::*;
+    /// let squares = Dataset::from_fn(10, |index| Ok((Tensor::scalar(index)?, Tensor::scalar(index * index)?)))?;
+    /// let (_, square): (Tensor, Tensor) = squares.item(3)?.into_tree()?;
+    /// assert_eq!(square.item_int()?, 9);
+    /// # Ok(()) }
+    /// ```
+    pub fn from_fn<T: Tree, F>(length: i64, item: F) -> Result<Self>
+    where
+        F: Fn(i64) -> CallbackResult<T> + Send + Sync + 'static,
+    {
+        Self::custom(Function { length, item })
+    }
+}
+
+struct Function<F> {
+    length: i64,
+    item: F,
+}
+
+impl<T: Tree, F> Items for Function<F>
+where
+    F: Fn(i64) -> CallbackResult<T> + Send + Sync + 'static,
+{
+    fn length(&self) -> CallbackResult<i64> {
+        Ok(self.length)
+    }
+
+    fn item(&self, index: i64) -> CallbackResult<Value> {
+        Ok((self.item)(index)?.to_value()?)
     }
 }
 

@@ -2,11 +2,18 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
     PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
-    matrix_approximation_rank start_power_sgd_iter min_compression_rate orthogonalization_epsilon random_seed use_error_feedback warm_start batch_tensors_with_same_shape
+    matrix_approximation_rank: i64 = matrix_approximation_rank,
+    start_power_sgd_iter: i64 = start_power_sgd_iter,
+    min_compression_rate: f64 = min_compression_rate,
+    orthogonalization_epsilon: f64 = orthogonalization_epsilon,
+    random_seed: i64 = random_seed,
+    use_error_feedback: bool = use_error_feedback,
+    warm_start: bool = warm_start,
+    batch_tensors_with_same_shape: bool = batch_tensors_with_same_shape,
 }
 
 impl PowerSgdOptions {
@@ -60,11 +67,19 @@ impl PowerSgdOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How gradients are averaged.
     #[derive(Clone)]
     DdpOptions(accel_ddp_options_t = ACCEL_DDP_OPTIONS_INIT), Kept,
-    broadcast_buffers find_unused_parameters gradient_as_bucket_view static_graph bucket_cap_mb check_reduction comm_hook comm_wrapper comm_state_option
+    broadcast_buffers: bool = broadcast_buffers,
+    find_unused_parameters: bool = find_unused_parameters,
+    gradient_as_bucket_view: bool = gradient_as_bucket_view,
+    static_graph: bool = static_graph,
+    bucket_cap_mb: f64 = bucket_cap_mb,
+    check_reduction: bool = check_reduction,
+    comm_hook: DdpCommHook = comm_hook,
+    comm_wrapper: DdpCommHook = comm_wrapper,
+    comm_state_option: PowerSgdOptions = comm_state_option,
 }
 
 impl DdpOptions {
@@ -123,13 +138,37 @@ impl DdpOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its
     /// optimizer state, and parameters are gathered group by group when a forward or backward needs them
     /// (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
     #[derive(Clone)]
     FsdpOptions(accel_fsdp_options_t = ACCEL_FSDP_OPTIONS_INIT), Kept,
-    enabled sharding_strategy fsdp_version reshard_after_forward backward_prefetch forward_prefetch limit_all_gathers auto_wrap_policy state_dict_type transformer_cls_names_to_wrap min_num_params ignored_modules param_dtype reduce_dtype output_dtype cast_forward_inputs cpu_offload use_orig_params sync_module_states cpu_ram_efficient_loading activation_checkpointing activation_checkpointing_offload offload_optimizer offload_folder reshard_group_size
+    enabled: bool = enabled,
+    sharding_strategy: ShardingStrategy = sharding_strategy,
+    fsdp_version: i64 = fsdp_version,
+    reshard_after_forward: bool = reshard_after_forward,
+    backward_prefetch: BackwardPrefetch = backward_prefetch,
+    forward_prefetch: bool = forward_prefetch,
+    limit_all_gathers: bool = limit_all_gathers,
+    auto_wrap_policy: AutoWrapPolicy = auto_wrap_policy,
+    state_dict_type: StateDictType = state_dict_type,
+    transformer_cls_names_to_wrap: String = transformer_cls_names_to_wrap,
+    min_num_params: i64 = min_num_params,
+    ignored_modules: String = ignored_modules,
+    param_dtype: String = param_dtype,
+    reduce_dtype: String = reduce_dtype,
+    output_dtype: String = output_dtype,
+    cast_forward_inputs: bool = cast_forward_inputs,
+    cpu_offload: bool = cpu_offload,
+    use_orig_params: bool = use_orig_params,
+    sync_module_states: bool = sync_module_states,
+    cpu_ram_efficient_loading: bool = cpu_ram_efficient_loading,
+    activation_checkpointing: bool = activation_checkpointing,
+    activation_checkpointing_offload: bool = activation_checkpointing_offload,
+    offload_optimizer: bool = offload_optimizer,
+    offload_folder: String = offload_folder,
+    reshard_group_size: i64 = reshard_group_size,
 }
 
 impl FsdpOptions {
@@ -191,8 +230,8 @@ impl FsdpOptions {
     }
 
     /// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none.
-    pub fn transformer_cls_names_to_wrap(mut self, transformer_cls_names_to_wrap: &str) -> Self {
-        self.0.transformer_cls_names_to_wrap = self.1.text(transformer_cls_names_to_wrap);
+    pub fn transformer_cls_names_to_wrap(mut self, transformer_cls_names_to_wrap: impl AsRef<str>) -> Self {
+        self.0.transformer_cls_names_to_wrap = self.1.text(transformer_cls_names_to_wrap.as_ref());
         self
     }
 
@@ -205,26 +244,26 @@ impl FsdpOptions {
 
     /// Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of
     /// these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none.
-    pub fn ignored_modules(mut self, ignored_modules: &str) -> Self {
-        self.0.ignored_modules = self.1.text(ignored_modules);
+    pub fn ignored_modules(mut self, ignored_modules: impl AsRef<str>) -> Self {
+        self.0.ignored_modules = self.1.text(ignored_modules.as_ref());
         self
     }
 
     /// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision.
-    pub fn param_dtype(mut self, param_dtype: &str) -> Self {
-        self.0.param_dtype = self.1.text(param_dtype);
+    pub fn param_dtype(mut self, param_dtype: impl AsRef<str>) -> Self {
+        self.0.param_dtype = self.1.text(param_dtype.as_ref());
         self
     }
 
     /// The same for gradients that are summed. Default: param_dtype.
-    pub fn reduce_dtype(mut self, reduce_dtype: &str) -> Self {
-        self.0.reduce_dtype = self.1.text(reduce_dtype);
+    pub fn reduce_dtype(mut self, reduce_dtype: impl AsRef<str>) -> Self {
+        self.0.reduce_dtype = self.1.text(reduce_dtype.as_ref());
         self
     }
 
     /// The same for the output of the model. Default: as computed.
-    pub fn output_dtype(mut self, output_dtype: &str) -> Self {
-        self.0.output_dtype = self.1.text(output_dtype);
+    pub fn output_dtype(mut self, output_dtype: impl AsRef<str>) -> Self {
+        self.0.output_dtype = self.1.text(output_dtype.as_ref());
         self
     }
 
@@ -284,8 +323,8 @@ impl FsdpOptions {
 
     /// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer,
     /// and gradients. Default: none.
-    pub fn offload_folder(mut self, offload_folder: &str) -> Self {
-        self.0.offload_folder = self.1.text(offload_folder);
+    pub fn offload_folder(mut self, offload_folder: impl AsRef<str>) -> Self {
+        self.0.offload_folder = self.1.text(offload_folder.as_ref());
         self
     }
 
@@ -297,14 +336,26 @@ impl FsdpOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2
     /// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields
     /// here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file
     /// that change nothing here are named in one warning.
     #[derive(Clone)]
     DeepspeedOptions(accel_deepspeed_options_t = ACCEL_DEEPSPEED_OPTIONS_INIT), Kept,
-    enabled is_train_batch_min hf_ds_config zero_stage gradient_accumulation_steps gradient_clipping offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path zero3_init_flag zero3_save_16bit_model transformer_moe_cls_names
+    enabled: bool = enabled,
+    is_train_batch_min: bool = is_train_batch_min,
+    hf_ds_config: String = hf_ds_config,
+    zero_stage: i64 = zero_stage,
+    gradient_accumulation_steps: i64 = gradient_accumulation_steps,
+    gradient_clipping: f64 = gradient_clipping,
+    offload_optimizer_device: OffloadDevice = offload_optimizer_device,
+    offload_param_device: OffloadDevice = offload_param_device,
+    offload_optimizer_nvme_path: String = offload_optimizer_nvme_path,
+    offload_param_nvme_path: String = offload_param_nvme_path,
+    zero3_init_flag: bool = zero3_init_flag,
+    zero3_save_16bit_model: bool = zero3_save_16bit_model,
+    transformer_moe_cls_names: String = transformer_moe_cls_names,
 }
 
 impl DeepspeedOptions {
@@ -324,8 +375,8 @@ impl DeepspeedOptions {
 
     /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE.
     /// Default: none.
-    pub fn hf_ds_config(mut self, hf_ds_config: &str) -> Self {
-        self.0.hf_ds_config = self.1.text(hf_ds_config);
+    pub fn hf_ds_config(mut self, hf_ds_config: impl AsRef<str>) -> Self {
+        self.0.hf_ds_config = self.1.text(hf_ds_config.as_ref());
         self
     }
 
@@ -361,14 +412,14 @@ impl DeepspeedOptions {
     }
 
     /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none.
-    pub fn offload_optimizer_nvme_path(mut self, offload_optimizer_nvme_path: &str) -> Self {
-        self.0.offload_optimizer_nvme_path = self.1.text(offload_optimizer_nvme_path);
+    pub fn offload_optimizer_nvme_path(mut self, offload_optimizer_nvme_path: impl AsRef<str>) -> Self {
+        self.0.offload_optimizer_nvme_path = self.1.text(offload_optimizer_nvme_path.as_ref());
         self
     }
 
     /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none.
-    pub fn offload_param_nvme_path(mut self, offload_param_nvme_path: &str) -> Self {
-        self.0.offload_param_nvme_path = self.1.text(offload_param_nvme_path);
+    pub fn offload_param_nvme_path(mut self, offload_param_nvme_path: impl AsRef<str>) -> Self {
+        self.0.offload_param_nvme_path = self.1.text(offload_param_nvme_path.as_ref());
         self
     }
 
@@ -388,18 +439,22 @@ impl DeepspeedOptions {
 
     /// Names of classes with commas between them, whose modules are gathered as one. Variable
     /// ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
-    pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: &str) -> Self {
-        self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names);
+    pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: impl AsRef<str>) -> Self {
+        self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names.as_ref());
         self
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision
     /// Training", 2018).
     #[derive(Clone, Copy)]
     GradScalerOptions(accel_grad_scaler_options_t = ACCEL_GRAD_SCALER_OPTIONS_INIT), (),
-    init_scale growth_factor backoff_factor growth_interval enabled
+    init_scale: f64 = init_scale,
+    growth_factor: f64 = growth_factor,
+    backoff_factor: f64 = backoff_factor,
+    growth_interval: i64 = growth_interval,
+    enabled: bool = enabled,
 }
 
 impl GradScalerOptions {
@@ -434,11 +489,12 @@ impl GradScalerOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// In which regions operators choose their precision.
     #[derive(Clone, Copy)]
     AutocastOptions(accel_autocast_options_t = ACCEL_AUTOCAST_OPTIONS_INIT), (),
-    enabled cache_enabled
+    enabled: bool = enabled,
+    cache_enabled: bool = cache_enabled,
 }
 
 impl AutocastOptions {
@@ -455,11 +511,16 @@ impl AutocastOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How one model is prepared: where, and under which kind of parallelism, each with options of its own.
     #[derive(Clone)]
     PrepareModelOptions(accel_prepare_model_options_t = ACCEL_PREPARE_MODEL_OPTIONS_INIT), Kept,
-    device_placement evaluation_mode ddp fsdp deepspeed bypass_device_map
+    device_placement: bool = device_placement,
+    evaluation_mode: bool = evaluation_mode,
+    ddp: DdpOptions = ddp,
+    fsdp: FsdpOptions = fsdp,
+    deepspeed: DeepspeedOptions = deepspeed,
+    bypass_device_map: bool = bypass_device_map,
 }
 
 impl PrepareModelOptions {
@@ -501,11 +562,17 @@ impl PrepareModelOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// The training whose memory is estimated.
     #[derive(Clone)]
     EstimateMemoryOptions(accel_estimate_memory_options_t = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT), Kept,
-    num_processes data_parallel_shard_size mixed_precision sync_each_batch gradient_accumulation_steps activation_bytes model_options
+    num_processes: i64 = num_processes,
+    data_parallel_shard_size: i64 = data_parallel_shard_size,
+    mixed_precision: Precision = mixed_precision,
+    sync_each_batch: bool = sync_each_batch,
+    gradient_accumulation_steps: i64 = gradient_accumulation_steps,
+    activation_bytes: i64 = activation_bytes,
+    model_options: PrepareModelOptions = model_options,
 }
 
 impl EstimateMemoryOptions {
@@ -554,11 +621,18 @@ impl EstimateMemoryOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How the ranks share a loader's batches.
     #[derive(Clone, Copy)]
     DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), (),
-    even_batches split_batches put_on_device non_blocking dispatch_batches use_seedable_sampler data_seed use_stateful_dataloader
+    even_batches: bool = even_batches,
+    split_batches: bool = split_batches,
+    put_on_device: bool = put_on_device,
+    non_blocking: bool = non_blocking,
+    dispatch_batches: bool = dispatch_batches,
+    use_seedable_sampler: bool = use_seedable_sampler,
+    data_seed: i64 = data_seed,
+    use_stateful_dataloader: bool = use_stateful_dataloader,
 }
 
 impl DataLoaderConfig {
@@ -612,12 +686,16 @@ impl DataLoaderConfig {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum
     /// 0.9), with start_step post-local SGD (Lin et al., 2018). `gradient_group`: `State::local_sgd()`.
     #[derive(Clone, Copy)]
     LocalSgdOptions(accel_local_sgd_options_t = ACCEL_LOCAL_SGD_OPTIONS_INIT), (),
-    start_step outer_lr outer_momentum outer_nesterov enabled gradient_group
+    start_step: i64 = start_step,
+    outer_lr: f64 = outer_lr,
+    outer_momentum: f64 = outer_momentum,
+    outer_nesterov: bool = outer_nesterov,
+    enabled: bool = enabled,
 }
 
 impl LocalSgdOptions {
@@ -653,7 +731,7 @@ impl LocalSgdOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put
     /// the tensors into a module with [`accel_module_add_parameter`](accel_sys::accel_module_add_parameter), and mark each gradient as ready; gradients are
     /// averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
@@ -668,7 +746,8 @@ builder! {
     /// CHECK(accel_parameters_reshard(parameters, "layers.0"));.
     #[derive(Clone)]
     ParametersOptions(accel_parameters_options_t = ACCEL_PARAMETERS_OPTIONS_INIT), Kept,
-    bucket_cap_mb fsdp
+    bucket_cap_mb: f64 = bucket_cap_mb,
+    fsdp: FsdpOptions = fsdp,
 }
 
 impl ParametersOptions {
@@ -685,11 +764,13 @@ impl ParametersOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// What [`accel_parameters_step`](accel_sys::accel_parameters_step) does on the way.
     #[derive(Clone, Copy)]
     ParametersStepOptions(accel_parameters_step_options_t = ACCEL_PARAMETERS_STEP_OPTIONS_INIT), (),
-    max_grad_norm grad_norm_type allow_missing
+    max_grad_norm: f64 = max_grad_norm,
+    grad_norm_type: f64 = grad_norm_type,
+    allow_missing: bool = allow_missing,
 }
 
 impl ParametersStepOptions {

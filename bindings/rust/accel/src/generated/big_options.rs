@@ -2,18 +2,27 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// How a model is measured and placed.
     #[derive(Clone)]
     DeviceMapOptions(accel_device_map_options_t = ACCEL_DEVICE_MAP_OPTIONS_INIT), Kept,
-    dtype special_dtypes no_split_module_classes offload_buffers fallback_allocation clean_result verbose optimal_packing allow_disk low_zero
+    dtype: String = dtype,
+    special_dtypes: Value = special_dtypes,
+    no_split_module_classes: String = no_split_module_classes,
+    offload_buffers: bool = offload_buffers,
+    fallback_allocation: bool = fallback_allocation,
+    clean_result: bool = clean_result,
+    verbose: bool = verbose,
+    optimal_packing: bool = optimal_packing,
+    allow_disk: bool = allow_disk,
+    low_zero: bool = low_zero,
 }
 
 impl DeviceMapOptions {
     /// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2".
     /// Default: their own.
-    pub fn dtype(mut self, dtype: &str) -> Self {
-        self.0.dtype = self.1.text(dtype);
+    pub fn dtype(mut self, dtype: impl AsRef<str>) -> Self {
+        self.0.dtype = self.1.text(dtype.as_ref());
         self
     }
 
@@ -25,8 +34,8 @@ impl DeviceMapOptions {
 
     /// Names of classes with commas between them: their modules are on one device, because what they compute needs
     /// all of them at once. Default: none.
-    pub fn no_split_module_classes(mut self, no_split_module_classes: &str) -> Self {
-        self.0.no_split_module_classes = self.1.text(no_split_module_classes);
+    pub fn no_split_module_classes(mut self, no_split_module_classes: impl AsRef<str>) -> Self {
+        self.0.no_split_module_classes = self.1.text(no_split_module_classes.as_ref());
         self
     }
 
@@ -75,11 +84,24 @@ impl DeviceMapOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How weights are loaded and kept.
     #[derive(Clone)]
     DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept,
-    dtype strict offload_buffers force_hooks map_weights broadcast_from_rank0 block_bytes prefetch_bytes main_device offload_folder no_split_module_classes preload_module_classes skip_keys keep_in_fp32_modules
+    dtype: DType = dtype,
+    strict: bool = strict,
+    offload_buffers: bool = offload_buffers,
+    force_hooks: bool = force_hooks,
+    map_weights: bool = map_weights,
+    broadcast_from_rank0: bool = broadcast_from_rank0,
+    block_bytes: i64 = block_bytes,
+    prefetch_bytes: i64 = prefetch_bytes,
+    main_device: String = main_device,
+    offload_folder: String = offload_folder,
+    no_split_module_classes: String = no_split_module_classes,
+    preload_module_classes: String = preload_module_classes,
+    skip_keys: String = skip_keys,
+    keep_in_fp32_modules: String = keep_in_fp32_modules,
 }
 
 impl DispatchOptions {
@@ -135,40 +157,40 @@ impl DispatchOptions {
     }
 
     /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU.
-    pub fn main_device(mut self, main_device: &str) -> Self {
-        self.0.main_device = self.1.text(main_device);
+    pub fn main_device(mut self, main_device: impl AsRef<str>) -> Self {
+        self.0.main_device = self.1.text(main_device.as_ref());
         self
     }
 
     /// Of an index.json of offloaded weights: [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, and
     /// [`accel_dispatch_model`](accel_sys::accel_dispatch_model) reads it. Default: none.
-    pub fn offload_folder(mut self, offload_folder: &str) -> Self {
-        self.0.offload_folder = self.1.text(offload_folder);
+    pub fn offload_folder(mut self, offload_folder: impl AsRef<str>) -> Self {
+        self.0.offload_folder = self.1.text(offload_folder.as_ref());
         self
     }
 
     /// Names of classes with commas between them: their modules are on one device. Default: none.
-    pub fn no_split_module_classes(mut self, no_split_module_classes: &str) -> Self {
-        self.0.no_split_module_classes = self.1.text(no_split_module_classes);
+    pub fn no_split_module_classes(mut self, no_split_module_classes: impl AsRef<str>) -> Self {
+        self.0.no_split_module_classes = self.1.text(no_split_module_classes.as_ref());
         self
     }
 
     /// Names of classes with commas between them: their modules are blocks whatever their size. Default: none.
-    pub fn preload_module_classes(mut self, preload_module_classes: &str) -> Self {
-        self.0.preload_module_classes = self.1.text(preload_module_classes);
+    pub fn preload_module_classes(mut self, preload_module_classes: impl AsRef<str>) -> Self {
+        self.0.preload_module_classes = self.1.text(preload_module_classes.as_ref());
         self
     }
 
     /// Names of inputs with commas between them that are not moved. Default: none.
-    pub fn skip_keys(mut self, skip_keys: &str) -> Self {
-        self.0.skip_keys = self.1.text(skip_keys);
+    pub fn skip_keys(mut self, skip_keys: impl AsRef<str>) -> Self {
+        self.0.skip_keys = self.1.text(skip_keys.as_ref());
         self
     }
 
     /// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
     /// Default: none.
-    pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: &str) -> Self {
-        self.0.keep_in_fp32_modules = self.1.text(keep_in_fp32_modules);
+    pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: impl AsRef<str>) -> Self {
+        self.0.keep_in_fp32_modules = self.1.text(keep_in_fp32_modules.as_ref());
         self
     }
 }

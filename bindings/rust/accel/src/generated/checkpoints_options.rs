@@ -2,11 +2,12 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// How values are written.
     #[derive(Clone, Copy)]
     SaveOptions(accel_save_options_t = ACCEL_SAVE_OPTIONS_INIT), (),
-    safe_serialization save_on_each_node
+    safe_serialization: bool = safe_serialization,
+    save_on_each_node: bool = save_on_each_node,
 }
 
 impl SaveOptions {
@@ -23,18 +24,20 @@ impl SaveOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How a model's weights are written.
     #[derive(Clone)]
     SaveModelOptions(accel_save_model_options_t = ACCEL_SAVE_MODEL_OPTIONS_INIT), Kept,
-    max_shard_size safe_serialization save_on_each_node
+    max_shard_size: String = max_shard_size,
+    safe_serialization: bool = safe_serialization,
+    save_on_each_node: bool = save_on_each_node,
 }
 
 impl SaveModelOptions {
     /// The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB
     /// (powers of 1000). Default "10GB".
-    pub fn max_shard_size(mut self, max_shard_size: &str) -> Self {
-        self.0.max_shard_size = self.1.text(max_shard_size);
+    pub fn max_shard_size(mut self, max_shard_size: impl AsRef<str>) -> Self {
+        self.0.max_shard_size = self.1.text(max_shard_size.as_ref());
         self
     }
 
@@ -51,23 +54,28 @@ impl SaveModelOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Where a project keeps its checkpoints, and how they are named.
     #[derive(Clone)]
     ProjectOptions(accel_project_options_t = ACCEL_PROJECT_OPTIONS_INIT), Kept,
-    project_dir logging_dir total_limit iteration automatic_checkpoint_naming save_on_each_node
+    project_dir: String = project_dir,
+    logging_dir: String = logging_dir,
+    total_limit: i64 = total_limit,
+    iteration: i64 = iteration,
+    automatic_checkpoint_naming: bool = automatic_checkpoint_naming,
+    save_on_each_node: bool = save_on_each_node,
 }
 
 impl ProjectOptions {
     /// The folder of the project. Default: none.
-    pub fn project_dir(mut self, project_dir: &str) -> Self {
-        self.0.project_dir = self.1.text(project_dir);
+    pub fn project_dir(mut self, project_dir: impl AsRef<str>) -> Self {
+        self.0.project_dir = self.1.text(project_dir.as_ref());
         self
     }
 
     /// That of its logs. Default: as project_dir.
-    pub fn logging_dir(mut self, logging_dir: &str) -> Self {
-        self.0.logging_dir = self.1.text(logging_dir);
+    pub fn logging_dir(mut self, logging_dir: impl AsRef<str>) -> Self {
+        self.0.logging_dir = self.1.text(logging_dir.as_ref());
         self
     }
 
@@ -97,11 +105,16 @@ impl ProjectOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How a training state is written.
     #[derive(Clone, Copy)]
     SaveStateOptions(accel_save_state_options_t = ACCEL_SAVE_STATE_OPTIONS_INIT), (),
-    safe_serialization asynchronous when_busy compression_level incremental durable
+    safe_serialization: bool = safe_serialization,
+    asynchronous: bool = asynchronous,
+    when_busy: WhenBusy = when_busy,
+    compression_level: i32 = compression_level,
+    incremental: bool = incremental,
+    durable: bool = durable,
 }
 
 impl SaveStateOptions {
@@ -143,11 +156,12 @@ impl SaveStateOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How a training state is read.
     #[derive(Clone, Copy)]
     LoadStateOptions(accel_load_state_options_t = ACCEL_LOAD_STATE_OPTIONS_INIT), (),
-    allow_missing verify
+    allow_missing: bool = allow_missing,
+    verify: bool = verify,
 }
 
 impl LoadStateOptions {
@@ -165,11 +179,12 @@ impl LoadStateOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How the parts of a model become one.
     #[derive(Clone, Copy)]
     MergeWeightsOptions(accel_merge_weights_options_t = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT), (),
-    safe_serialization remove_checkpoint_dir
+    safe_serialization: bool = safe_serialization,
+    remove_checkpoint_dir: bool = remove_checkpoint_dir,
 }
 
 impl MergeWeightsOptions {

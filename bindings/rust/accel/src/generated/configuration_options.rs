@@ -2,11 +2,22 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// What [`accel_launch`](accel_sys::accel_launch) starts.
     #[derive(Clone)]
     LaunchOptions(accel_launch_options_t = ACCEL_LAUNCH_OPTIONS_INIT), Kept,
-    num_processes num_machines machine_rank main_process_port main_process_ip mixed_precision cpu start_method max_restarts monitor_interval_ms timeout_ms log_dir
+    num_processes: i32 = num_processes,
+    num_machines: i32 = num_machines,
+    machine_rank: i32 = machine_rank,
+    main_process_port: i32 = main_process_port,
+    main_process_ip: String = main_process_ip,
+    mixed_precision: Precision = mixed_precision,
+    cpu: bool = cpu,
+    start_method: StartMethod = start_method,
+    max_restarts: i32 = max_restarts,
+    monitor_interval_ms: Duration = monitor_interval,
+    timeout_ms: Duration = timeout,
+    log_dir: String = log_dir,
 }
 
 impl LaunchOptions {
@@ -36,8 +47,8 @@ impl LaunchOptions {
     }
 
     /// The host of rank 0, where the ranks meet. Default "127.0.0.1".
-    pub fn main_process_ip(mut self, main_process_ip: &str) -> Self {
-        self.0.main_process_ip = self.1.text(main_process_ip);
+    pub fn main_process_ip(mut self, main_process_ip: impl AsRef<str>) -> Self {
+        self.0.main_process_ip = self.1.text(main_process_ip.as_ref());
         self
     }
 
@@ -80,8 +91,8 @@ impl LaunchOptions {
 
     /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
     /// output of this process, and of the others the last lines are kept for the message of a failure.
-    pub fn log_dir(mut self, log_dir: &str) -> Self {
-        self.0.log_dir = self.1.text(log_dir);
+    pub fn log_dir(mut self, log_dir: impl AsRef<str>) -> Self {
+        self.0.log_dir = self.1.text(log_dir.as_ref());
         self
     }
 }

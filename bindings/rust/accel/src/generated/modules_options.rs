@@ -2,11 +2,17 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
     #[derive(Clone)]
     ActivationCheckpointingOptions(accel_activation_checkpointing_options_t = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT), Kept,
-    recompute preserve_rng_state offload determinism_check early_stop class_names modules
+    recompute: Recompute = recompute,
+    preserve_rng_state: bool = preserve_rng_state,
+    offload: bool = offload,
+    determinism_check: bool = determinism_check,
+    early_stop: bool = early_stop,
+    class_names: String = class_names,
+    modules: String = modules,
 }
 
 impl ActivationCheckpointingOptions {
@@ -42,14 +48,14 @@ impl ActivationCheckpointingOptions {
 
     /// Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default:
     /// none.
-    pub fn class_names(mut self, class_names: &str) -> Self {
-        self.0.class_names = self.1.text(class_names);
+    pub fn class_names(mut self, class_names: impl AsRef<str>) -> Self {
+        self.0.class_names = self.1.text(class_names.as_ref());
         self
     }
 
     /// Regular expression of the whole names of modules that are checkpointed as well. Default: none.
-    pub fn modules(mut self, modules: &str) -> Self {
-        self.0.modules = self.1.text(modules);
+    pub fn modules(mut self, modules: impl AsRef<str>) -> Self {
+        self.0.modules = self.1.text(modules.as_ref());
         self
     }
 }

@@ -2,11 +2,44 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// What a state is made from. Everything may stay unset.
     #[derive(Clone)]
     StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept,
-    cpu mixed_precision gradient_accumulation_steps adjust_scheduler sync_with_dataloader sync_each_batch step_scheduler_with_optimizer split_batches debug true_divisor keep_output_dtype timeout_ms process_index num_processes local_process_index local_num_processes main_process_ip main_process_port device_placement rng_types num_threads scheduler_steps cpu_kernels cpu_memory cpu_memory_kept torch_device cpu_affinity pipeline_parallel_size data_parallel_replicate_size data_parallel_shard_size context_parallel_size tensor_parallel_size device_plugins embedded
+    cpu: bool = cpu,
+    mixed_precision: Precision = mixed_precision,
+    gradient_accumulation_steps: i64 = gradient_accumulation_steps,
+    adjust_scheduler: bool = adjust_scheduler,
+    sync_with_dataloader: bool = sync_with_dataloader,
+    sync_each_batch: bool = sync_each_batch,
+    step_scheduler_with_optimizer: bool = step_scheduler_with_optimizer,
+    split_batches: bool = split_batches,
+    debug: bool = debug,
+    true_divisor: bool = true_divisor,
+    keep_output_dtype: bool = keep_output_dtype,
+    timeout_ms: Duration = timeout,
+    process_index: i32 = process_index,
+    num_processes: i32 = num_processes,
+    local_process_index: i32 = local_process_index,
+    local_num_processes: i32 = local_num_processes,
+    main_process_ip: String = main_process_ip,
+    main_process_port: i32 = main_process_port,
+    device_placement: bool = device_placement,
+    rng_types: String = rng_types,
+    num_threads: i32 = num_threads,
+    scheduler_steps: SchedulerSteps = scheduler_steps,
+    cpu_kernels: CpuKernels = cpu_kernels,
+    cpu_memory: CpuMemory = cpu_memory,
+    cpu_memory_kept: i64 = cpu_memory_kept,
+    torch_device: String = torch_device,
+    cpu_affinity: bool = cpu_affinity,
+    pipeline_parallel_size: i32 = pipeline_parallel_size,
+    data_parallel_replicate_size: i32 = data_parallel_replicate_size,
+    data_parallel_shard_size: i32 = data_parallel_shard_size,
+    context_parallel_size: i32 = context_parallel_size,
+    tensor_parallel_size: i32 = tensor_parallel_size,
+    device_plugins: String = device_plugins,
+    embedded: bool = embedded,
 }
 
 impl StateOptions {
@@ -111,8 +144,8 @@ impl StateOptions {
     }
 
     /// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1".
-    pub fn main_process_ip(mut self, main_process_ip: &str) -> Self {
-        self.0.main_process_ip = self.1.text(main_process_ip);
+    pub fn main_process_ip(mut self, main_process_ip: impl AsRef<str>) -> Self {
+        self.0.main_process_ip = self.1.text(main_process_ip.as_ref());
         self
     }
 
@@ -131,8 +164,8 @@ impl StateOptions {
     /// Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type
     /// of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed
     /// and epoch.
-    pub fn rng_types(mut self, rng_types: &str) -> Self {
-        self.0.rng_types = self.1.text(rng_types);
+    pub fn rng_types(mut self, rng_types: impl AsRef<str>) -> Self {
+        self.0.rng_types = self.1.text(rng_types.as_ref());
         self
     }
 
@@ -172,8 +205,8 @@ impl StateOptions {
 
     /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
     /// Default: [`accel_device_default`](accel_sys::accel_device_default).
-    pub fn torch_device(mut self, torch_device: &str) -> Self {
-        self.0.torch_device = self.1.text(torch_device);
+    pub fn torch_device(mut self, torch_device: impl AsRef<str>) -> Self {
+        self.0.torch_device = self.1.text(torch_device.as_ref());
         self
     }
 
@@ -221,8 +254,8 @@ impl StateOptions {
 
     /// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is
     /// chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none.
-    pub fn device_plugins(mut self, device_plugins: &str) -> Self {
-        self.0.device_plugins = self.1.text(device_plugins);
+    pub fn device_plugins(mut self, device_plugins: impl AsRef<str>) -> Self {
+        self.0.device_plugins = self.1.text(device_plugins.as_ref());
         self
     }
 
@@ -235,11 +268,15 @@ impl StateOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How micro-batches are put together; the fields of the state's options, for later.
     #[derive(Clone, Copy)]
     GradientAccumulationOptions(accel_gradient_accumulation_options_t = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT), (),
-    num_steps adjust_scheduler sync_with_dataloader sync_each_batch true_divisor
+    num_steps: i64 = num_steps,
+    adjust_scheduler: bool = adjust_scheduler,
+    sync_with_dataloader: bool = sync_with_dataloader,
+    sync_each_batch: bool = sync_each_batch,
+    true_divisor: bool = true_divisor,
 }
 
 impl GradientAccumulationOptions {

@@ -2,11 +2,14 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+call_options! {
     /// How to back-propagate, as torch.Tensor.backward() has it.
     #[derive(Clone)]
     BackwardOptions(accel_backward_options_t = ACCEL_BACKWARD_OPTIONS_INIT), Kept,
-    retain_graph create_graph inputs gradient
+    retain_graph: bool = retain_graph,
+    create_graph: bool = create_graph,
+    inputs: Value = inputs,
+    gradient: Tensor = gradient,
 }
 
 impl BackwardOptions {

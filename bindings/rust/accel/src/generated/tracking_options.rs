@@ -2,31 +2,38 @@
 use super::*;
 use crate::options::*;
 
-builder! {
+crate::configuration::builder! {
     /// How a run is tracked.
     #[derive(Clone)]
     TrackingOptions(accel_tracking_options_t = ACCEL_TRACKING_OPTIONS_INIT), Kept,
-    log_with logging_dir run_name resume on_failure flush_interval_ms queue_bytes step_report_interval
+    log_with: String = log_with,
+    logging_dir: String = logging_dir,
+    run_name: String = run_name,
+    resume: bool = resume,
+    on_failure: TrackerFailure = on_failure,
+    flush_interval_ms: Duration = flush_interval,
+    queue_bytes: i64 = queue_bytes,
+    step_report_interval: i64 = step_report_interval,
 }
 
 impl TrackingOptions {
     /// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default:
     /// none, but those of [`accel_add_tracker`](accel_sys::accel_add_tracker).
-    pub fn log_with(mut self, log_with: &str) -> Self {
-        self.0.log_with = self.1.text(log_with);
+    pub fn log_with(mut self, log_with: impl AsRef<str>) -> Self {
+        self.0.log_with = self.1.text(log_with.as_ref());
         self
     }
 
     /// The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of
     /// the project.
-    pub fn logging_dir(mut self, logging_dir: &str) -> Self {
-        self.0.logging_dir = self.1.text(logging_dir);
+    pub fn logging_dir(mut self, logging_dir: impl AsRef<str>) -> Self {
+        self.0.logging_dir = self.1.text(logging_dir.as_ref());
         self
     }
 
     /// The name of the run, and of its folder. Default: as the project.
-    pub fn run_name(mut self, run_name: &str) -> Self {
-        self.0.run_name = self.1.text(run_name);
+    pub fn run_name(mut self, run_name: impl AsRef<str>) -> Self {
+        self.0.run_name = self.1.text(run_name.as_ref());
         self
     }
 
@@ -63,11 +70,12 @@ impl TrackingOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// What a tracker of the program needs.
     #[derive(Clone, Copy)]
     TrackerOptions(accel_tracker_options_t = ACCEL_TRACKER_OPTIONS_INIT), (),
-    main_process_only requires_logging_directory
+    main_process_only: bool = main_process_only,
+    requires_logging_directory: bool = requires_logging_directory,
 }
 
 impl TrackerOptions {
@@ -84,17 +92,18 @@ impl TrackerOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// Where [`accel_serve_metrics`](accel_sys::accel_serve_metrics) listens.
     #[derive(Clone)]
     ServeMetricsOptions(accel_serve_metrics_options_t = ACCEL_SERVE_METRICS_OPTIONS_INIT), Kept,
-    host port
+    host: String = host,
+    port: i32 = port,
 }
 
 impl ServeMetricsOptions {
     /// An address of this host. Variable ACCEL_METRICS_HOST. Default "127.0.0.1".
-    pub fn host(mut self, host: &str) -> Self {
-        self.0.host = self.1.text(host);
+    pub fn host(mut self, host: impl AsRef<str>) -> Self {
+        self.0.host = self.1.text(host.as_ref());
         self
     }
 
@@ -105,17 +114,20 @@ impl ServeMetricsOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// A sink of messages.
     #[derive(Clone)]
     LogSinkOptions(accel_log_sink_options_t = ACCEL_LOG_SINK_OPTIONS_INIT), Kept,
-    path kind level engine
+    path: String = path,
+    kind: LogSinkKind = kind,
+    level: i32 = level,
+    engine: bool = engine,
 }
 
 impl LogSinkOptions {
     /// The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none.
-    pub fn path(mut self, path: &str) -> Self {
-        self.0.path = self.1.text(path);
+    pub fn path(mut self, path: impl AsRef<str>) -> Self {
+        self.0.path = self.1.text(path.as_ref());
         self
     }
 
@@ -138,18 +150,24 @@ impl LogSinkOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with
     /// "#".
     #[derive(Clone)]
     ProgressOptions(accel_progress_options_t = ACCEL_PROGRESS_OPTIONS_INIT), Kept,
-    unit local_main_process_only disable leave width initial interval_ms
+    unit: String = unit,
+    local_main_process_only: bool = local_main_process_only,
+    disable: bool = disable,
+    leave: bool = leave,
+    width: i32 = width,
+    initial: i64 = initial,
+    interval_ms: Duration = interval,
 }
 
 impl ProgressOptions {
     /// What is counted. Default "steps".
-    pub fn unit(mut self, unit: &str) -> Self {
-        self.0.unit = self.1.text(unit);
+    pub fn unit(mut self, unit: impl AsRef<str>) -> Self {
+        self.0.unit = self.1.text(unit.as_ref());
         self
     }
 
@@ -191,28 +209,40 @@ impl ProgressOptions {
     }
 }
 
-builder! {
+crate::configuration::builder! {
     /// What is recorded, and in which steps. A step is what lies between two calls of [`accel_profile_step`](accel_sys::accel_profile_step). After
     /// `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped,
     /// `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from
     /// begin to end is recorded.
     #[derive(Clone)]
     ProfileOptions(accel_profile_options_t = ACCEL_PROFILE_OPTIONS_INIT), Kept,
-    activities output_trace_dir wait warmup active repeat skip_first record_shapes profile_memory with_stack with_flops with_modules merge
+    activities: String = activities,
+    output_trace_dir: String = output_trace_dir,
+    wait: i64 = wait,
+    warmup: i64 = warmup,
+    active: i64 = active,
+    repeat: i64 = repeat,
+    skip_first: i64 = skip_first,
+    record_shapes: bool = record_shapes,
+    profile_memory: bool = profile_memory,
+    with_stack: bool = with_stack,
+    with_flops: bool = with_flops,
+    with_modules: bool = with_modules,
+    merge: bool = merge,
 }
 
 impl ProfileOptions {
     /// "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU
     /// and the state's device.
-    pub fn activities(mut self, activities: &str) -> Self {
-        self.0.activities = self.1.text(activities);
+    pub fn activities(mut self, activities: impl AsRef<str>) -> Self {
+        self.0.activities = self.1.text(activities.as_ref());
         self
     }
 
     /// A folder, which is made: each cycle writes profile_\<rank>.json there. Variable ACCEL_PROFILE_DIR. Default:
     /// none.
-    pub fn output_trace_dir(mut self, output_trace_dir: &str) -> Self {
-        self.0.output_trace_dir = self.1.text(output_trace_dir);
+    pub fn output_trace_dir(mut self, output_trace_dir: impl AsRef<str>) -> Self {
+        self.0.output_trace_dir = self.1.text(output_trace_dir.as_ref());
         self
     }
 

@@ -14,7 +14,9 @@ pub(crate) trait Named: Copy + PartialEq + 'static {
     }
 
     fn of_name<E: serde::de::Error>(name: &str) -> Result<Self, E> {
-        let found = Self::NAMES.iter().find(|(one, _)| *one == name).map(|(_, one)| *one);
+        // "FullShard" is also "full_shard" and "FULL_SHARD", as in other languages and in variables.
+        let given = name.replace('_', "");
+        let found = Self::NAMES.iter().find(|(one, _)| one.eq_ignore_ascii_case(&given)).map(|(_, one)| *one);
         let known = || Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         found.ok_or_else(|| E::custom(format!("{name:?}: expected one of {:?}", known())))
     }
