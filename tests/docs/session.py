@@ -39,7 +39,7 @@ class Session:
             "LIBACCEL": str(library), "ACCEL_LIBRARY": str(library / "libaccel.so"), "ACCEL_LIB_DIR": str(library),
             "ACCEL_PLUGIN_PATH": str(library / "comm/ucx"), "PYTHONPATH": str(self.build / "bindings/python"), "PYTHONDONTWRITEBYTECODE": "1",
             "JULIA_PROJECT": str(self.root / "bindings/julia"), "JULIA_DEPOT_PATH": str(self.build / "bindings/julia/depot"),
-            "CARGO_NET_OFFLINE": "true", "GOFLAGS": "-buildvcs=false -mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local",
+            "CARGO_NET_OFFLINE": "true", "CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_INCREMENTAL": "0", "GOFLAGS": "-buildvcs=false -mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local",
             "GOCACHE": str(self.build / "bindings/go/cache"), "GOPATH": str(self.build / "bindings/go/path"), "GOSUMDB": "off",
             "CGO_ENABLED": "1"}
         self.environment.pop("CARGO_TARGET_DIR", None)
