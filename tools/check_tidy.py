@@ -5,8 +5,8 @@ usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--paths] [PART_OF_A_PATH]
 
 Most of its time goes into LibTorch's headers, so all sources that are compiled alike become one compilation for each core:
 minutes instead of most of an hour. --paths runs the path-sensitive analysis instead, half an hour on two cores. What has passed
-is remembered in the build folder, so that a run that was interrupted goes on there. Skipped (77) when clang-tidy is not
-installed.
+is remembered in the build folder, until something in it changes; a run that was interrupted goes on there. Skipped (77) when
+clang-tidy is not installed.
 """
 
 import concurrent.futures
@@ -56,7 +56,8 @@ def arguments_for_clang(command):
             next(words, None)
         elif word.startswith("-") and word != "-MD":
             kept.append(word)
-    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
+    # The compiler itself warns about what is deprecated, but not inside of the C++ library's headers.
+    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-Wno-deprecated-declarations"]
 
 
 class Unit:
@@ -107,8 +108,8 @@ def together(sources, folder, copies, parts):
     return units
 
 
-def own_headers(text, root):
-    """The headers of the project that a source includes, directly or by others."""
+def own_sources(text, root):
+    """The files of the project that a source includes, directly or by others."""
     found = {}
     left = [text]
     while left:
@@ -127,7 +128,7 @@ def main():
         print("usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--paths] [PART_OF_A_PATH]", file=sys.stderr)
         return 2
     root, folder = (pathlib.Path(argument).resolve() for argument in arguments[:2])
-    program = shutil.which("clang-tidy")
+    program = shutil.which("clang-tidy", path=os.pathsep.join((f"{root}/build/deps/bin", os.environ["PATH"])))
     if program is None:
         print("skipped: clang-tidy is not installed")
         return 77
@@ -143,20 +144,21 @@ def main():
     cores = os.cpu_count() or 1
     own = folder / ("tidy_paths" if paths else "tidy")
     own.mkdir(exist_ok=True)
+    rules = PATHS if paths else TOGETHER
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
 
     def check(unit):
         """What is wrong with it."""
         directory, flags = unit.how
         text = unit.file.read_text()
-        key = hashlib.sha256("\n".join((text, own_headers(text, root), *flags, *PATHS)).encode()).hexdigest()
-        passed = own / f"{key}.passed"
-        if paths and passed.exists():
+        parts = (version, settings.stdout, text, own_sources(text, root), *flags, *rules)
+        passed = own / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()}.passed"
+        if passed.exists():
             return ""
-        call = [program, "--quiet", f"--config-file={root}/.clang-tidy", *(PATHS if paths else TOGETHER), str(unit.file), "--", *flags]
+        call = [program, "--quiet", f"--config-file={root}/.clang-tidy", *rules, str(unit.file), "--", *flags]
         result = subprocess.run(call, cwd=directory, capture_output=True, text=True, check=False)
         if result.returncode == 0:
-            if paths:
-                passed.touch()
+            passed.touch()
             return ""
         # The way to a place matters only to the analysis of paths.
         errors = [line for line in result.stdout.splitlines() if ": error: " in line]

@@ -55,7 +55,6 @@ libgtest-dev library gtest"
 develop_packages="clang command clang
 libclang-rt-dev clang libclang_rt.fuzzer
 clang-format command clang-format
-clang-tidy command clang-tidy
 cmake command cmake
 abigail-tools command abidiff
 chromium command chromium
@@ -185,7 +184,7 @@ say_plan() {
       echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into build/deps"
     fi
   fi
-  [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 130 MB of Python packages, crates and tools for tests in build/deps"
+  [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
   [ -z "$docs" ] || [ -e build/deps/docs.txt ] || echo "set-up: 130 MB in build/deps/docs, for the documentation's site"
   [ -z "$torch" ] || [ -e build/deps/torch_programs.txt ] || echo "set-up: 5500 MB in build/deps/torch_python, for the tests of torch's programs"
 }
@@ -298,6 +297,14 @@ if [ -n "$develop" ]; then
   if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
     pip_install libclang --no-deps --require-hashes -r tools/apigen/libclang.txt
     cp tools/apigen/libclang.txt build/deps/libclang.txt
+  fi
+  if ! cmp -s tools/clang_tidy.txt build/deps/clang_tidy.txt; then
+    if try_pip --no-deps --require-hashes -r tools/clang_tidy.txt; then
+      mkdir -p build/deps/bin && ln -sf ../python/bin/clang-tidy build/deps/bin/clang-tidy
+      cp tools/clang_tidy.txt build/deps/clang_tidy.txt
+    else
+      echo "set-up: pip cannot install clang-tidy: $(pip_reason); its check is skipped"
+    fi
   fi
   tests=bindings/python/tests
   if ! cat $tests/requirements*.txt | cmp -s - build/deps/python_tests.txt; then

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -84,7 +85,7 @@ std::vector<double> norms(Norm norm, c10::ArrayRef<at::Tensor> tensors) {
   std::vector<double> results(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (size_t part = starts[i]; part < starts[i + 1]; ++part) {
-      const bool replaces = norm == Norm::kLargest && (parts[part] > results[i] || parts[part] != parts[part]);
+      const bool replaces = norm == Norm::kLargest && (parts[part] > results[i] || std::isnan(parts[part]));
       results[i] = norm != Norm::kLargest ? results[i] + parts[part] : replaces ? parts[part] : results[i];
     }
   }

@@ -86,7 +86,7 @@ std::string progress_line(const std::string& label, const std::string& unit, con
   if (has_total) back += "<" + (state.remaining_seconds ? duration_text(*state.remaining_seconds) : "?");
   back += ", " + (state.rate ? rate_text(*state.rate) : "?") + " " + unit + "/s";
   for (const auto& [name, value] : values) back += ", " + name + " " + value_text(value);
-  back += "]";
+  back += ']';
   back = printable(back);
   front = printable(front);
   if (!has_total) return fitted(front, back, columns);

@@ -120,16 +120,16 @@ void append_cell(std::string& out, const Json& cell) {
 void append_markdown_row(std::string& out, const Json& cells) {
   out += "| ";
   for (const Json& cell : *cells.items()) append_cell(out, cell);
-  out += "\n";
+  out += '\n';
 }
 
 std::string markdown_table(const Json& document) {
   const Json& columns = *json_member(document, "columns");
   std::string out;
   append_markdown_row(out, columns);
-  out += "|";
+  out += '|';
   for (size_t i = 0; i < columns.items()->size(); i++) out += "---|";
-  out += "\n";
+  out += '\n';
   for (const Json& row : *json_member(document, "rows")->items()) append_markdown_row(out, row);
   return out;
 }

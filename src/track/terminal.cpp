@@ -150,7 +150,7 @@ void Terminal::draw(const std::string& before) {
   columns_on_screen_.clear();
   for (const Line* line : lines_) {
     if (line->text.empty()) continue;
-    if (!columns_on_screen_.empty()) output += "\n";
+    if (!columns_on_screen_.empty()) output += '\n';
     output += line->text;
     columns_on_screen_.push_back(columns_of(line->text));
   }

@@ -20,8 +20,16 @@ def fail(message):
 
 
 def shared_memory():
-    """Names in /dev/shm that could be ours, by owner and prefix, and that no process maps: those of other jobs that run
-    beside this one do."""
+    """Names in /dev/shm that could be ours, by owner and prefix, and that no process maps, now and a moment later: those of other
+    jobs that run beside this one are mapped or are gone then."""
+    found = unmapped_shared_memory()
+    if found:
+        time.sleep(0.5)
+        found &= unmapped_shared_memory()
+    return found
+
+
+def unmapped_shared_memory():
     found = set()
     for name in os.listdir("/dev/shm"):
         try:

@@ -15,7 +15,7 @@ import accel
 import accel.errors
 from accel import capi
 from accel.environment import get_free_port as _free_port
-from warm_start import OF_TORCH, WarmProcess
+from warm_start import OF_ACCEL, OF_TORCH, WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -46,22 +46,22 @@ class Ranks:
     def __init__(self, folder):
         self.folder = folder
 
-    def start(self, text, num_processes=2, **environment):
-        """The processes of a script, of which nothing is read yet."""
+    def start(self, text, num_processes=2, imports=None, **environment):
+        """The processes of a script, of which nothing is read yet; with `imports` they are forked behind those."""
         script = self.folder / "script.py"
         script.write_text(textwrap.dedent(text))
         job = {"WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(),
                "OMP_NUM_THREADS": 1, **environment}
         environments = [{**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}}
                         for rank in range(num_processes)]
-        if "torch" in sys.modules:
-            return [WarmProcess(rank, OF_TORCH, [script], own, self.folder) for rank, own in enumerate(environments)]
+        if imports:
+            return [WarmProcess(rank, imports, [script], own, self.folder) for rank, own in enumerate(environments)]
         return [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
                                  env=own) for own in environments]
 
     def __call__(self, text, num_processes=2, **environment):
         """What each rank printed."""
-        ranks = self.start(text, num_processes, **environment)
+        ranks = self.start(text, num_processes, OF_TORCH if "torch" in sys.modules else OF_ACCEL, **environment)
         printed = []
         try:
             for number, rank in enumerate(ranks):
