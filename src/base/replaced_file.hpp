@@ -18,7 +18,7 @@ class ReplacedFile {
   ~ReplacedFile();
 
   void write(std::string_view bytes);
-  // With the permissions of the file that was there; what the system has said is on the disk then.
+  // With the permissions of the file that was there. The bytes are on the disk when it returns.
   void commit();
 
  private:

@@ -40,7 +40,7 @@ class Session:
             "HOME": kept.get("HOME", str(self.folder)), "LC_ALL": "C.UTF-8", "ACCEL_LOG": "off", "ACCELERATE_USE_CPU": "1",
             # What the packages and an installation bring: headers, library, plugins, the packages of the languages.
             "PKG_CONFIG_PATH": str(self.build / "meson-uninstalled"), "LD_LIBRARY_PATH": str(library), "CPATH": str(self.root / "include"),
-            "LIBACCEL": str(library), "ACCEL_LIBRARY": str(library / "libaccel.so"), "ACCEL_LIB_DIR": str(library),
+            "LIBACCEL": str(library),
             "ACCEL_PLUGIN_PATH": str(library / "comm/ucx"), "PYTHONPATH": str(self.build / "bindings/python"), "PYTHONDONTWRITEBYTECODE": "1",
             "JULIA_PROJECT": str(self.root / "bindings/julia"), "JULIA_DEPOT_PATH": str(self.build / "bindings/julia/depot"),
             "CARGO_NET_OFFLINE": "true", "CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0", "GOFLAGS": "-buildvcs=false -mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local",
