@@ -71,7 +71,7 @@ fi
 
 # A compiler needs up to 1.5 GB for a unit that includes LibTorch.
 jobs=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
-cores=$(nproc)
+cores=$(env -u OMP_NUM_THREADS nproc)  # which says what the variable says
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1
 # shellcheck disable=SC2086

@@ -14,5 +14,5 @@ results=$folder/meson-logs/testlog.json
 rm -f "$results"
 # Two more than processors: some tests only wait. So each takes longer than alone.
 status=0
-meson test -C "$folder" --no-rebuild --quiet --print-errorlogs --num-processes $(($(nproc) + 2)) --timeout-multiplier 2 || status=$?
+meson test -C "$folder" --no-rebuild --quiet --print-errorlogs --num-processes $(($(env -u OMP_NUM_THREADS nproc) + 2)) --timeout-multiplier 2 || status=$?
 python3 tools/summarize_tests.py "$results" "$status" "$folder/build_cost.json"
