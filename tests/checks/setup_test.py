@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import platform
 import pty
 import shutil
@@ -437,6 +438,13 @@ build build.ninja: phony
         self.assertEqual(len(self.meson_calls()), 1)
         self.run_script("build.sh", "-Dtests=true")
         self.assertEqual(self.meson_calls()[1:], ["configure -Dtests=true build/release"])
+
+    def test_threads_of_programs_are_not_those_of_the_build(self):
+        self.environment["OMP_NUM_THREADS"] = "1"
+        self.describe([f"tr '\\0' ' ' </proc/$$PPID/cmdline >ninja.log"])
+        self.run_script("build.sh")
+        jobs = re.search(r" -j (\d+) ", (self.build / "ninja.log").read_text())
+        self.assertEqual(int(jobs.group(1)), len(os.sched_getaffinity(0)))
 
     def test_another_folder(self):
         result = self.run_script("build.sh", "-C", self.folder / "e f")
