@@ -15,15 +15,15 @@ examples=build/release/examples/c
 checkpoints=build/quickstart
 
 # bf16 is fast only where the processor multiplies it; elsewhere each product is made of several instructions.
-bf16=$("$accel" env | sed -n 's/.*bf16 instructions[: ]*//p' | head -n 1)
+bf16=$("$accel" env | sed -n 's/^processor bf16 *//p')
 case $bf16 in
-  yes*)
-    precision=bf16
-    echo "precision: bf16, this processor has $(echo "$bf16" | sed -n 's/^yes *(\(.*\)).*/\1/p')"
-    ;;
-  *)
+  '' | none*)
     precision=no
     echo "precision: fp32, this processor has no bf16 instructions"
+    ;;
+  *)
+    precision=bf16
+    echo "precision: bf16, this processor has $bf16"
     ;;
 esac
 

@@ -526,9 +526,9 @@ class QuickStart(SystemTest):
 
     def test_takes_the_precision_that_the_processor_is_fast_in(self):
         for line, precision, said in (
-            ("bf16 instructions yes (avx512_bf16)", "bf16", "precision: bf16, this processor has avx512_bf16"),
-            ("bf16 instructions  yes (avx512_bf16, amx_bf16)", "bf16", "precision: bf16, this processor has avx512_bf16, amx_bf16"),
-            ("bf16 instructions none", "no", "precision: fp32, this processor has no bf16 instructions"),
+            ("processor bf16              avx512_bf16", "bf16", "precision: bf16, this processor has avx512_bf16"),
+            ("processor bf16              avx512_bf16, amx_bf16", "bf16", "precision: bf16, this processor has avx512_bf16, amx_bf16"),
+            ("processor bf16              none, bf16 is emulated in float32", "no", "precision: fp32, this processor has no bf16 instructions"),
             ("", "no", "precision: fp32, this processor has no bf16 instructions"),
         ):
             with self.subTest(line=line):

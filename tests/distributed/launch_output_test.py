@@ -117,6 +117,17 @@ class EnvironmentReport(LaunchTest):
         self.assertEqual(report["variables"]["NCCL_DEBUG"], "INFO")
         self.assertNotIn("secret-1", json.dumps(report))
 
+    def test_the_quick_start_reads_the_precision_of_this_processor(self):
+        script = (pathlib.Path(__file__).resolve().parents[2] / "tools/quickstart.sh").read_text()
+        choice = re.search(r"^bf16=.*?^esac$", script, re.MULTILINE | re.DOTALL)[0]
+        result = subprocess.run(["sh", "-euc", f'accel=$1\n{choice}\necho "$precision"', "sh", launch_test.ACCEL], capture_output=True, text=True,
+                                timeout=60, check=True, env=clean_environment())
+        instructions = json.loads(self.report("--json"))["processor"]["bf16"]
+        expected = "no" if instructions.startswith("none") else "bf16"
+        self.assertEqual(result.stdout.splitlines()[-1], expected)
+        flags = pathlib.Path("/proc/cpuinfo").read_text()
+        self.assertEqual(expected, "bf16" if re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", flags) else "no")
+
     def test_as_lines_with_a_configuration(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "job.yaml")
