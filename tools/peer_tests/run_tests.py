@@ -46,7 +46,7 @@ class Runner:
             **os.environ, "PYTHONPATH": os.pathsep.join(str(entry) for entry in path if str(entry)), "ACCEL_PEER_SOURCE": str(source),
             "ACCEL_PEER_OUTCOMES": str(self.folder / "outcomes"), "PATH": os.pathsep.join([folder, os.path.dirname(sys.executable), os.environ["PATH"]]),
             "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1"}
+            "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}  # where torchrun leaves its logs
         self.environment.setdefault("ACCEL_PLUGIN_PATH", str(build / "src" / "comm" / "ucx"))
 
     def run(self, name):
