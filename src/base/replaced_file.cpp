@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/system_error.hpp"
+#include "base/whole_write.hpp"
 
 namespace accel {
 namespace {
@@ -53,12 +53,7 @@ void ReplacedFile::write(std::string_view bytes) {
 }
 
 void ReplacedFile::flush() {
-  for (size_t done = 0; done < waiting_.size();) {
-    const ssize_t written = ::write(descriptor_.number(), waiting_.data() + done, waiting_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_system(Status::kIo, "write", path_);
-    done += static_cast<size_t>(written);
-  }
+  if (write_whole(descriptor_.number(), waiting_) < waiting_.size()) fail_system(Status::kIo, "write", path_);
   waiting_.clear();
 }
 

@@ -1,4 +1,5 @@
-// Writes to descriptors that the program shares with others: pipes, terminals, files that are appended to.
+// Writes to files, and to descriptors that the program shares with others: pipes, terminals, files that are appended
+// to.
 #pragma once
 
 #include <cstddef>

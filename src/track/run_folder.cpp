@@ -9,25 +9,21 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
 #include "base/log.hpp"
 #include "base/system_error.hpp"
+#include "base/whole_write.hpp"
 
 namespace accel::track {
 namespace {
 
 constexpr size_t kLongestName = 200;  // below the 255 of file systems, for what is added
 
-void write_all(const FileDescriptor& file, const char* data, size_t size, const std::string& path) {
-  while (size > 0) {
-    const ssize_t written = ::write(file.number(), data, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_system(Status::kIo, "write", path);
-    data += written;
-    size -= static_cast<size_t>(written);
-  }
+void write_all(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
+  if (write_whole(file.number(), bytes) < bytes.size()) fail_system(Status::kIo, "write", path);
 }
 
 FileDescriptor open_new(const std::string& path) {
@@ -46,7 +42,7 @@ void copy_file(const std::string& from, const std::string& to) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_system(Status::kIo, "read", from);
     if (count == 0) return;
-    write_all(target, block.data(), static_cast<size_t>(count), to);
+    write_all(target, {block.data(), static_cast<size_t>(count)}, to);
   }
 }
 
@@ -99,9 +95,7 @@ void copy_files(const std::string& from, const std::string& to) {
   copy_folder(from, to, target);
 }
 
-void write_file(const std::string& path, const std::string& bytes) {
-  write_all(open_new(path), bytes.data(), bytes.size(), path);
-}
+void write_file(const std::string& path, const std::string& bytes) { write_all(open_new(path), bytes, path); }
 
 RunLock::RunLock(const std::string& folder) : path_(folder + "/.run.lock") {
   for (;;) {
