@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/mapped_file.hpp"
 #include "base/split_text.hpp"
 #include "base/system_error.hpp"
 #include "tensor/device.hpp"
@@ -89,23 +91,30 @@ std::atomic<std::thread::id>& abandoned_on() {
 }
 std::atomic<bool> session_exists{false};
 
-std::string temporary_file() {
-  std::error_code error;
-  std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  if (error) folder = "/tmp";
-  std::string path = (folder / "accel-trace-XXXXXX").string();
-  const int descriptor = ::mkstemp(path.data());
-  if (descriptor < 0) fail_system(Status::kIo, "write", path);
-  ::close(descriptor);
-  return path;
-}
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::error_code error;
+    std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    if (error) folder = "/tmp";
+    path_ = (folder / "accel-trace-XXXXXX").string();
+    const int descriptor = ::mkstemp(path_.data());
+    if (descriptor < 0) fail_system(Status::kIo, "write", path_);
+    ::close(descriptor);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 class Recorded final : public KinetoTrace {
  public:
   explicit Recorded(std::unique_ptr<kineto::ProfilerResult> result) : result_(std::move(result)) {}
-  ~Recorded() override {
-    if (!file_.empty()) ::unlink(file_.c_str());
-  }
 
   void for_each_event(const std::function<void(const KinetoEvent& event)>& visit) const override {
     for (const kineto::KinetoEvent& event : result_->events()) {
@@ -132,19 +141,20 @@ class Recorded final : public KinetoTrace {
     }
   }
 
-  const std::string& file() override {
-    if (!file_.empty()) return file_;
-    file_ = temporary_file();
-    result_->save(file_);  // logs what fails
-    std::error_code error;
-    require(std::filesystem::file_size(file_, error) > 0 && !error, Status::kIo, "cannot write '", file_,
+  std::string_view text() override {
+    if (!text_) {
+      const TemporaryFile file;
+      result_->save(file.path());  // once only; logs what fails
+      text_.emplace(file.path());
+    }
+    require(text_->size() > 0, Status::kIo, "cannot write '", text_->path(),
             "'; expected room in the folder of temporary files, TMPDIR");
-    return file_;
+    return text_->text();
   }
 
  private:
   const std::unique_ptr<kineto::ProfilerResult> result_;
-  std::string file_;
+  std::optional<MappedFile> text_;
 };
 
 // [Note: the end of a process that has just begun to profile] Kineto's first profiler starts a thread, which reads a

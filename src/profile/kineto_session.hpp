@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/generated/settings.hpp"
@@ -34,8 +35,9 @@ class KinetoTrace {
  public:
   virtual ~KinetoTrace() = default;
   virtual void for_each_event(const std::function<void(const KinetoEvent& event)>& visit) const = 0;
-  // Kineto's own file of it, which lives as long.
-  virtual const std::string& file() = 0;
+  // What Kineto's own file of it says; valid as long as this. The file is gone at once: a process may end without
+  // destroying its profiler.
+  virtual std::string_view text() = 0;
 };
 
 // At most one in a process; all calls are on one thread. Abandoned when it is destroyed elsewhere: the next one on its

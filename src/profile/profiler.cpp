@@ -177,7 +177,7 @@ Json Profiler::header() const {
 
 void Profiler::export_trace(const std::string& path) {
   const Cycle& cycle = latest();
-  write_trace(cycle.trace->file(), cycle.spans, header(), path);
+  write_trace(cycle.trace->text(), cycle.spans, header(), path);
 }
 
 c10::IValue Profiler::key_averages(bool group_by_shapes) const {

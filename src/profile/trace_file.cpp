@@ -36,13 +36,13 @@ struct KinetoParts {
   int64_t base = 0;
 };
 
-KinetoParts split(std::string_view trace, const std::string& path) {
+KinetoParts split(std::string_view trace) {
   constexpr std::string_view kEvents = "\"traceEvents\":", kBase = "\"baseTimeNanoseconds\":", kDigits = "0123456789";
   const size_t key = trace.find(kEvents), begin = trace.find('[', key), end = trace.rfind(']');
   const size_t base = trace.substr(0, key).find(kBase);
   require(
       key != std::string_view::npos && begin < end && end != std::string_view::npos && base != std::string_view::npos,
-      Status::kUnsupported, "the trace of this LibTorch has another form, '", path, "'; expected traceEvents");
+      Status::kUnsupported, "the trace of this LibTorch has another form; expected traceEvents");
   KinetoParts parts{trace.substr(0, key), trace.substr(begin + 1, end - begin - 1), 0};
   const size_t digits = trace.find_first_of(kDigits, base);
   const size_t behind = trace.find_first_not_of(kDigits, digits);
@@ -52,10 +52,9 @@ KinetoParts split(std::string_view trace, const std::string& path) {
 
 }  // namespace
 
-void write_trace(const std::string& of_kineto, const Spans::Recording& spans, const Json& header,
+void write_trace(std::string_view of_kineto, const Spans::Recording& spans, const Json& header,
                  const std::string& path) {
-  const MappedFile raw(of_kineto);
-  const KinetoParts parts = split(raw.text(), of_kineto);
+  const KinetoParts parts = split(of_kineto);
   std::string head(parts.head);
   head += text("\"accel\":", print_json(header), ",\n\"traceEvents\":[\n");
   std::string events = track::span_events(spans, parts.base, getpid());

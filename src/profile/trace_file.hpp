@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.hpp"
@@ -10,9 +11,9 @@
 
 namespace accel::profile {
 
-// `header` becomes the trace's member "accel". The file is replaced as a whole; ".gz" at the end of its name compresses
-// it.
-void write_trace(const std::string& of_kineto, const Spans::Recording& spans, const Json& header,
+// `of_kineto`: the text of Kineto's trace. `header` becomes the trace's member "accel". The file is replaced as a
+// whole; ".gz" at the end of its name compresses it.
+void write_trace(std::string_view of_kineto, const Spans::Recording& spans, const Json& header,
                  const std::string& path);
 
 // track::merge_traces(), also to a compressed file.

@@ -58,10 +58,16 @@ class ProfilerTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="accel-profiler-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        temporary = tempfile.TemporaryDirectory(prefix="accel-profiler-")
+        self.addCleanup(temporary.cleanup)
+        self.temporary = pathlib.Path(temporary.name)
+
+    def tearDown(self):
+        self.assertEqual([path.name for path in self.temporary.glob("accel-trace-*")], [], "left behind")
 
     def run_program(self, *command, status=0, **variables):
         result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=SECONDS, check=False,
-                                stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, **variables})
+                                stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, "TMPDIR": str(self.temporary), **variables})
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 
