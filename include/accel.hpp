@@ -28,6 +28,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -297,6 +298,7 @@ class Value {
   std::size_t size() const { return accel_value_count(&value_); }
   Value at(std::size_t index) const {
     const accel_value_t* item = accel_value_at(&value_, index);
+    if (item == nullptr && index < size()) throw std::bad_alloc();
     if (item == nullptr)
       throw Error(ACCEL_ERROR_NOT_FOUND,
                   "there is no item " + std::to_string(index) + " in a value of " + std::to_string(size()) + " items");

@@ -2761,7 +2761,11 @@ func read(value *C.accel_value_t) any {
 func readItems(value *C.accel_value_t) []any {
 	items := make([]any, C.accel_value_count(value))
 	for i := range items {
-		items[i] = read(C.accel_value_at(value, C.size_t(i)))
+		item := C.accel_value_at(value, C.size_t(i))
+		if item == nil {
+			panic("accel: no memory for an item of a value")
+		}
+		items[i] = read(item)
 	}
 	return items
 }

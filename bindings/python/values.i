@@ -57,6 +57,7 @@ static PyObject *map_to_python(const accel_value_t *map) {
 }
 
 static PyObject *value_to_python(const accel_value_t *value) {
+  if (value == NULL) return PyErr_NoMemory(); // an item that could not be made
   switch (value->kind) {
     case ACCEL_VALUE_NONE:
       Py_RETURN_NONE;

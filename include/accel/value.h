@@ -275,7 +275,8 @@ ACCEL_SINCE(0, 1) size_t accel_value_count(const accel_value_t *value);
 /** An item of a container by its place.
  * @param value A list, tuple or map.
  * @param index From 0.
- * @return The item; valid until the container changes or is disposed; NULL when there is none.
+ * @return The item; valid until the container changes or is disposed; NULL when there is none, or when there is no
+ *   memory to make one of a list of numbers, which accel_last_error() says.
  * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_at(const accel_value_t *value, size_t index);
 
@@ -289,14 +290,14 @@ ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_value_key(const accel_value_t
 /** A key of a map by its place, of any kind.
  * @param map A map.
  * @param index From 0.
- * @return The key, a STRING or an INT, valid as the item; NULL when there is none.
+ * @return The key, a STRING or an INT, valid as the item; NULL as from accel_value_at().
  * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_key_at(const accel_value_t *map, size_t index);
 
 /** An item of a map by its key.
  * @param map A map.
  * @param key A key.
- * @return The item under the key, NULL when there is none; valid as in accel_value_at().
+ * @return The item under the key; NULL, and valid, as from accel_value_at().
  * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_get(const accel_value_t *map, const char *key);
 

@@ -42,9 +42,13 @@ static accel_status_t load_registered(const accel_value_t* state, void* user_dat
   (void)user_data;
   registered = -1;
   if (accel_value_count(state) != 5) return ACCEL_OK;
-  const double first = accel_value_at(state, 0)->as.number - 0.5;
-  for (size_t i = 0; i < 5; i++)
-    if (accel_value_at(state, i)->as.number != first + (double)i + 0.5) return ACCEL_OK;
+  double first = 0;
+  for (size_t i = 0; i < 5; i++) {
+    const accel_value_t* value = accel_value_at(state, i);
+    if (value == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (i == 0) first = value->as.number - 0.5;
+    if (value->as.number != first + (double)i + 0.5) return ACCEL_OK;
+  }
   registered = first;
   return ACCEL_OK;
 }

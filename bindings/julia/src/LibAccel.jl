@@ -2437,7 +2437,7 @@ An item of a container by its place.
 - `value`: A list, tuple or map.
 - `index`: From 0.
 
-Returns: The item; valid until the container changes or is disposed; NULL when there is none.
+Returns: The item; valid until the container changes or is disposed; NULL when there is none, or when there is no memory to make one of a list of numbers, which accel_last_error() says.
 
 Threads: any.
 """
@@ -2467,7 +2467,7 @@ A key of a map by its place, of any kind.
 - `map`: A map.
 - `index`: From 0.
 
-Returns: The key, a STRING or an INT, valid as the item; NULL when there is none.
+Returns: The key, a STRING or an INT, valid as the item; NULL as from accel_value_at().
 
 Threads: any.
 """
@@ -2482,7 +2482,7 @@ An item of a map by its key.
 - `map`: A map.
 - `key`: A key.
 
-Returns: The item under the key, NULL when there is none; valid as in accel_value_at().
+Returns: The item under the key; NULL, and valid, as from accel_value_at().
 
 Threads: any.
 """

@@ -114,11 +114,13 @@ function scalar(value::CValue)
     kind == LibAccel.ACCEL_VALUE_DEVICE && return Device(bits % Int32, (bits >> 32) % Int32)
     kind == LibAccel.ACCEL_VALUE_BYTES && return bytes_at(Ptr{LibAccel.accel_bytes_t}(UInt(bits)))
     reference = Ref(value)
-    items = Any[borrowed(unsafe_load(LibAccel.accel_value_at(reference, i - 1))) for i in 1:LibAccel.accel_value_count(reference)]
+    items = Any[borrowed(item_at(LibAccel.accel_value_at(reference, i - 1))) for i in 1:LibAccel.accel_value_count(reference)]
     kind == LibAccel.ACCEL_VALUE_LIST && return items
     kind == LibAccel.ACCEL_VALUE_TUPLE && return Tuple(items)
-    return Map(scalar(unsafe_load(LibAccel.accel_value_key_at(reference, i - 1))) => item for (i, item) in enumerate(items))
+    return Map(scalar(item_at(LibAccel.accel_value_key_at(reference, i - 1))) => item for (i, item) in enumerate(items))
 end
+
+item_at(pointer) = pointer == C_NULL ? throw(OutOfMemoryError()) : unsafe_load(pointer)
 
 function bytes_at(place)
     bytes = unsafe_load(place)

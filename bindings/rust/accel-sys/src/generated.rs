@@ -3925,7 +3925,7 @@ functions! {
     /// * `value`: A list, tuple or map.
     /// * `index`: From 0.
     ///
-    /// Returns: The item; valid until the container changes or is disposed; NULL when there is none.
+    /// Returns: The item; valid until the container changes or is disposed; NULL when there is none, or when there is no memory to make one of a list of numbers, which accel_last_error() says.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_at(value: *const accel_value_t, index: usize) -> *const accel_value_t;
@@ -3945,7 +3945,7 @@ functions! {
     /// * `map`: A map.
     /// * `index`: From 0.
     ///
-    /// Returns: The key, a STRING or an INT, valid as the item; NULL when there is none.
+    /// Returns: The key, a STRING or an INT, valid as the item; NULL as from accel_value_at().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_key_at(map: *const accel_value_t, index: usize) -> *const accel_value_t;
@@ -3955,7 +3955,7 @@ functions! {
     /// * `map`: A map.
     /// * `key`: A key.
     ///
-    /// Returns: The item under the key, NULL when there is none; valid as in accel_value_at().
+    /// Returns: The item under the key; NULL, and valid, as from accel_value_at().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_get(map: *const accel_value_t, key: *const c_char) -> *const accel_value_t;

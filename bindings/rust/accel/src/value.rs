@@ -306,8 +306,12 @@ impl Value {
 
     /// An item by its place.
     pub fn at(&self, index: usize) -> Option<&Value> {
+        if index >= self.len() {
+            return None;
+        }
         // SAFETY: the item belongs to this value, and is lent no longer.
-        (index < self.len()).then(|| unsafe { Value::borrowed(sys::accel_value_at(&self.0, index)) }).flatten()
+        let item = unsafe { Value::borrowed(sys::accel_value_at(&self.0, index)) };
+        Some(item.unwrap_or_else(|| std::alloc::handle_alloc_error(std::alloc::Layout::new::<sys::accel_value_t>())))
     }
 
     /// The key of a map at a place, when it is text.
