@@ -19,6 +19,22 @@ class Unsupported(Exception):
         super().__init__(f"{what} has no rule in tools/apigen")
 
 
+class Api:
+    """The description with what a language calls the objects and structs of options in it; `called` makes a name of C's."""
+
+    def __init__(self, api, called, skipped=()):
+        self.api = api
+        self.handles = {handle["name"]: called(handle["name"]) for handle in api["handles"] if handle["name"] not in skipped}
+        self.options = {struct["name"]: called(struct["name"]) for struct in api["structs"] if struct["init_function"] and struct["name"] not in skipped}
+        self.aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
+        self.callbacks = {callback["name"]: callback for callback in api["callbacks"]}
+        self.functions = {function["name"]: function for function in api["functions"]}
+
+    def callback_parameters(self, function):
+        return [parameter for parameter in function["parameters"]
+                if parameter["type"]["base"] in self.callbacks and parameter["type"]["base"] != "accel_destroy_fn"]
+
+
 def base_of(kind):
     return kind["base"].removeprefix("struct ")
 
@@ -48,7 +64,7 @@ def role_of(parameter, known):
     kind = parameter["type"]
     base, shape = base_of(kind), (base_of(kind), kind["pointers"])
     is_handle = base in known.handles
-    if parameter["direction"] != "in" and not (is_handle and kind["pointers"] == 1):
+    if parameter["direction"] != "in" and not (is_handle and kind["pointers"] == 1) and not (parameter["direction"] == "inout" and parameter["length"]):
         return output_of(parameter, shape, is_handle)
     if parameter["length"]:
         role = "handles" if shape == (base, 2) and is_handle else "numbers" if shape == (base, 1) and base in NUMBERS else ARRAYS.get(shape)
