@@ -1,21 +1,13 @@
 """Closures of Rust as callbacks: for each callback of one function the C function that calls a closure, in the module of its topic."""
 
+import pathlib
+
 from emit_rust import NAMES, arguments, result, rust_name
 from emit_rust_options import FOLDER
 from function_shape import is_truth, roles
 from rust_types import NOTE, of_flag, sentence, topics
 
-USES = """use crate::callback::{self, hand_over, Callback, CallbackResult, Exclusive};
-use crate::error::text;
-use crate::handle::Lent;
-use crate::module::Model;
-use crate::tensor::Tensor;
-use crate::tracking::Profile;
-use crate::value::Value;
-use accel_sys as sys;
-use std::ffi::c_void;
-use std::os::raw::c_char;
-"""
+HEAD = pathlib.Path(__file__).parent / "closures.rs.in"
 # By role: what the closure is given, and the expression that makes it of C's; {1} is the type's name, {2} the length.
 GIVEN = {"handle": ("&{1}", "&Lent::new({1}::from_raw({0}))"), "text": ("&str", "&text({0})"), "number": ("{1}", "{0}"),
          "value": ("&Value", 'Value::borrowed({0}).ok_or("{0}: expected a value")?'), "values": ("&[Value]", "Value::borrowed_slice({0}, {2})"),
@@ -80,7 +72,7 @@ class Closure:
         hidden = {"user_data", *(parameter["length"] for parameter in self.callback["parameters"])}
         shown = [parameter for parameter in self.callback["parameters"] if parameter["direction"] != "out" and parameter["name"] not in hidden]
         meant = "".join(f" `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in shown)
-        gives = "".join(f" Gives: {sentence(one['doc'])}" for one in self.callback["parameters"] if one["direction"] == "out")
+        gives = "".join(f" Gives: {sentence(one['doc'].replace('Leave NONE to keep it', '`None` keeps it'))}" for one in self.callback["parameters"] if one["direction"] == "out")
         listed = ", ".join(one["name"] for one in shown)
         return f"* `{taken['name']}({listed})`: {sentence(taken['doc'])} {self.callback['summary']} {self.callback['description']}".rstrip() + meant + gives
 
@@ -112,4 +104,4 @@ def emit(api, found):
     files = {}
     for closure in found.values():
         files.setdefault(module_of(closure, api), []).append(closure.text())
-    return {f"{FOLDER}/{module}_closures.rs": f"{NOTE}#![allow(unused_imports)] // by the topic\n{USES}\n" + "\n".join(texts) for module, texts in files.items()}
+    return {f"{FOLDER}/{module}_closures.rs": NOTE + HEAD.read_text() + "\n".join(texts) for module, texts in files.items()}

@@ -8,7 +8,7 @@ from emit_rust import NAMES, rust_name
 from emit_rust_closures import closures, module_of
 from emit_rust_closures import emit as emit_closures
 from emit_rust_options import FOLDER
-from function_shape import Unsupported, roles
+from function_shape import Unsupported, made_by_themselves, roles
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
 TABLE = "bindings/rust/accel/functions.txt"
@@ -222,8 +222,7 @@ def emit_flags(root):
 def survey(api, root):
     """[(C name, section, class, name, text)] of the functions, and {function: reason} for those that are by hand or left out."""
     known, entries, named, texts, reasons = Api(api), table(root), flags(root), [], {}
-    known_closures = closures(api, known, entries)
-    done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
+    known_closures, done = closures(api, known, entries), made_by_themselves(api)
     for function in api["functions"]:
         name = function["name"]
         entry = entries.get(name) or next((entries[one] for one in entries if one.endswith("*") and name.startswith(one[:-1])), {})

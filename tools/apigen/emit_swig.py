@@ -36,8 +36,7 @@ def skipped(function):
     name = function["name"]
     if name.endswith(emit_by_pointer.SUFFIX):
         return emit_by_pointer.REASON
-    if function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json",
-                                                                              "accel_value_equal"):
+    if function_shape.is_of_values(function):
         return VALUES_ARE_OBJECTS
     return SKIPPED.get(name, "errors become exceptions" if name.startswith("accel_error_") else None)
 

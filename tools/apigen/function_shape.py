@@ -39,6 +39,18 @@ def base_of(kind):
     return kind["base"].removeprefix("struct ")
 
 
+def is_of_values(function):
+    """Whether it makes a value or takes one apart, where a language has its own lists, maps and numbers for them."""
+    name = function["name"]
+    return function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json", "accel_value_equal")
+
+
+def made_by_themselves(api):
+    """The functions that every language has as the life of its objects and of its options."""
+    ends = {handle[end] for handle in api["handles"] for end in ("retain", "release")}
+    return ends | {struct["init_function"] for struct in api["structs"]}
+
+
 def is_truth(kind, doc):
     """C has no truths here: an int32_t is one when its text begins with what 1 means."""
     return kind["base"] == "int32_t" and re.match(r"1\b", doc) is not None

@@ -257,8 +257,7 @@ impl State {
     ///   a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this
     ///   rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
     ///   `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
-    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to
-    ///   keep it.
+    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. `None` keeps it.
     ///
     /// Gives: For [`State::remove_checkpoint_hook`](crate::State::remove_checkpoint_hook).
     #[inline]
@@ -278,8 +277,7 @@ impl State {
     ///   a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this
     ///   rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
     ///   `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
-    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. Leave NONE to
-    ///   keep it.
+    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. `None` keeps it.
     ///
     /// Gives: For [`State::remove_checkpoint_hook`](crate::State::remove_checkpoint_hook).
     #[inline]
