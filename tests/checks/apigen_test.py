@@ -20,6 +20,7 @@ import emit_julia_methods
 import emit_options_init
 import emit_python
 import emit_rust
+import emit_rust_closures
 import emit_rust_functions
 import emit_swig
 import function_shape
@@ -214,6 +215,26 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_weigh(const accel_t
         self.assertIn("# Errors\n    /// NotFound.", text)
         self.assertIn("pub fn weigh(&self, unit: Option<&str>, quick: Pace) -> Result<f64>", weigh)
         self.assertIn("/// * `quick`: At once.", weigh)
+
+    def test_closures_of_rust(self):
+        header = HEADER.replace("1. Things", "1. Modules")
+        for word, bound, handed in (("", "FnMut(&Thing) -> CallbackResult + Send + 'static", "Exclusive::new(function)"),
+                                    ("accel_look_fn again", "Fn(&Thing) -> CallbackResult + Send + 'static", "function"),
+                                    ("accel_look_fn shared", "Fn(&Thing) -> CallbackResult + Send + Sync + 'static", "function")):
+            texts, reasons = self.functions_of_rust(header, word + "\n")
+            text = next(text for name, *_, text in texts if name == "accel_thing_look")
+            self.assertIn(f"pub fn look<F>(&self, look: F) -> Result<()>\n    where\n        F: {bound},\n    {{\n", text)
+            self.assertIn("let (call, data, destroy) = crate::module::closures::look(look);\n", text)
+            self.assertIn("sys::accel_thing_look(self.as_raw(), call, data, destroy)", text)
+            self.assertIn("/// * `look(thing)`: The function. Looks at a thing. `thing`: The thing.", text)
+            known = rust_types.Api(self.describe(header))
+            entries = {"accel_look_fn": {"held": word.removeprefix("accel_look_fn ") or None}}
+            (made,) = emit_rust_closures.emit(known.api, emit_rust_closures.closures(known.api, known, entries)).values()
+            self.assertIn(f"F: {bound},", made)
+            self.assertIn(f"hand_over({handed})", made)
+            self.assertIn("unsafe extern \"C\" fn call<F>(thing: *mut sys::accel_thing_t, user_data: *mut c_void) -> i32\n", made)
+            self.assertIn("(&Lent::new(Thing::from_raw(thing)))", made)
+        self.assertIn("accel_thing_look", self.functions_of_rust(header, "accel_look_fn: it is seldom\n")[1])
 
     def test_a_wrong_line_of_the_table_of_rust(self):
         with self.assertRaisesRegex(SystemExit, r"functions\.txt:2: 'accel_thing_look because', expected FUNCTION "):

@@ -2,7 +2,7 @@
 
 import re
 
-from function_shape import Unsupported, base_of, is_truth
+from function_shape import Api, Unsupported, base_of, is_truth
 
 INTEGERS = ("int32_t", "int64_t", "uint32_t", "uint64_t", "size_t")
 WORDS = {"and", "bool", "default", "delete", "export", "new", "operator", "or", "register", "template", "union", "xor"}
@@ -31,13 +31,11 @@ def plain(spelling):
     return re.sub(r"\s*\*", "*", re.sub(rf"\b({'|'.join(INTEGERS)})\b", r"std::\1", spelling))
 
 
-class Types:
+class Types(Api):
     """The names that the C++ layer has for the types of the C API."""
 
     def __init__(self, api, template):
-        self.handles = {handle["name"]: camel(handle["name"]) for handle in api["handles"]}
-        self.options = {struct["name"]: camel(struct["name"]) for struct in api["structs"] if struct["init_function"]}
-        self.callbacks = {callback["name"] for callback in api["callbacks"]}
+        super().__init__(api, camel)
         self.known_callbacks = {name: camel(name) for name in self.callbacks if f"using {camel(name)} =" in template}
 
     def words(self, parameter):

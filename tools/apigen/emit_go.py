@@ -12,6 +12,7 @@ import textwrap
 
 import ctype
 import emit_by_pointer
+import function_shape
 from go_callback import Callback, trampoline
 from go_function import Function
 from go_types import NUMBERS, Api, comment, exported, local
@@ -29,7 +30,7 @@ def skipped_because(function):
     name = function["name"]
     if name.endswith(emit_by_pointer.SUFFIX):
         return emit_by_pointer.REASON
-    if function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json", "accel_value_equal"):
+    if function_shape.is_of_values(function):
         return VALUES
     if name.startswith("accel_error_") or name == "accel_last_error":
         return ERRORS
@@ -38,8 +39,7 @@ def skipped_because(function):
 
 def survey(api):
     """The texts of the functions, and {function: reason} for those that are left out."""
-    known = Api(api)
-    done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
+    known, done = Api(api), function_shape.made_by_themselves(api)
     texts, reasons = [], {}
     for function in api["functions"]:
         reason = skipped_because(function)
@@ -54,12 +54,15 @@ def skipped(api):
     return survey(api)[1]
 
 
+def described(text):
+    return {"summary": text, "description": "", "parameters": [], "returns": {"doc": ""}}
+
+
 def constants(api):
     for alias in api["aliases"]:
         if alias["name"] != "accel_flag_t":
-            doc = alias["doc"] or "The status of a call."
-            yield comment(exported(alias["name"]) + ":", {"summary": doc, "description": "", "parameters": [], "returns": {"doc": ""}}) + \
-                f"type {exported(alias['name'])} {NUMBERS[alias['type']]}\n"
+            name = exported(alias["name"])
+            yield comment(f"{name}:", described(alias["doc"] or "The status of a call.")) + f"type {name} {NUMBERS[alias['type']]}\n"
     for constant in api["constants"]:
         is_text = constant["type"] == "text"
         kind = "string" if is_text else exported(constant["type"]) if constant["type"].startswith("accel_") else NUMBERS[constant["type"]]
@@ -108,8 +111,7 @@ def options(api, known):
         listed = "\n".join(textwrap.fill(field["doc"], 112, initial_indent="\t// ", subsequent_indent="\t// ") + f"\n\t{own} {kind}\n"
                            for field, (own, kind, _) in fields)
         lines = "".join(f"\t{line}\n" for _, (_, _, line) in fields)
-        text = comment(name + ":", {"summary": struct["doc"], "description": "", "parameters": [], "returns": {"doc": ""}})
-        yield (f"{text}type {name} struct {{\n{listed}}}\n\nfunc (options *{name}) c(given *arguments) *C.{struct['name']} {{\n"
+        yield (f"{comment(name + ':', described(struct['doc']))}type {name} struct {{\n{listed}}}\n\nfunc (options *{name}) c(given *arguments) *C.{struct['name']} {{\n"
                f"\tif options == nil {{\n\t\treturn nil\n\t}}\n\tmade := (*C.{struct['name']})(given.room(C.sizeof_{struct['name']}))\n"
                f"\tC.go_unset_{struct['name']}(made)\n{lines}\treturn made\n}}\n")
 

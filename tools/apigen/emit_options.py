@@ -75,12 +75,10 @@ def field_row(field, names):
 
 def tables(structs, api):
     values = {constant["name"]: constant["value"] for constant in api["constants"]}
-    used = {field["type"]["base"]: field["option"]["constants"] for struct in structs for field in struct["fields"]
-            if field.get("option", {}).get("kind") == "choice"}
     parts = [NOTE, f'#include "{TABLES.removeprefix("src/")}/option_tables.hpp"\n\n#include <iterator>\n\nnamespace accel {{\nnamespace {{\n\n'
              "constexpr double kInfinity = std::numeric_limits<double>::infinity();\n"
              "constexpr OptionInterval kNone{-kInfinity, kInfinity, false, false};\n\n"]
-    for name, constants in used.items():
+    for name, constants in option.used_choices(structs).items():
         rows = "".join(f'    {{"{called}", {values[constant]}}},\n' for constant, called in choice_names(name, constants).items())
         parts.append(f"constexpr OptionChoice {choices_name(name)}[] = {{\n{rows}}};\n\n")
     for struct in structs:

@@ -49,21 +49,15 @@ def callback_text(callback):
 
 
 def struct_text(struct):
-    rows = "".join(f"| `{field['name']}` | `{field['type']['c']}` | {field['doc']} |\n" for field in struct["fields"])
     reference = f" Accelerate: `{struct['reference']}`." if struct["reference"] else ""
     made = f" Made by `{struct['init_macro']}` or `{struct['init_function']}()`." if struct["init_function"] else ""
-    return f"## {struct['name']}\n\n{struct['doc']}{reference}{made}\n\n| field | type | meaning |\n| --- | --- | --- |\n{rows}"
+    rows = table(("field", "type", "meaning"), ((f"`{field['name']}`", f"`{field['type']['c']}`", field["doc"]) for field in struct["fields"]))
+    return f"## {struct['name']}\n\n{struct['doc']}{reference}{made}\n\n{rows}"
 
 
-def constant_table(constants):
-    rows = "".join(f"| `{constant['name']}` | {constant['value']} | {constant['doc']} |\n" for constant in constants)
-    return f"| constant | value | meaning |\n| --- | --- | --- |\n{rows}"
-
-
-def handle_table(handles):
-    rows = "".join(f"| `{handle['name']}` | {handle['doc']} | {'`' + handle['release'] + '()`' if handle['release'] else ''} |\n"
-                   for handle in handles)
-    return f"| handle | what it is | given back by |\n| --- | --- | --- |\n{rows}"
+def table(heads, rows):
+    lines = "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    return f"| {' | '.join(heads)} |\n| {' | '.join('---' for _ in heads)} |\n{lines}" if lines else ""
 
 
 def of_section(section, api, kind):
@@ -72,12 +66,14 @@ def of_section(section, api, kind):
 
 def section_text(section, api):
     parts = [f"{NOTE}# {section['title']}\n\nSection {section['number']} of `include/accel.h`, in {LINK}."]
-    parts += [handle_table(of_section(section, api, "handles"))] if of_section(section, api, "handles") else []
-    parts += [constant_table(of_section(section, api, "constants"))] if of_section(section, api, "constants") else []
+    parts.append(table(("handle", "what it is", "given back by"), ((f"`{handle['name']}`", handle["doc"], f"`{handle['release']}()`" if handle["release"] else "")
+                                                                   for handle in of_section(section, api, "handles"))))
+    parts.append(table(("constant", "value", "meaning"), ((f"`{constant['name']}`", constant["value"], constant["doc"])
+                                                          for constant in of_section(section, api, "constants"))))
     parts += [struct_text(struct) for struct in of_section(section, api, "structs")]
     parts += [callback_text(callback) for callback in of_section(section, api, "callbacks")]
     parts += [function_text(function) for function in of_section(section, api, "functions")]
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    return "\n".join(part.rstrip("\n") + "\n" for part in filter(None, parts))
 
 
 def page(section):

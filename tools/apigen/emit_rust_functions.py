@@ -5,15 +5,17 @@ import re
 from emit_by_pointer import REASON, SUFFIX
 from emit_cpp import placed
 from emit_rust import NAMES, rust_name
+from emit_rust_closures import closures, module_of
+from emit_rust_closures import emit as emit_closures
 from emit_rust_options import FOLDER
-from function_shape import Unsupported, roles
+from function_shape import Unsupported, made_by_themselves, roles
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
 TABLE = "bindings/rust/accel/functions.txt"
 FLAGS = "bindings/rust/accel/flags.txt"
 UNLISTED = "a flag without a line"
-LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?:: (?P<reason>.+))?")
-OTHERWISE = {"callback": "its callback is by hand", "address": "memory of the program", "out_address": "memory of the program",
+LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?: (?P<held>again|shared))?(?:: (?P<reason>.+))?")
+OTHERWISE = {"callback": "its callbacks are by hand", "address": "memory of the program", "out_address": "memory of the program",
              "bytes": "memory of the program", "out_dimensions": "an array of the library"}
 # By role: the type, the line that makes C's argument, and the argument. {1} is the type's name, {2} the NULL of C's.
 TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts": ("&[&str]", "let {0} = Texts::new({0})?;", "{0}.as_ptr()"),
@@ -42,9 +44,10 @@ class ByHand(Exception):
 class Function:
     """A function in Rust: what it takes, the lines before the call, and C's arguments."""
 
-    def __init__(self, known, flags, function, entry):
+    def __init__(self, known, flags, function, entry, known_closures):
         self.known, self.flags, self.function, self.entry, self.taken, self.lines, self.arguments, self.output = known, flags, function, entry, [], [], [], None
         self.read = ["self"] if entry.get("reads") else []
+        self.closure, self.closures = None, known_closures
         owner, name, is_static = placed(function, known)
         self.owner, self.name = entry.get("owner") or owner, rust_name((entry.get("name") or name).removesuffix("_begin"))
         has_self = self.owner not in ("", "nn") and (entry.get("owner") or not is_static)
@@ -60,8 +63,16 @@ class Function:
                 self.arguments.append("out")
             elif role == "number" or role in TAKEN:
                 self.add(parameter, role)
+            elif parameter["type"]["base"] in self.closures and not parameter["nullable"]:
+                self.add_closure(rust_name(parameter["name"]), self.closures[parameter["type"]["base"]])
+            elif self.closure and role in ("user_data", "destroy"):
+                self.arguments.append({"user_data": "data"}.get(role, role))
             else:
                 raise ByHand(OTHERWISE.get(role, "several results"))
+
+    def add_closure(self, name, closure):
+        self.closure = name, closure
+        self.arguments.append("call")
 
     def add(self, parameter, role):
         name, base = rust_name(parameter["name"]), parameter["type"]["base"]
@@ -142,29 +153,40 @@ class Function:
             self.lines += [f"let {first[0]} = {first[0]}.as_arg()?;", f"memory::reads(&{first[0]})?;"]
             return "Result<T>", f"T::from_value(made(|out| {self.call()})?)"
         rust = OUTPUTS[role] or self.known.handles.get(base) or self.known.plain(parameter["type"], parameter["doc"])[0]
-        return f"Result<{f'Option<{rust}>' if re.search('NULL|ACCEL_UNSET', parameter['doc']) else rust}>", f"made(|out| {self.call()})"
+        unset = "ACCEL_UNSET" if role == "out_number" else "NULL|ACCEL_UNSET"
+        return f"Result<{f'Option<{rust}>' if re.search(unset, parameter['doc']) else rust}>", f"{self.made_by()}(|out| {self.call()})"
+
+    def made_by(self):
+        """A callback that answers a number has no status to fail with."""
+        return "made_by_numbers" if self.closure and self.closure[1].returns["c"] == "double" else "made"
 
     def text(self):
         returned, last = self.result()
         kinds = [kind for _, kind in self.taken]
         if any(UNLISTED in kind for kind in kinds):
             raise SystemExit(f"{FLAGS}: expected a line for each of {self.taken} of {self.function['name']}()")
-        generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds))
+        generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds) + ["F"] * bool(self.closure))
+        bound = f"\n    where\n        F: {self.closure[1].bound()},\n   " if self.closure else ""
+        self.taken += [(self.closure[0], "F")] if self.closure else []
         self.lines += [f"memory::reads({name})?;" for name in self.read]
         writes = {"anything": "memory::writes_anything()?;", "self": "memory::writes(self)?;"}.get(self.entry.get("writes"))
         self.lines += [writes] if writes else []
         # What threads share is needed for itself where one thread at a time may call.
         changes = self.receiver and self.function["threads"] != "any" and (self.owner in SHARED or self.owner == "DataLoader" and not self.output)
         self.lines += [WRITTEN[1].format("self")] if changes and self.owner == "Tensor" else []
+        if self.closure:  # last, so that nothing fails between this and the call
+            name, closure = self.closure
+            self.lines.append(f"let (call, data, destroy) = crate::{module_of(closure, self.known.api)}::closures::{closure.name}({name});")
         listed = ", ".join(["&mut self" if changes else "&self"] * bool(self.receiver) + [f"{name}: {kind}" for name, kind in self.taken])
         body = "".join(f"        {line}\n" for line in [*self.lines, last])
-        return (f"{self.documentation()}    #[inline]\n    pub fn {self.name}{generics and f'<{generics}>'}({listed}) -> {returned} {{\n{body}    }}\n")
+        return (f"{self.documentation()}    #[inline]\n    pub fn {self.name}{generics and f'<{generics}>'}({listed}) -> {returned}{bound} {{\n{body}    }}\n")
 
     def documentation(self):
-        function, names = self.function, {name.removeprefix("r#") for name, _ in self.taken}
+        function, names = self.function, {name.removeprefix("r#") for name, kind in self.taken if kind != "F"}
         listed = [f"* `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in function["parameters"]
                   if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "As there.")]
-        given = self.output[0]["doc"] if self.output else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
+        listed += [self.closure[1].documentation(parameter) for parameter in function["parameters"] if self.closure and parameter["name"] == self.closure[0]]
+        given = self.output[0]["doc"].replace(" May be NULL.", "" if self.output[1] == "out_number" else " May be NULL.") if self.output else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
         errors = [camel(status.removeprefix("ACCEL_ERROR_").lower()) for status in function["statuses"] if "ERROR" in status]
         parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given not in ("", "As there.") and f"Gives: {sentence(of_flag(given))}",
                  errors and f"# Errors\n{', '.join(errors)}."]
@@ -177,7 +199,7 @@ def table(root):
     for number, line in enumerate((root / TABLE).read_text().splitlines(), 1):
         entry = LINE.fullmatch(line)
         if line and not line.startswith("#") and not entry:
-            raise SystemExit(f"{TABLE}:{number}: {line!r}, expected FUNCTION [as [CLASS.]NAME] [reads] [writes WHAT] [: WHY IT IS BY HAND]")
+            raise SystemExit(f"{TABLE}:{number}: {line!r}, expected FUNCTION [as [CLASS.]NAME] [reads] [writes WHAT] [again|shared] [: WHY IT IS BY HAND]")
         found.update({entry[1]: entry.groupdict()} if entry else {})
     return found
 
@@ -200,14 +222,14 @@ def emit_flags(root):
 def survey(api, root):
     """[(C name, section, class, name, text)] of the functions, and {function: reason} for those that are by hand or left out."""
     known, entries, named, texts, reasons = Api(api), table(root), flags(root), [], {}
-    done = {handle[end] for handle in api["handles"] for end in ("retain", "release")} | {struct["init_function"] for struct in api["structs"]}
+    known_closures, done = closures(api, known, entries), made_by_themselves(api)
     for function in api["functions"]:
         name = function["name"]
         entry = entries.get(name) or next((entries[one] for one in entries if one.endswith("*") and name.startswith(one[:-1])), {})
         try:
             if name.endswith(SUFFIX) or function["inline"] or name in done or entry.get("reason"):
                 raise ByHand(entry.get("reason") or REASON)
-            one = Function(known, named, function, entry)
+            one = Function(known, named, function, entry, known_closures)
             owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
             texts.append((name, function["section"], owner, one.name, one.text()))
         except (Unsupported, ByHand) as why:
@@ -222,6 +244,7 @@ def emit(api, root):
     for _, section, owner, _, text in texts:
         text = re.sub(r"\[`(\w+)`\]\(accel_sys::\w+\)", lambda link: f"[`{paths[link[1]]}`](crate::{paths[link[1]]})" if link[1] in paths else link[0], text)
         files.setdefault("nn" if owner == "nn" else topics(api)[section], {}).setdefault(owner.replace("nn", ""), []).append(text)
-    return {f"{FOLDER}/flags.rs": emit_flags(root)} | {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
+    written = closures(api, Api(api), table(root))
+    return {f"{FOLDER}/flags.rs": emit_flags(root)} | emit_closures(api, written) | {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
         f"impl {owner} {{\n{chr(10).join(listed)}}}\n" if owner else re.sub("(?m)^    ", "", "\n".join(listed)) for owner, listed in classes.items())
         for topic, classes in files.items()}

@@ -73,11 +73,9 @@ def struct_of(struct, names):
 
 def enumerations(structs, api):
     values = {known["name"]: known["value"] for known in api["constants"]}
-    used = {field["type"]["base"]: field["option"]["constants"] for struct in structs for field in struct["fields"]
-            if field.get("option", {}).get("kind") == "choice"}
     return "".join(f"enum class {enumeration(alias)} : int32_t {{ " +
                    ", ".join(f"k{camel(called)} = {values[name]}" for name, called in choice_names(alias, constants).items()) +
-                   " };\n" for alias, constants in used.items())
+                   " };\n" for alias, constants in option.used_choices(structs).items())
 
 
 def header(structs, api):

@@ -36,8 +36,7 @@ def skipped(function):
     name = function["name"]
     if name.endswith(emit_by_pointer.SUFFIX):
         return emit_by_pointer.REASON
-    if function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json",
-                                                                              "accel_value_equal"):
+    if function_shape.is_of_values(function):
         return VALUES_ARE_OBJECTS
     return SKIPPED.get(name, "errors become exceptions" if name.startswith("accel_error_") else None)
 
@@ -126,11 +125,8 @@ def documentation(function):
 
 
 # How a callback's arguments become Python objects, and its results C values: {C type: (code, format)}.
-TO_PYTHON = {
-    "int32_t": "PyLong_FromLong({name})", "int64_t": "PyLong_FromLongLong({name})", "double": "PyFloat_FromDouble({name})",
-    "const char *": "PyUnicode_FromString({name})", "const accel_value_t *": "value_to_python({name})",
-}
-BORROWED_HANDLE = "handle_to_python({struct}_retain({name}), SWIGTYPE_p_{struct})"
+TO_PYTHON = {"int32_t": "PyLong_FromLong({0})", "int64_t": "PyLong_FromLongLong({0})", "double": "PyFloat_FromDouble({0})", "text": "PyUnicode_FromString({0})",
+             "value": "value_to_python({0})", "values": "values_to_python({0}, {1})", "handle": "handle_to_python({2}_retain({0}), SWIGTYPE_p_{2})"}
 
 
 def place_of(callback, functions):
@@ -143,26 +139,20 @@ def place_of(callback, functions):
     return places.pop() if places else 0
 
 
-def trampoline(callback, handles, aliases, functions):
+def trampoline(callback, known):
     """The C function behind a Python callable: it takes the interpreter's lock, calls, and translates the result."""
     name = callback["name"]
     given = callback["parameters"][:-1]
     returns = callback["returns"]["type"]["c"]
-    arguments, outputs, counts = [], [], {parameter["length"] for parameter in given if parameter["length"]}
-    for parameter in given:
-        kind = parameter["type"]
-        if parameter["direction"] == "out":
-            outputs.append(parameter)
-        elif parameter["length"]:
-            numbers = "integers_to_python" if kind["const"] else "numbers_to_python"  # to read, or to fill in
-            convert = "values_to_python" if kind["base"] == "accel_value_t" else numbers
-            arguments.append(f"{convert}({parameter['name']}, {parameter['length']})")
-        elif kind["base"] in handles and kind["pointers"] == 1:
-            arguments.append(BORROWED_HANDLE.format(name=parameter["name"], struct=kind["base"].removesuffix("_t")))
-        elif parameter["name"] not in counts:
-            arguments.append(TO_PYTHON[aliases.get(kind["c"], kind["c"])].format(name=parameter["name"]))
+    arguments, outputs = [], [parameter for parameter in given if parameter["direction"] == "out"]
+    for parameter, role, _ in function_shape.roles(callback, known):
+        kind, words = parameter["type"], (parameter["name"], parameter["length"], parameter["type"]["base"].removesuffix("_t"))
+        if role == "numbers":  # to read, or to fill in
+            arguments.append(f"{'integers' if kind['const'] else 'numbers'}_to_python({parameter['name']}, {parameter['length']})")
+        elif role == "number" or role in TO_PYTHON:
+            arguments.append(TO_PYTHON[known.aliases.get(kind["c"], kind["c"]) if role == "number" else role].format(*words))
     listed = ", ".join(ctype.typed(parameter["type"], parameter["name"]) for parameter in callback["parameters"])
-    answer = (f"  PyObject *const answer = call_python(user_data, {place_of(name, functions)}, {len(arguments)}"
+    answer = (f"  PyObject *const answer = call_python(user_data, {place_of(name, known.api['functions'])}, {len(arguments)}"
               + "".join(f", {argument}" for argument in arguments) + ");")
     refused, end = ends_of(callback)
     lines = [f"static {returns} {trampoline_name(name)}({listed}) {{", "  PyGILState_STATE lock;", f"  if (!enter_python(&lock)) {refused}",
@@ -191,12 +181,11 @@ def trampoline_name(callback):
     return callback.removeprefix("accel_").removesuffix("_fn") + "_trampoline"
 
 
-def callback_typemaps(api):
+def callback_typemaps(known):
     """One callable, or a sequence of them, where C takes functions, user_data and destroy."""
     seen = set()
-    for function in api["functions"]:
-        registered = [parameter for parameter in function["parameters"]
-                      if parameter["type"]["base"].endswith("_fn") and parameter["type"]["base"] != "accel_destroy_fn"]
+    for function in known.api["functions"]:
+        registered = known.callback_parameters(function)
         names = tuple(parameter["type"]["base"] for parameter in registered)
         if not names or names in seen or skipped(function):
             continue
@@ -216,12 +205,12 @@ def callback_typemaps(api):
 
 
 def emit(api, root):
-    handles, known = {handle["name"] for handle in api["handles"]}, Api(api)
+    known = Api(api)
     functions = [function for function in api["functions"] if not skipped(function) and function["name"] not in HAND_WRITTEN]
-    trampolines = "\n".join(trampoline(callback, handles, known.aliases, api["functions"]) for callback in api["callbacks"]
+    trampolines = "\n".join(trampoline(callback, known) for callback in api["callbacks"]
                             if callback["name"] != "accel_destroy_fn")
     aliases = "".join(f"typedef {kind} {name};\n" for name, kind in known.aliases.items() if name != "accel_status_t")
     parts = [NOTE, f"%{{\n{trampolines}%}}\n", "".join(handle_classes(api)), aliases]
-    parts += ["".join(part(api)) for part in (structs, options_classes, callback_typemaps, features, constants)]
+    parts += ["".join(part(api)) for part in (structs, options_classes, lambda _: callback_typemaps(known), features, constants)]
     parts += [documentation(function) + declaration_of(function, known) for function in functions]
     return {"bindings/python/accel_generated.i": "\n".join(parts)}

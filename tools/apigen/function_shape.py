@@ -19,8 +19,36 @@ class Unsupported(Exception):
         super().__init__(f"{what} has no rule in tools/apigen")
 
 
+class Api:
+    """The description with what a language calls the objects and structs of options in it; `called` makes a name of C's."""
+
+    def __init__(self, api, called, skipped=()):
+        self.api = api
+        self.handles = {handle["name"]: called(handle["name"]) for handle in api["handles"] if handle["name"] not in skipped}
+        self.options = {struct["name"]: called(struct["name"]) for struct in api["structs"] if struct["init_function"] and struct["name"] not in skipped}
+        self.aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
+        self.callbacks = {callback["name"]: callback for callback in api["callbacks"]}
+        self.functions = {function["name"]: function for function in api["functions"]}
+
+    def callback_parameters(self, function):
+        return [parameter for parameter in function["parameters"]
+                if parameter["type"]["base"] in self.callbacks and parameter["type"]["base"] != "accel_destroy_fn"]
+
+
 def base_of(kind):
     return kind["base"].removeprefix("struct ")
+
+
+def is_of_values(function):
+    """Whether it makes a value or takes one apart, where a language has its own lists, maps and numbers for them."""
+    name = function["name"]
+    return function["inline"] or name.startswith("accel_value_") and name not in ("accel_value_to_json", "accel_value_from_json", "accel_value_equal")
+
+
+def made_by_themselves(api):
+    """The functions that every language has as the life of its objects and of its options."""
+    ends = {handle[end] for handle in api["handles"] for end in ("retain", "release")}
+    return ends | {struct["init_function"] for struct in api["structs"]}
 
 
 def is_truth(kind, doc):
@@ -48,7 +76,7 @@ def role_of(parameter, known):
     kind = parameter["type"]
     base, shape = base_of(kind), (base_of(kind), kind["pointers"])
     is_handle = base in known.handles
-    if parameter["direction"] != "in" and not (is_handle and kind["pointers"] == 1):
+    if parameter["direction"] != "in" and not (is_handle and kind["pointers"] == 1) and not (parameter["direction"] == "inout" and parameter["length"]):
         return output_of(parameter, shape, is_handle)
     if parameter["length"]:
         role = "handles" if shape == (base, 2) and is_handle else "numbers" if shape == (base, 1) and base in NUMBERS else ARRAYS.get(shape)

@@ -2,7 +2,12 @@
 
 import ctype
 from emit_swig import place_of
+from function_shape import roles
 from go_types import NUMBERS, comment, exported, local
+
+# By role: the Go type of an argument, and what is made of C's; {1} is the Go name of its type, {2} the length, {3} the beginning of C's functions.
+GIVEN = {"handle": ("*{1}", "new{1}(C.{3}_retain({0}))"), "text": ("string", "C.GoString({0})"), "value": ("any", "read({0})"),
+         "values": ("[]any", "readAll({0}, {2})"), "numbers": ("[]{1}", "unsafe.Slice((*{1})({0}), {2})")}
 
 
 class Callback:
@@ -12,7 +17,6 @@ class Callback:
         self.callback, self.known = callback, known
         self.name = exported(callback["name"])
         self.parameters = callback["parameters"][:-1]
-        self.lengths = {parameter["length"] for parameter in self.parameters if parameter["length"]}
         self.returns = callback["returns"]["type"]["c"]
 
     def outputs(self):
@@ -20,24 +24,14 @@ class Callback:
 
     def inputs(self):
         """(name, Go type, what C gave as that) of each."""
-        for parameter in self.parameters:
+        for parameter, role, _ in roles(self.callback, self.known):
             kind, name = parameter["type"], local(parameter["name"])
-            base = kind["base"]
-            if parameter["direction"] == "out" or parameter["name"] in self.lengths:
-                continue
-            count = local(parameter["length"]) if parameter["length"] else ""
-            if base == "accel_value_t":
-                yield (name, "[]any", f"readAll({name}, {count})") if count else (name, "any", f"read({name})")
-            elif base in self.known.handles:
-                own = self.known.handles[base]
-                yield name, f"*{own}", f"new{own}(C.{base.removesuffix('_t')}_retain({name}))"
-            elif base == "char":
-                yield name, "string", f"C.GoString({name})"
-            elif count:
-                yield name, f"[]{NUMBERS[base]}", f"unsafe.Slice((*{NUMBERS[base]})({name}), {count})"
-            else:
+            words = name, {**self.known.handles, **NUMBERS}.get(kind["base"]), local(parameter["length"] or ""), kind["base"].removesuffix("_t")
+            if role == "number":
                 go, _, from_c = self.known.plain(kind, parameter["doc"])
                 yield name, go, from_c.format(name)
+            elif role in GIVEN:
+                yield (name, *(part.format(*words) for part in GIVEN[role]))
 
     def go_type(self):
         inputs = ", ".join(f"{name} {kind}" for name, kind, _ in self.inputs())

@@ -6,7 +6,18 @@ from emit_cpp import INFORMATION, placed
 from function_shape import base_of, roles
 from go_types import NUMBERS, comment, exported, local
 
-
+# By role: the Go type, what is made of it before the call, and C's argument. {0} is its name, {1} the type's in Go and {2} in C, {3} what
+# stands for it in C's terms. What `given` makes is in C's memory; a `:= given` or `(&given)` before the call can fail.
+TAKEN = {"handle": ("*{1}", "", "{0}.c()"), "callback": ("{1}Func", "", "flag({0} != nil)"), "text": ("string", "", "given.text({0})"),
+         "texts": ("[]string", "", "given.texts({0})"), "value": ("any", "{3} := given.value({0})", "{3}"), "values": ("[]any", "{3} := given.all({0})", "{3}"),
+         "options": ("*{1}", "{3} := {0}.c(&given)", "{3}"), "address": ("unsafe.Pointer", "", "(*C.struct_{2})({0})"),
+         "bytes": ("[]byte", "", "unsafe.Pointer(first({0}))"), "numbers": ("[]{1}", "", "(*C.{2})(first({0}))"),
+         "handles": ("[]*{1}", "{3} := make([]*C.{2}, len({0}))\n\tfor i, one := range {0} {{\n\t\t{3}[i] = one.c()\n\t}}", "first({3})")}
+NULLABLE = {"text": ("string", "", "given.nullable({0})"), "value": ("any", "{3} := given.optional({0})", "{3}")}
+KEPT = ("handle", "handles", "options")
+# The Go type of a result, and what C's variable {0} becomes; {2} is the object that is asked.
+MADE = {"out_handle": ("*{1}", "new{1}({0})"), "out_value": ("any", "made(&{0})"), "out_buffer": ("string", "text(&{0})"),
+        "out_dimensions": ("[]int64", "dimensions({2}, {0})"), "out_address": ("unsafe.Pointer", "unsafe.Pointer({0})")}
 # Of results; destroy stands in the C form of the function.
 COUNTS = {"room": ["C.size_t(len(results))"], "n_results": ["&nResults"], "destroy": []}
 
@@ -18,124 +29,67 @@ class Function:
         self.api, self.function = api, function
         self.name, self.parameters = function["name"], function["parameters"]
         self.checks = function["returns"]["type"]["base"] == "accel_status_t" and function["returns"]["type"]["pointers"] == 0
+        self.is_asked = bool(INFORMATION.intersection(function["statuses"]))
         self.taken, self.arguments, self.results, self.before, self.after, self.kept = [], [], [], [], [], []
-        self.scope, self.uses_given, self.can_refuse = False, False, False
-        self.read()
-
-    def read(self):
-        for parameter, role, counted in roles(self.function, self.api):
+        self.scope = None
+        for parameter, role, counted in roles(function, api):
             if role in COUNTS:
                 self.arguments += COUNTS[role]
             elif role == "length":
-                self.add_length(counted)
-            elif role.startswith("out_"):
-                self.output(parameter, role)
+                self.add_length([local(array["name"]) for array in counted])
+            elif role == "user_data":
+                self.add_user_data()
             else:
-                getattr(self, f"add_{role}")(parameter, local(parameter["name"]), base_of(parameter["type"]))
+                self.output(parameter, role) if role.startswith("out_") else self.add(parameter, role)
+        self.can_refuse = any("given" in line for line in self.before)
+        self.uses_given = self.can_refuse or any("given." in argument for argument in self.arguments)
 
-    def add_length(self, arrays):
-        items = [local(array["name"]) for array in arrays]
-        for other in items[1:]:
-            self.before.append(f"given.same(len({items[0]}), len({other}), \"{other}\")")
-            self.uses_given = self.can_refuse = True
+    def add_length(self, items):
+        self.before += [f"given.same(len({items[0]}), len({other}), \"{other}\")" for other in items[1:]]
         self.arguments.append(f"C.size_t(len({items[0]}))")
 
-    def add_user_data(self, *_):
+    def add_user_data(self):
         callbacks = [local(parameter["name"]) for parameter in self.api.callback_parameters(self.function)]
-        if not callbacks:
-            self.taken.append(("release", "func()"))
-            callbacks = ["release"]
-        self.arguments.append(f"kept({', '.join(callbacks)})")
+        self.taken += [] if callbacks else [("release", "func()")]
+        self.arguments.append(f"kept({', '.join(callbacks or ['release'])})")
 
-    def add(self, name, kind, argument):
+    def add(self, parameter, role):
+        name, base = local(parameter["name"]), base_of(parameter["type"])
+        go = {**self.api.handles, **self.api.options, **NUMBERS}.get(base) or exported(base)
+        rule = (NULLABLE if parameter["nullable"] else TAKEN).get(role) or TAKEN.get(role)
+        if role == "number":
+            go, to_c, _ = self.api.plain(parameter["type"], parameter["doc"])
+            rule = "{1}", "", to_c.replace("{}", "{0}")
+        elif base == "void" and role == "address":
+            rule = "unsafe.Pointer", "", "{0}"
+        kind, before, argument = (part.format(name, go, base, f"c{exported(name)}") for part in rule)
         self.taken.append((name, kind))
+        self.before += [before] if before else []
         self.arguments.append(argument)
-
-    def given(self, name, kind, method):
-        """One that is made in C's memory, which can fail."""
-        self.uses_given = self.can_refuse = True
-        self.before.append(f"c{exported(name)} := {method}")
-        self.add(name, kind, f"c{exported(name)}")
-
-    def add_handle(self, _, name, base):
-        self.kept.append(name)
-        self.add(name, f"*{self.api.handles[base]}", f"{name}.c()")
-
-    def add_handles(self, _, name, base):
-        self.before.append(f"c{exported(name)} := make([]*C.{base}, len({name}))")
-        self.before.append(f"for i, one := range {name} {{\n\t\tc{exported(name)}[i] = one.c()\n\t}}")
-        self.kept.append(name)
-        self.add(name, f"[]*{self.api.handles[base]}", f"first(c{exported(name)})")
-
-    def add_callback(self, _, name, base):
-        self.add(name, exported(base) + "Func", f"flag({name} != nil)")
-
-    def add_text(self, parameter, name, _):
-        self.uses_given = True
-        self.add(name, "string", f"given.{'nullable' if parameter['nullable'] else 'text'}({name})")
-
-    def add_texts(self, _, name, __):
-        self.uses_given = True
-        self.add(name, "[]string", f"given.texts({name})")
-
-    def add_value(self, parameter, name, _):
-        self.given(name, "any", f"given.{'optional' if parameter['nullable'] else 'value'}({name})")
-
-    def add_values(self, _, name, __):
-        self.given(name, "[]any", f"given.all({name})")
-
-    def add_options(self, _, name, base):
-        self.kept.append(name)
-        self.given(name, f"*{self.api.options[base]}", f"{name}.c(&given)")
-
-    def add_address(self, _, name, base):
-        self.add(name, "unsafe.Pointer", name if base == "void" else f"(*C.struct_{base})({name})")
-
-    def add_bytes(self, _, name, __):
-        self.add(name, "[]byte", f"unsafe.Pointer(first({name}))")
-
-    def add_numbers(self, _, name, base):
-        self.add(name, f"[]{NUMBERS[base]}", f"(*C.{base})(first({name}))")
-
-    def add_number(self, parameter, name, _):
-        go, to_c, _ = self.api.plain(parameter["type"], parameter["doc"])
-        self.add(name, go, to_c.format(name))
+        self.kept += [name] if role in KEPT else []
 
     def output(self, parameter, role):
         kind, name = parameter["type"], parameter["name"].removeprefix("out_")
-        base, pointers = base_of(kind), kind["pointers"]
-        go, variable = local(name), f"c{exported(name)}"
+        base, go, variable = base_of(kind), local(name), f"c{exported(name)}"
         if any(go == taken for taken, _ in self.taken):
             go = local(parameter["name"])
         if role == "out_values":
             self.before.append("var results [16]C.accel_value_t\n\tvar nResults C.size_t")
             self.arguments.append("&results[0]")
-            self.result("out", "[]any", "readAll(&results[0], nResults)")
+            self.results.append(("out", "[]any", "readAll(&results[0], nResults)"))
             self.after.append("for i := range results {\n\t\tC.accel_value_dispose(&results[i])\n\t}")
             return
-        target = kind["c"].removesuffix("*").strip()
-        c_type = "unsafe.Pointer" if base == "void" else f"{'*' * (pointers - 1)}C.{target.removeprefix('const ').removesuffix('*').strip()}"
-        c_type = c_type.replace("C.struct ", "C.struct_")
-        self.before.append(f"var {variable} {c_type}")
+        target = re.sub(r"^const |[* ]+$", "", kind["c"]).replace("struct ", "struct_")
+        self.before.append(f"var {variable} {'unsafe.Pointer' if base == 'void' else '*' * (kind['pointers'] - 1) + 'C.' + target}")
         self.arguments.append(f"&{variable}")
         if role == "out_scope":
             self.scope = variable
-        elif role == "out_handle":
-            self.result(go, f"*{self.api.handles[base]}", f"new{self.api.handles[base]}({variable})")
-        elif role == "out_value":
-            self.result(go, "any", f"made(&{variable})")
-        elif role == "out_buffer":
-            self.result(go, "string", f"text(&{variable})")
-        elif role == "out_dimensions":
-            self.result(go, "[]int64", f"dimensions({local(self.parameters[0]['name'])}, {variable})")
-        elif role == "out_address":
-            self.result(go, "unsafe.Pointer", variable if base == "void" else f"unsafe.Pointer({variable})")
-        else:
+        elif role == "out_number":
             go_type, _, from_c = self.api.plain(kind, parameter["doc"])
-            self.result(go, go_type, from_c.format(variable))
-
-    def result(self, name, kind, expression):
-        self.results.append((name, kind, expression))
+            self.results.append((go, go_type, from_c.format(variable)))
+        else:
+            made = ("unsafe.Pointer", "{0}") if base == "void" else MADE[role]
+            self.results.append((go, *(part.format(variable, self.api.handles.get(base), local(self.parameters[0]["name"])) for part in made)))
 
     def call(self):
         """The call in C's terms, and what stands behind it."""
@@ -144,33 +98,27 @@ class Function:
         keep = [f"runtime.KeepAlive({name})" for name in self.kept]
         if self.checks:
             begin = ["var failure C.go_failure", f"code := {called}", *keep]
-            if not self.results and not INFORMATION.intersection(self.function["statuses"]):
+            if not self.results and not self.is_asked:
                 return begin, ["return status(code, failure)"]
             return begin, ["if err = status(code, failure); err != nil {\n\t\treturn\n\t}"]
         kind = self.function["returns"]["type"]
+        base, begin = base_of(kind), [f"result := {called}", *keep]
         if kind["c"] == "void":
             return [called, *keep], []
-        base, pointers = base_of(kind), kind["pointers"]
-        if pointers == 1 and base in self.api.handles:
-            retained = f"C.{base.removesuffix('_t')}_retain(result)"
-            return [f"result := {called}", *keep, "if result == nil {\n\t\treturn nil\n\t}"], \
-                [f"return new{self.api.handles[base]}({retained})"]
-        if pointers == 1 and base == "char":
-            from_c = "C.GoString({})"
-        else:
-            from_c = self.api.plain(kind, self.function["returns"]["doc"])[2]
-        return [f"result := {called}", *keep], [f"return {from_c.format('result')}"]
+        if kind["pointers"] == 1 and base in self.api.handles:
+            return [*begin, "if result == nil {\n\t\treturn nil\n\t}"], [f"return new{self.api.handles[base]}(C.{base.removesuffix('_t')}_retain(result))"]
+        from_c = "C.GoString({})" if kind["pointers"] == 1 and base == "char" else self.api.plain(kind, self.function["returns"]["doc"])[2]
+        return begin, [f"return {from_c.format('result')}"]
 
     def returned(self):
         kind = self.function["returns"]["type"]
         if self.scope:
             return " error"
+        given = [f"{name} {go}" for name, go, _ in self.results] + ["ok bool"] * self.is_asked
         if self.checks:
-            given = [f"{name} {go}" for name, go, _ in self.results]
-            information = ["ok bool"] if INFORMATION.intersection(self.function["statuses"]) else []
-            return f" ({', '.join(given + information + ['err error'])})" if given or information else " error"
+            return f" ({', '.join([*given, 'err error'])})" if given else " error"
         if kind["c"] == "void":
-            return f" ({', '.join(f'{name} {go}' for name, go, _ in self.results)})" if self.results else ""
+            return f" ({', '.join(given)})" if given else ""
         base = base_of(kind)
         if kind["pointers"]:
             return f" *{self.api.handles[base]}" if base in self.api.handles else " string"
@@ -182,8 +130,7 @@ class Function:
         lines += self.before
         if self.can_refuse:
             plain = self.returned() == " error"
-            lines.append("if err := given.err; err != nil {\n\t\treturn err\n\t}" if plain else
-                         "if err = given.err; err != nil {\n\t\treturn\n\t}")
+            lines.append("if err := given.err; err != nil {\n\t\treturn err\n\t}" if plain else "if err = given.err; err != nil {\n\t\treturn\n\t}")
         begin, end = self.call()
         if self.scope:
             end = ["if err := status(code, failure); err != nil {\n\t\treturn err\n\t}", f"return inside({self.scope}, body)"]
@@ -191,16 +138,12 @@ class Function:
         if end and end[-1].startswith("return ") or not self.results and not self.checks:
             return lines
         lines += [f"{name} = {expression}" for name, _, expression in self.results] + self.after
-        if INFORMATION.intersection(self.function["statuses"]):
-            lines.append("ok = code == C.ACCEL_OK")
-        return lines + ["return"]
+        return [*lines, *["ok = code == C.ACCEL_OK"] * self.is_asked, "return"]
 
     def text(self):
         class_name, name, is_static = placed(self.function, self.api)
-        is_member = bool(class_name) and not is_static
-        taken = list(self.taken)
-        receiver = ""
-        if is_member:
+        taken, receiver = list(self.taken), ""
+        if class_name and not is_static:
             (self_name, self_type), *taken = taken
             receiver = f"({self_name} {self_type}) "
             other = self.api.functions.get(f"accel_{name}", self.function)
@@ -210,8 +153,7 @@ class Function:
             name = f"new_{class_name}" if name == "create" else self.name
         name = exported(name.removesuffix("_begin") if self.scope else name)
         name = re.sub("^New.*", lambda found: f"New{class_name}", name) if class_name and name.startswith("New") else name
-        if self.scope:
-            taken.append(("body", "func(*Scope) error"))
+        taken += [("body", "func(*Scope) error")] if self.scope else []
         listed = ", ".join(f"{name} {kind}" for name, kind in taken)
         body = "".join(f"\t{line}\n" for line in self.body())
         text = comment(name, self.function, f"is {self.name}. ")

@@ -3,6 +3,7 @@
 import re
 import textwrap
 
+import function_shape
 from function_shape import Unsupported, is_truth
 
 NUMBERS = {"int32_t": "int32", "uint32_t": "uint32", "int64_t": "int64", "size_t": "int", "double": "float64"}
@@ -39,14 +40,9 @@ def comment(name, function, call=""):
     return text
 
 
-class Api:
+class Api(function_shape.Api):
     def __init__(self, api):
-        self.api = api
-        self.handles = {handle["name"]: exported(handle["name"]) for handle in api["handles"] if handle["name"] != "accel_error_t"}
-        self.aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
-        self.options = {struct["name"]: exported(struct["name"]) for struct in api["structs"] if struct["init_function"]}
-        self.callbacks = {callback["name"]: callback for callback in api["callbacks"]}
-        self.functions = {function["name"]: function for function in api["functions"]}
+        super().__init__(api, exported, ("accel_error_t",))
 
     def plain(self, kind, doc):
         """The Go type of a number, and how Go's becomes C's and the other way round."""
@@ -59,7 +55,3 @@ class Api:
             name = exported(base) if base in self.aliases else NUMBERS[base]
             return name, f"C.{base}({{}})", f"{name}({{}})"
         raise Unsupported(kind["c"])
-
-    def callback_parameters(self, function):
-        return [parameter for parameter in function["parameters"]
-                if parameter["type"]["base"] in self.callbacks and parameter["type"]["base"] != "accel_destroy_fn"]

@@ -109,6 +109,12 @@ def choices_of(api):
             if name.startswith("accel_") and name not in ("accel_status_t", "accel_flag_t")}
 
 
+def used_choices(structs):
+    """{type: [names of its constants]} of those that are fields of structs."""
+    return {field["type"]["base"]: field["option"]["constants"] for struct in structs for field in struct["fields"]
+            if field.get("option", {}).get("kind") == "choice"}
+
+
 def describe(api):
     """Adds to each field of an options struct what its comment says; yields (line, message) for those that say it wrongly."""
     choices, places = choices_of(api), {}

@@ -4,6 +4,7 @@ import os
 import re
 import textwrap
 
+import function_shape
 import option
 from emit_rust import NAMES, documentation
 from function_shape import Unsupported, is_truth
@@ -47,15 +48,10 @@ def topics(api):
     return {section["number"]: re.match(r"\w+", section["title"]).group().lower() for section in api["sections"]}
 
 
-class Api:
+class Api(function_shape.Api):
     def __init__(self, api):
-        self.api = api
-        self.handles = {handle["name"]: camel(handle["name"]) for handle in api["handles"] if handle["name"] != "accel_error_t"}
-        self.options = {struct["name"]: camel(struct["name"]) for struct in api["structs"]
-                        if option.is_options(struct) and struct["init_function"] != "accel_prepare_item_init"}
-        self.callbacks = {callback["name"] for callback in api["callbacks"]}
+        super().__init__(api, camel, ("accel_error_t", "accel_prepare_item_t"))
         self.choices = {name: variants(name, constants) for name, constants in option.choices_of(api).items()}
-        self.functions = {function["name"]: function for function in api["functions"]}
 
     def plain(self, kind, text):
         """The Rust type of a number, and how C's becomes of it."""

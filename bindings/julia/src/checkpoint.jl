@@ -53,17 +53,3 @@ function checkpoint_progress(state::State)
     LibAccel.accel_checkpoint_progress(state, written, total)
     return written[], total[]
 end
-
-"""    load_state_dict(path): the weights of a model in a file, in several with an index, or in a folder that has them"""
-load_state_dict(path::AbstractString) = result(out -> LibAccel.accel_load_state_dict(path, out))::Map
-"""    verify_checkpoint(folder): what is wrong with the files of a checkpoint"""
-verify_checkpoint(folder::AbstractString) = result(out -> LibAccel.accel_checkpoint_verify(folder, out))::Map
-"""    list_checkpoints(folder): the checkpoints below a folder"""
-list_checkpoints(folder::AbstractString) = result(out -> LibAccel.accel_checkpoint_list(folder, out))
-"""    show_checkpoint(folder): the files and tensors of a checkpoint"""
-show_checkpoint(folder::AbstractString) = result(out -> LibAccel.accel_checkpoint_show(folder, out))::Map
-"""    compare_checkpoints(folder, other): how two checkpoints differ"""
-compare_checkpoints(folder::AbstractString, other::AbstractString) = result(out -> LibAccel.accel_checkpoint_diff(folder, other, out))::Map
-"""    merge_weights(folder, destination; options...): one file of the weights that several ranks wrote in parts"""
-merge_weights(folder::AbstractString, destination::AbstractString; options...) =
-    (with_options(given -> LibAccel.accel_merge_weights(folder, destination, given), LibAccel.accel_merge_weights_options_t; options...); nothing)

@@ -48,15 +48,6 @@ begin_profile(state, on_trace_ready; options...) = with_options(LibAccel.accel_p
     made(Profile, out -> LibAccel.accel_profile_begin(state, given, trace_ready_callback(), keep(on_trace_ready), destroy(), out))
 end
 
-step!(profile::Profile) = (LibAccel.accel_profile_step(profile); profile)
-
-"""    span(name) do ... end: a span of the program's own in traces."""
-span(body::Function, name) = scoped(body, out -> LibAccel.accel_span_begin(string(name), out))
-
-"""    profile_table(averages; sort_by = "self_cpu_us", row_limit = 0): what `key_averages` gave, as a table."""
-profile_table(averages; sort_by = "self_cpu_us", row_limit = 0) =
-    lend(value -> text(out -> LibAccel.accel_profile_table(value, string(sort_by), row_limit, out)), averages)
-
 """    merge_traces(paths, path): joins the traces of several ranks, files or one folder, to one file."""
 function merge_traces(paths, path)
     texts = string.(paths isa AbstractString ? [paths] : paths)

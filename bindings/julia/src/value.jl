@@ -147,10 +147,3 @@ function result(make::Function)
     make(out)
     return taken(out[])
 end
-
-"""    to_json(object)
-
-Any value as one line of JSON; tensors become nested lists of numbers."""
-to_json(object) = lend(value -> text(out -> LibAccel.accel_value_to_json(value, out)), object)
-"""    from_json(text)"""
-from_json(json::AbstractString) = result(out -> LibAccel.accel_value_from_json(json, out))

@@ -20,7 +20,7 @@ from .parallelism_config import Mesh, ParallelismConfig
 from .profiling import ProfileKwargs
 from .random import rng_types_of_engine
 from .scopes import scope
-from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep
+from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep, of_state
 from .tensors import Tensor, backward_options
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from .values import to_engine
@@ -210,10 +210,7 @@ class Accelerator(Observed):
 
     should_save_model = property(attrgetter("is_local_main_process"))
 
-    @property
-    def loss_scale(self) -> float:
-        """The factor of the next backward; 1 when losses are not scaled."""
-        return capi.accel_loss_scale(self._current())
+    loss_scale: float = of_state(capi.accel_loss_scale)
 
     def describe(self) -> str:
         """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""

@@ -44,16 +44,27 @@ class PrepareForLaunch:
 
 
 class _Prefixed:
-    """A stream that begins each line with a prefix."""
+    """A stream that begins each line with a prefix. A line is written as a whole, so that nothing of other ranks comes between."""
 
     def __init__(self, stream, prefix):
-        self._stream, self._prefix, self._at_start = stream, prefix, True
+        self._stream, self._prefix, self._at_start, self._begun = stream, prefix, True, ""
 
     def write(self, text):
-        for line in text.splitlines(keepends=True):
-            self._stream.write(self._prefix + line if self._at_start else line)
-            self._at_start = line.endswith("\n")
+        *lines, self._begun = (self._begun + text).split("\n")
+        if lines:
+            self._write("".join(f"{line}\n" for line in lines))
         return len(text)
+
+    def _write(self, text):
+        lines = text.splitlines(keepends=True)
+        self._stream.write(("" if self._at_start else lines.pop(0)) + "".join(self._prefix + line for line in lines))
+        self._at_start = text.endswith("\n")
+
+    def flush(self):
+        if self._begun:
+            self._write(self._begun)
+            self._begun = ""
+        self._stream.flush()
 
     def __getattr__(self, name):
         return getattr(self._stream, name)

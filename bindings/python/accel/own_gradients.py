@@ -8,6 +8,17 @@ from .values import to_engine
 from .work import Work
 
 
+def parameters_options(bucket_cap_mb, fsdp_plugin, module):
+    """The options of parameters whose gradients the program computes, and what they only point to."""
+    check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin))
+    options = fill(capi.accel_parameters_options_t(), {"bucket_cap_mb": None if bucket_cap_mb is None else float(bucket_cap_mb)})
+    plugin = fsdp_plugin or sharded_by()[0]
+    sharding = None if plugin is None else plugin.to_engine(module)
+    if sharding is not None:
+        options.fsdp = sharding
+    return options, sharding
+
+
 class OwnGradients:
     """Averages the gradients of a module's trainable parameters, counted in the order of `module.named_parameters()`, over the ranks.
     The module only holds the parameters; optimizers, clipping and checkpoints take it as any other.
@@ -23,14 +34,8 @@ class OwnGradients:
     """
 
     def __init__(self, module, bucket_cap_mb=None, fsdp_plugin=None):
-        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin))
-        options = fill(capi.accel_parameters_options_t(), {"bucket_cap_mb": None if bucket_cap_mb is None else float(bucket_cap_mb)})
-        plugin = fsdp_plugin or sharded_by()[0]
-        if plugin is not None:
-            options.fsdp = sharding = plugin.to_engine(module)  # the options only point to it
+        options, _pointed_to = parameters_options(bucket_cap_mb, fsdp_plugin, module)
         self.module, self.handle = module, capi.accel_parameters_create(current(), module.handle, options)
-        if plugin is not None:
-            del sharding
 
     def __len__(self):
         return sum(parameter.requires_grad for parameter in self.module.parameters())

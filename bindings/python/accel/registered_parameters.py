@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from . import capi
 from .conversion import as_tensor
-from .fsdp import FullyShardedDataParallelPlugin
-from .handlers import check_types, fill
+from .handlers import fill
 from .module import Module, Parameters
-from .state import current, sharded_by
+from .own_gradients import parameters_options
+from .state import current
 from .tensor_type import is_tensor
 from .values import to_engine
 
@@ -32,16 +32,10 @@ class RegisteredParameters:
     """
 
     def __init__(self, accelerator, tensors, bucket_cap_mb=None, fsdp_plugin=None):
-        check_types(fsdp_plugin=(fsdp_plugin, FullyShardedDataParallelPlugin))
+        options, _pointed_to = parameters_options(bucket_cap_mb, fsdp_plugin, None)
         self._arrays = _named(tensors)
-        options = fill(capi.accel_parameters_options_t(), {"bucket_cap_mb": None if bucket_cap_mb is None else float(bucket_cap_mb)})
-        plugin = fsdp_plugin or sharded_by()[0]
-        if plugin is not None:
-            options.fsdp = sharding = plugin.to_engine(None)  # the options only point to it
         memory = {name: _memory_of(name, array) for name, array in self._arrays.items()}
         self.handle = capi.accel_parameters_register(current(accelerator), memory, options)
-        if plugin is not None:
-            del sharding
         self.module = Module.of_handle(capi.accel_parameters_module(self.handle))
 
     def __getitem__(self, name):

@@ -143,9 +143,7 @@ class View:
     is_last_process: bool = of_process(capi.accel_is_last_process)
     use_distributed: bool = of_state(capi.accel_use_distributed, bool)
 
-    @property
-    def backend(self) -> "str | None":
-        return capi.accel_backend(self._current()) or None
+    backend: "str | None" = of_state(capi.accel_backend, lambda name: name or None)
 
     @property
     def debug(self) -> bool:

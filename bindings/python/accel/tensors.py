@@ -27,6 +27,16 @@ def _in_place(name):
     return lambda self, other: ops.declare(name + "_")(self, other) if _is_operand(other) else NotImplemented
 
 
+def _told(function: Any) -> Any:
+    """A property that the engine tells, with the text of the header."""
+    return property(function)
+
+
+def _converts_to(dtype):
+    """The method that converts to an element type."""
+    return lambda self: self.to(dtype)
+
+
 def _is_operand(value):
     return isinstance(value, (Tensor, int, builtins.float)) or hasattr(value, "__dlpack__")
 
@@ -63,9 +73,10 @@ class Tensor(capi.accel_tensor):
 
     # What it is
 
-    @property
-    def shape(self) -> "tuple[int, ...]":
-        return capi.accel_tensor_shape(self)
+    shape: "tuple[builtins.int, ...]" = _told(capi.accel_tensor_shape)
+    ndim: "builtins.int" = _told(capi.accel_tensor_ndim)
+    nbytes: "builtins.int" = _told(capi.accel_tensor_nbytes)
+    device: Device = _told(capi.accel_tensor_device)
 
     def size(self, dim=None):
         return self.shape if dim is None else self.shape[dim]
@@ -73,24 +84,12 @@ class Tensor(capi.accel_tensor):
     def stride(self) -> "tuple[int, ...]":
         return capi.accel_tensor_strides(self)
 
-    @property
-    def ndim(self) -> "builtins.int":
-        return capi.accel_tensor_ndim(self)
-
     def dim(self) -> "builtins.int":
         return capi.accel_tensor_ndim(self)
 
     @property
     def dtype(self) -> dtypes.DType:
         return dtypes.of_number(capi.accel_tensor_dtype(self))
-
-    @property
-    def device(self) -> Device:
-        return capi.accel_tensor_device(self)
-
-    @property
-    def nbytes(self) -> "builtins.int":
-        return capi.accel_tensor_nbytes(self)
 
     def numel(self) -> "builtins.int":
         return capi.accel_tensor_numel(self)
@@ -159,26 +158,9 @@ class Tensor(capi.accel_tensor):
     def cuda(self, index=None):
         return self.to("cuda" if index is None else f"cuda:{index}")
 
-    def float(self):
-        return self.to(dtypes.float32)
-
-    def double(self):
-        return self.to(dtypes.float64)
-
-    def half(self):
-        return self.to(dtypes.float16)
-
-    def bfloat16(self):
-        return self.to(dtypes.bfloat16)
-
-    def long(self):
-        return self.to(dtypes.int64)
-
-    def int(self):
-        return self.to(dtypes.int32)
-
-    def bool(self):
-        return self.to(dtypes.bool)
+    float, double = _converts_to(dtypes.float32), _converts_to(dtypes.float64)
+    half, bfloat16 = _converts_to(dtypes.float16), _converts_to(dtypes.bfloat16)
+    long, int, bool = _converts_to(dtypes.int64), _converts_to(dtypes.int32), _converts_to(dtypes.bool)
 
     def contiguous(self) -> "Tensor":
         return capi.accel_tensor_contiguous(self)
@@ -252,13 +234,8 @@ class Tensor(capi.accel_tensor):
     def __setitem__(self, index, value):
         indexing.put(self, index, value)
 
-    @property
-    def T(self):
-        return ops.t(self)
-
-    @property
-    def mT(self):
-        return ops.transpose(self, -2, -1)
+    T = property(ops.declare("t"))
+    mT = property(lambda self: ops.transpose(self, -2, -1))
 
     # Numbers
 
@@ -288,35 +265,17 @@ class Tensor(capi.accel_tensor):
     __xor__ = __rxor__ = _binary("bitwise_xor")
     __iadd__, __isub__, __imul__, __itruediv__ = _in_place("add"), _in_place("sub"), _in_place("mul"), _in_place("div")
 
-    def __floordiv__(self, other):
-        return ops.floor_divide(self, other)
-
-    def __pow__(self, other):
-        return ops.pow(self, other)
+    __floordiv__, __pow__, __rsub__, __matmul__ = map(ops.declare, ("floor_divide", "pow", "rsub", "matmul"))
+    __neg__, __abs__, __invert__ = map(ops.declare, ("neg", "abs", "bitwise_not"))
 
     def __rpow__(self, other):
         return ops.pow(other, self)
 
-    def __rsub__(self, other):
-        return ops.rsub(self, other)
-
     def __rtruediv__(self, other):
         return ops.mul(ops.reciprocal(self), other)
 
-    def __neg__(self):
-        return ops.neg(self)
-
     def __pos__(self):
         return self
-
-    def __abs__(self):
-        return ops.abs(self)
-
-    def __invert__(self):
-        return ops.bitwise_not(self)
-
-    def __matmul__(self, other):
-        return ops.matmul(self, other)
 
     def __rmatmul__(self, other):
         return ops.matmul(other, self)
@@ -326,9 +285,7 @@ class Tensor(capi.accel_tensor):
 
     # Everything else
 
-    @property
-    def is_leaf(self):
-        return ops.is_leaf(self)
+    is_leaf = property(ops.declare("is_leaf"))
 
     def __repr__(self):
         return format_tensor(self)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import accel
-from accel.launchers import PrepareForLaunch
+from accel.launchers import PrepareForLaunch, _Prefixed
 
 
 def run(text, **environment):
@@ -120,6 +120,25 @@ def test_failed_ranks_end_the_others_and_are_started_again(tmp_path, how, text):
         assert done.returncode == 0 and done.stdout.splitlines() == printed, done.stderr
         assert {path.name for path in folder.iterdir()} == {f"{rank}.{attempt}" for rank in "01" for attempt in attempts}
     assert time.monotonic() - begin < 50
+
+
+def test_a_line_with_a_prefix_is_written_as_a_whole():
+    class Stream:
+        def __init__(self):
+            self.writes = []
+
+        def write(self, text):
+            self.writes.append(text)
+
+        def flush(self):
+            self.writes.append(None)
+
+    stream = Stream()
+    prefixed = _Prefixed(stream, "> ")
+    print("one\ntwo", file=prefixed, flush=True)
+    print("thr", end="", file=prefixed, flush=True)
+    print("ee\n\nfour", file=prefixed)
+    assert stream.writes == ["> one\n", "> two\n", None, "> thr", None, "ee\n> \n", "> four\n"]
 
 
 def test_lines_have_a_prefix():

@@ -2539,6 +2539,137 @@ load(path::AbstractString) =
     result(out -> LibAccel.accel_load(string(path), out))
 
 """
+    load_state_dict(path)
+
+Reads a model's weights.
+
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+
+Gives: A map name -> tensor.
+"""
+load_state_dict(path::AbstractString) =
+    result(out -> LibAccel.accel_load_state_dict(string(path), out))::Map
+
+"""
+    verify_checkpoint(folder)
+
+Compares all files of a checkpoint with the sizes and hashes of its manifest.
+
+- `folder`: What accel_save_state() wrote.
+
+Gives: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
+"""
+verify_checkpoint(folder::AbstractString) =
+    result(out -> LibAccel.accel_checkpoint_verify(string(folder), out))::Map
+
+"""
+    list_checkpoints(folder)
+
+The checkpoints below a folder.
+
+- `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+
+Gives: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+"""
+list_checkpoints(folder::AbstractString) =
+    result(out -> LibAccel.accel_checkpoint_list(string(folder), out))
+
+"""
+    show_checkpoint(folder)
+
+What is in a checkpoint.
+
+- `folder`: What accel_save_state() or the reference wrote.
+
+Gives: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
+"""
+show_checkpoint(folder::AbstractString) =
+    result(out -> LibAccel.accel_checkpoint_show(string(folder), out))::Map
+
+"""
+    compare_checkpoints(folder, other)
+
+How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+
+- `folder`: The checkpoints.
+- `other`: The checkpoints.
+
+Gives: A map: \"only_in_first\", \"only_in_second\", \"different\", \"equal\": lists of names of files; in the first three also `file: tensor` of safetensors that differ.
+"""
+compare_checkpoints(folder::AbstractString, other::AbstractString) =
+    result(out -> LibAccel.accel_checkpoint_diff(string(folder), string(other), out))::Map
+
+"""
+    merge_weights(folder, destination; options...)
+
+Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at
+accel_wait_for_everyone().
+
+- `folder`: A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as torch.distributed.checkpoint wrote it.
+- `destination`: The folder of the result; made if missing.
+- `safe_serialization`: 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1
+- `remove_checkpoint_dir`: 1: the parts are removed when the whole is written. Default 0
+"""
+merge_weights(folder::AbstractString, destination::AbstractString; options...) =
+    (with_options(given -> LibAccel.accel_merge_weights(string(folder), string(destination), given), LibAccel.accel_merge_weights_options_t; options...); nothing)
+
+"""
+    to_json(value)
+
+Tensors become nested lists of numbers, tuples arrays.
+
+- `value`: Any.
+
+Gives: One line of JSON.
+"""
+to_json(value) =
+    text(out -> lend(value -> LibAccel.accel_value_to_json(value, out), value))
+
+"""
+    from_json(json)
+
+Numbers without fraction and exponent become INT.
+
+- `json`: One document.
+
+Gives: Its value.
+"""
+from_json(json::AbstractString) =
+    result(out -> LibAccel.accel_value_from_json(string(json), out))
+
+"""
+    step!(profile)
+
+Ends a step.
+"""
+step!(profile::Profile) =
+    (LibAccel.accel_profile_step(profile); profile)
+
+"""
+    span(name) do ... end
+
+Begins a span of the program's own, which traces show. Costs a tenth of a microsecond while nothing is recorded.
+
+- `name`: Its name.
+"""
+span(body::Function, name) =
+    scoped(body, out -> LibAccel.accel_span_begin(string(name), out))
+
+"""
+    profile_table(averages; sort_by = \"self_cpu_us\", row_limit = 0)
+
+Key averages as a table for people.
+
+- `averages`: Of accel_profile_key_averages().
+- `sort_by`: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
+- `row_limit`: Lines; 0: all.
+
+Gives: The text.
+"""
+profile_table(averages; sort_by = "self_cpu_us", row_limit = 0) =
+    text(out -> lend(averages -> LibAccel.accel_profile_table(averages, string(sort_by), row_limit, out), averages))
+
+"""
     is_available(feature)
 
 Whether a part is there, or a type of devices can be used.

@@ -213,12 +213,12 @@ using ..Accel: GeneralTracker, Logger, ProgressBar, RankLogger, Tracker, add_tra
     export_trace, finish!, finish_trackers, flush_trackers, get_tracker, init_trackers, is_logged, key_averages, location,
     log_artifact, log_figure, log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, memory_report,
     memory_timeline, merge_traces, model_flops!, name, next!, profile, profile_table, progress_of_dataloader, progress_report,
-    progress_set_total, progress_write, serve_metrics, span, step_number, step_report, step_report_of_ranks, step_report_table,
-    trackers, values!, warning_once
+    progress_set_total, progress_write, serve_metrics, span, step!, step_number, step_report, step_report_of_ranks,
+    step_report_table, trackers, values!, warning_once
 export GeneralTracker, Logger, ProgressBar, RankLogger, Tracker, add_tracker, count_tokens, engine_messages!, export_trace,
     finish!, finish_trackers, flush_trackers, get_tracker, init_trackers, is_logged, key_averages, location, log_artifact,
     log_figure, log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, memory_report, memory_timeline,
     merge_traces, model_flops!, name, next!, profile, profile_table, progress_of_dataloader, progress_report, progress_set_total,
-    progress_write, serve_metrics, span, step_number, step_report, step_report_of_ranks, step_report_table, trackers, values!,
-    warning_once
+    progress_write, serve_metrics, span, step!, step_number, step_report, step_report_of_ranks, step_report_table, trackers,
+    values!, warning_once
 end

@@ -1,4 +1,4 @@
-"""Parsers that take names of options with - and with _, and remember which of them were given."""
+"""Parsers of commands, and such as take names of options with - and with _ and remember which of them were given."""
 
 import argparse
 
@@ -41,3 +41,12 @@ class CustomArgumentParser(argparse.ArgumentParser):
         name, equals, value = arg_string.partition("=")
         known = name.startswith("--") and name not in self._option_string_actions
         return super()._parse_optional("--" + name[2:].replace("-", "_") + equals + value if known else arg_string)
+
+
+def parser_of(command, function, subparsers=None, description=None, kind=argparse.ArgumentParser, **settings):
+    """The parser of a command. With `subparsers` it is one of a larger program, and names the function that runs the command."""
+    if subparsers is None:
+        return kind(prog=f"accel {command}", description=description, **settings)
+    parser = subparsers.add_parser(command, description=description, **settings)
+    parser.set_defaults(func=function)
+    return parser

@@ -1,6 +1,5 @@
 """The command `env`: what a bug report should know."""
 
-import argparse
 import importlib.metadata
 import os
 import platform
@@ -8,16 +7,13 @@ from shutil import which
 
 from .. import __version__
 from . import program
+from .arguments import parser_of
 from .config.config_args import default_config_file, load_config_from_file
 
 
 def env_command_parser(subparsers=None):
     """The parser of the command's arguments."""
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel env")
-    else:
-        parser = subparsers.add_parser("env")
-        parser.set_defaults(func=env_command)
+    parser = parser_of("env", env_command, subparsers)
     parser.add_argument("--config_file", "--config-file", help="a configuration file to show; default: that in the cache folder")
     return parser
 

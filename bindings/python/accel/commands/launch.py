@@ -10,7 +10,7 @@ import sys
 from ..missing import stand_in
 from ..utils.launch import SCRIPT, arguments_of, convert, options, plan
 from . import program
-from .arguments import CustomArgumentParser
+from .arguments import CustomArgumentParser, parser_of
 
 FORMAT = "%(message)s"
 # Headings of the help, by the options that switch a group on.
@@ -35,11 +35,7 @@ class CustomHelpFormatter(argparse.HelpFormatter):
 def launch_command_parser(subparsers=None):
     """The parser of `accel launch`, from the table that the program prints."""
     description = "Starts a script in several processes. Names of options can be written with -, too: --num-processes."
-    if subparsers is None:
-        parser = CustomArgumentParser(prog="accel launch", description=description, allow_abbrev=False, add_help=False)
-    else:
-        parser = subparsers.add_parser("launch", description=description, allow_abbrev=False, add_help=False)
-        parser.set_defaults(func=launch_command)
+    parser = parser_of("launch", launch_command, subparsers, description, CustomArgumentParser, allow_abbrev=False, add_help=False)
     parser.add_argument("-h", "--help", action="help", help="Show this help message and exit.")
     groups = {}
     for option in options():

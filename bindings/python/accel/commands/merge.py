@@ -1,19 +1,14 @@
 """The command `accel merge-weights`, for programs that call it from Python."""
 
-import argparse
-
 from ..fsdp import merge_fsdp_weights
+from .arguments import parser_of
 
 description = "Makes one file of the weights of a model that several ranks wrote in parts."
 
 
 def merge_command_parser(subparsers=None):
     """The parser of the command's arguments; with `subparsers` one of a larger program."""
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel merge-weights", description=description)
-    else:
-        parser = subparsers.add_parser("merge-weights", description=description)
-        parser.set_defaults(func=merge_command)
+    parser = parser_of("merge-weights", merge_command, subparsers, description)
     parser.add_argument("checkpoint_directory", help="the folder with the parts")
     parser.add_argument("output_path", help="the folder of the result")
     parser.add_argument("--unsafe_serialization", "--unsafe-serialization", action="store_true", help="pytorch_model.bin, not model.safetensors")

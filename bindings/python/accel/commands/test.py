@@ -1,17 +1,12 @@
 """The command `test`: whether this machine can train."""
 
-import argparse
-
 from . import program
+from .arguments import parser_of
 
 
 def test_command_parser(subparsers=None):
     """The parser of the command's arguments."""
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel test")
-    else:
-        parser = subparsers.add_parser("test")
-        parser.set_defaults(func=test_command)
+    parser = parser_of("test", test_command, subparsers)
     parser.add_argument("--config_file", "--config-file", help="a configuration file; default: that in the cache folder")
     return parser
 

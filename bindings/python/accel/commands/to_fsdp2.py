@@ -1,6 +1,5 @@
 """The command `to-fsdp2`: the program makes a configuration of sharding of version 2 from one of version 1."""
 
-import argparse
 import json
 import logging
 import os
@@ -9,6 +8,7 @@ import tempfile
 
 from ..names import resolver
 from . import program
+from .arguments import parser_of
 
 _logger = logging.getLogger(__name__)
 
@@ -47,11 +47,7 @@ def load_config(config_file):
 
 def to_fsdp2_command_parser(subparsers=None):
     """The parser of the command's arguments; with `subparsers` one of a larger program."""
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel to-fsdp2", description=description)
-    else:
-        parser = subparsers.add_parser("to-fsdp2", description=description)
-        parser.set_defaults(func=to_fsdp2_command)
+    parser = parser_of("to-fsdp2", to_fsdp2_command, subparsers, description)
     parser.add_argument("--config_file", "--config-file", required=True, help="the file to convert")
     parser.add_argument("--overwrite", action="store_true", help="a file that is there is overwritten: the output file, or that of the input")
     parser.add_argument("--output_file", "--output-file", help="the file of the result; the input with --overwrite")

@@ -1,8 +1,7 @@
 """The command `tpu-config`, which the program refuses: the engine has no TPUs. With --debug it shows what would be run."""
 
-import argparse
-
 from . import program
+from .arguments import parser_of
 
 _VALUES = {"config_file": "a configuration file with the rest", "tpu_name": "of the TPU", "tpu_zone": "of the TPU",
            "command_file": "a file of commands to run", "accelerate_version": "of Accelerate, to be installed"}
@@ -11,12 +10,7 @@ _FLAGS = {"use_alpha": "gcloud alpha", "install_accelerate": "Accelerate is inst
 
 def tpu_command_parser(subparsers=None):
     """The parser of the command's arguments."""
-    description = "Runs commands on the hosts of a TPU."
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel tpu-config", description=description)
-    else:
-        parser = subparsers.add_parser("tpu-config", description=description)
-        parser.set_defaults(func=tpu_command_launcher)
+    parser = parser_of("tpu-config", tpu_command_launcher, subparsers, "Runs commands on the hosts of a TPU.")
     for name, text in _VALUES.items():
         parser.add_argument(f"--{name}", help=text, default="latest" if name == "accelerate_version" else None)
     parser.add_argument("--command", action="append", nargs="+", help="a command to run; can be given several times")

@@ -1,5 +1,7 @@
 """Aim."""
 
+from operator import attrgetter
+
 from .tracker import PackageTracker, on_main_process
 
 
@@ -14,9 +16,7 @@ class AimTracker(PackageTracker):
         super().__init__(run_name, **kwargs)
         self.aim_repo_path = logging_dir
 
-    @property
-    def tracker(self):
-        return self.writer
+    tracker = property(attrgetter("writer"))
 
     @on_main_process
     def start(self):

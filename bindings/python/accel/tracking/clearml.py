@@ -1,6 +1,7 @@
 """ClearML."""
 
 import os
+from operator import attrgetter
 
 from .tracker import PackageTracker, logger, on_main_process
 
@@ -18,9 +19,7 @@ class ClearMLTracker(PackageTracker):
         super().__init__(run_name, **kwargs)
         self.user_provided_run_name, self._initialized_externally = run_name, False
 
-    @property
-    def tracker(self):
-        return self.task
+    tracker = property(attrgetter("task"))
 
     @on_main_process
     def start(self):

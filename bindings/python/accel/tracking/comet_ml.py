@@ -1,5 +1,7 @@
 """Comet."""
 
+from operator import attrgetter
+
 from ..machine import compare_versions
 from .tracker import PackageTracker, on_main_process
 
@@ -10,9 +12,7 @@ class CometMLTracker(PackageTracker):
     name = "comet_ml"
     writer = None
 
-    @property
-    def tracker(self):
-        return self.writer
+    tracker = property(attrgetter("writer"))
 
     @on_main_process
     def start(self):

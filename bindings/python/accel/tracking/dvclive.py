@@ -1,5 +1,7 @@
 """DVCLive."""
 
+from operator import attrgetter
+
 from .tracker import PackageTracker, logger, on_main_process
 
 
@@ -12,9 +14,7 @@ class DVCLiveTracker(PackageTracker):
         super().__init__(run_name, **kwargs)
         self.live = live
 
-    @property
-    def tracker(self):
-        return self.live
+    tracker = property(attrgetter("live"))
 
     @on_main_process
     def start(self):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from operator import attrgetter
 
 from ..environment import str_to_bool
 from .engine import EngineTracker
@@ -26,9 +27,7 @@ class MLflowTracker(GeneralTracker):
         self.nested_run = str_to_bool(nested_run) == 1 if isinstance(nested_run, str) else nested_run
         self.logging_dir, self.run_name, self.description = logging_dir, run_name, description
 
-    @property
-    def tracker(self):
-        return self.active_run
+    tracker = property(attrgetter("active_run"))
 
     @on_main_process
     def start(self):

@@ -1,6 +1,7 @@
 """Trackers whose package has runs with a configuration: Weights & Biases, Trackio, SwanLab. They run on all ranks."""
 
 import importlib
+from operator import attrgetter
 
 from .tracker import PackageTracker, on_main_process
 
@@ -16,9 +17,7 @@ class _RunTracker(PackageTracker):
     def _package(self):
         return importlib.import_module(self.name)
 
-    @property
-    def tracker(self):
-        return self.run
+    tracker = property(attrgetter("run"))
 
     @on_main_process
     def start(self):

@@ -1,6 +1,7 @@
 """TensorBoard."""
 
 import os
+from operator import attrgetter
 from pathlib import Path
 
 from ..trees import listify
@@ -39,9 +40,7 @@ class TensorBoardTracker(EngineTracker):
             self._writer = _summary_writer()(self.logging_dir, **settings)
         return self._writer
 
-    @property
-    def tracker(self):
-        return self.writer
+    tracker = property(attrgetter("writer"))
 
     @on_main_process
     def log(self, values, step=None, **kwargs):

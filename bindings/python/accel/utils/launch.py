@@ -72,6 +72,9 @@ def prepare_simple_launcher_cmd_env(args):
     return [python, *command[1:]], _environment(planned)
 
 
+prepare_deepspeed_cmd_env = prepare_simple_launcher_cmd_env  # sharded as DeepSpeed's settings say
+
+
 def prepare_multi_gpu_env(args):
     """The environment of several processes. `args` gets the place where they meet, as torchrun names it."""
     planned = plan(args, uses_file=False)
@@ -92,11 +95,6 @@ def _free_port(args):
     from ..environment import get_free_port
 
     return _PORT if args.main_process_port is None else get_free_port()
-
-
-def prepare_deepspeed_cmd_env(args):
-    """The command and environment of a job that is sharded as DeepSpeed's settings say."""
-    return prepare_simple_launcher_cmd_env(args)
 
 
 def prepare_extend_env_parallelism_config(args, current_env):

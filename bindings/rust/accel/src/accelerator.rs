@@ -4,5 +4,9 @@ mod gradients;
 mod local_sgd;
 mod prepare;
 
+#[rustfmt::skip]
+#[path = "generated/accelerator_closures.rs"]
+pub(crate) mod closures;
+
 pub use local_sgd::LocalSgd;
 pub use prepare::Prepare;

@@ -14,6 +14,14 @@ use std::sync::{Mutex, TryLockError};
 /// What callbacks answer: any error can be passed on with `?`.
 pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
+/// A callback with its `user_data`, and the function that ends the life of that.
+pub(crate) type Callback<F> = (Option<F>, *mut c_void, Option<sys::accel_destroy_fn>);
+
+/// Where the program gives no closure.
+pub(crate) fn nothing<F>() -> Callback<F> {
+    (None, std::ptr::null_mut(), None)
+}
+
 /// Runs the body of a callback: no panic leaves it.
 pub(crate) fn run(body: impl FnOnce() -> CallbackResult) -> i32 {
     let body = || {

@@ -5,9 +5,13 @@ use crate::state::State;
 use crate::strings::c_string;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::{c_void, CStr};
+use std::ffi::c_void;
 use std::os::raw::c_char;
 use std::ptr;
+
+#[rustfmt::skip]
+#[path = "generated/checkpoint_closures.rs"]
+pub(crate) mod closures;
 
 /// An object of the program that is a part of the training state.
 pub trait Checkpoint: Send + 'static {
@@ -55,33 +59,6 @@ impl State {
         check(register(name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), data, destroy)).map(drop)
     }
 
-    /// `hook(models, folder)` runs before a training state is saved. `models` is a list with the weights of each prepared
-    /// model; such a list as result, with `Value::none()` for those that are not to be written, takes its place.
-    pub fn register_save_state_pre_hook<F>(&self, hook: F) -> Result<i64>
-    where
-        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
-    {
-        let hook_data = hand_over(Exclusive::new(hook));
-        // SAFETY: the hook is of the kind that the callback takes.
-        hook_id(|id| unsafe {
-            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
-            sys::accel_register_save_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
-        })
-    }
-
-    /// The same before a training state is loaded, with the numbers of the models.
-    pub fn register_load_state_pre_hook<F>(&self, hook: F) -> Result<i64>
-    where
-        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
-    {
-        let hook_data = hand_over(Exclusive::new(hook));
-        // SAFETY: as above.
-        hook_id(|id| unsafe {
-            let call: sys::accel_checkpoint_hook_fn = call_hook::<F>;
-            sys::accel_register_load_state_pre_hook(self.as_raw(), Some(call), hook_data.0, hook_data.1, id)
-        })
-    }
-
     /// The bytes that the asynchronous save has written, and about those in all; 0 and 0 when none is under way.
     pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
         let (mut written, mut total) = (0, 0);
@@ -89,12 +66,6 @@ impl State {
         check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
         Ok((written, total))
     }
-}
-
-fn hook_id(register: impl FnOnce(*mut i64) -> i32) -> Result<i64> {
-    let mut id = 0;
-    check(register(&mut id))?;
-    Ok(id)
 }
 
 unsafe extern "C" fn call_save<C: Checkpoint>(out: *mut sys::accel_value_t, data: *mut c_void) -> i32 {
@@ -108,24 +79,5 @@ unsafe extern "C" fn call_load<C: Checkpoint>(state: *const sys::accel_value_t, 
     callback::run(|| {
         let state = Value::borrowed(state).ok_or("a checkpoint without a state")?;
         closure::<Exclusive<C>>(data).with(|object| object.load(state))
-    })
-}
-
-unsafe extern "C" fn call_hook<F>(
-    models: *const sys::accel_value_t,
-    folder: *const c_char,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
-{
-    callback::run(|| {
-        let models = Value::borrowed(models).ok_or("a hook without models")?;
-        let folder = CStr::from_ptr(folder).to_str()?;
-        if let Some(replaced) = closure::<Exclusive<F>>(data).with(|hook| hook(models, folder))? {
-            *out = replaced.into_raw();
-        }
-        Ok(())
     })
 }

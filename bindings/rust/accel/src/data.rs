@@ -6,6 +6,10 @@ mod loader;
 mod sampler;
 mod stream;
 
+#[rustfmt::skip]
+#[path = "generated/data_closures.rs"]
+pub(crate) mod closures;
+
 pub use batch_loop::Loop;
 pub use dataset::Dataset;
 pub use items::Items;

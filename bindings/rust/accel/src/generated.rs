@@ -2,6 +2,7 @@
 use crate::big_model::{OffloadHook, WeightStream};
 use crate::builders::*;
 use crate::call::*;
+use crate::callback::CallbackResult;
 use crate::comm::Mesh;
 use crate::data::*;
 use crate::dtype::{DType, Device};

@@ -1,10 +1,13 @@
 //! Ranks that the program starts itself.
 use crate::builders::LaunchOptions;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::callback::CallbackResult;
 use crate::error::{check, Result};
 use crate::options::Options;
 use accel_sys as sys;
-use std::ffi::c_void;
+
+#[rustfmt::skip]
+#[path = "generated/launch_closures.rs"]
+pub(crate) mod closures;
 
 /// Runs a function in several processes of this program, each a rank, and waits for all of them. It gets the rank's number
 /// on this machine. The process of a rank ends with the function: nothing is dropped there, and what the function changes is
@@ -30,14 +33,6 @@ where
     F: FnMut(i32) -> CallbackResult + Send + 'static,
 {
     let raw = options.as_raw()?;
-    let (data, destroy) = hand_over(Exclusive::new(function));
-    // SAFETY: the closure is of the kind that the callback takes.
-    check(unsafe { sys::accel_launch(raw, Some(run::<F>), data, destroy) }).map(drop)
-}
-
-unsafe extern "C" fn run<F>(local_process_index: i32, data: *mut c_void) -> i32
-where
-    F: FnMut(i32) -> CallbackResult,
-{
-    callback::run(|| closure::<Exclusive<F>>(data).with(|function| function(local_process_index)))
+    let (call, data, destroy) = closures::launch(function);
+    check(unsafe { sys::accel_launch(raw, call, data, destroy) }).map(drop)
 }

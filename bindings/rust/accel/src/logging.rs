@@ -1,13 +1,11 @@
 //! Loggers, and what forwards the messages of the crate `log` to them.
 use crate::call::made;
-use crate::callback::{closure, hand_over, run, CallbackResult};
-use crate::error::{text, Result};
+use crate::callback::{nothing, Callback};
+use crate::error::Result;
 use crate::state::StateReader;
 use crate::strings::c_string;
-use crate::tracking::Logger;
+use crate::tracking::{closures, Logger};
 use accel_sys as sys;
-use std::ffi::c_void;
-use std::os::raw::c_char;
 
 // SAFETY: all its functions are of the kind `any`.
 unsafe impl Sync for Logger {}
@@ -19,16 +17,6 @@ impl Clone for Logger {
     }
 }
 
-unsafe extern "C" fn hear<F>(level: i32, logger: *const c_char, message: *const c_char, user_data: *mut c_void)
-where
-    F: Fn(i32, &str, &str) + Send + Sync + 'static,
-{
-    run(|| {
-        closure::<F>(user_data)(level, &text(logger), &text(message));
-        CallbackResult::Ok(())
-    });
-}
-
 impl StateReader {
     /// A logger, whose messages go to the sinks of [`StateReader::log_sink_add`].
     ///
@@ -38,9 +26,7 @@ impl StateReader {
     /// # Errors
     /// InvalidArgument.
     pub fn logger(&self, name: &str, level: impl Into<Option<i32>>) -> Result<Logger> {
-        let (name, level) = (c_string(name)?, level.into().unwrap_or(sys::ACCEL_UNSET));
-        let nothing = std::ptr::null_mut();
-        made(|out| unsafe { sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, None, nothing, None, out) })
+        new_logger(self, name, level.into(), nothing)
     }
 
     /// The same, and `hear` gets the level, the name and the text of each message: for another logging of the program.
@@ -52,11 +38,19 @@ impl StateReader {
     where
         F: Fn(i32, &str, &str) + Send + Sync + 'static,
     {
-        let (name, level) = (c_string(name)?, level.into().unwrap_or(sys::ACCEL_UNSET));
-        let (data, destroy) = hand_over(hear);
-        let hear = Some(self::hear::<F> as sys::accel_logger_fn);
-        made(|out| unsafe { sys::accel_logger_create(self.as_raw(), name.as_ptr(), level, hear, data, destroy, out) })
+        new_logger(self, name, level.into(), || closures::logger(hear))
     }
+}
+
+fn new_logger(
+    state: &StateReader,
+    name: &str,
+    level: Option<i32>,
+    hear: impl FnOnce() -> Callback<sys::accel_logger_fn>,
+) -> Result<Logger> {
+    let (name, level) = (c_string(name)?, level.unwrap_or(sys::ACCEL_UNSET));
+    let (call, data, destroy) = hear();
+    made(|out| unsafe { sys::accel_logger_create(state.as_raw(), name.as_ptr(), level, call, data, destroy, out) })
 }
 
 #[cfg(feature = "log")]

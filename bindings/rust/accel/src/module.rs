@@ -1,17 +1,20 @@
 //! Models: trees of modules with parameters.
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::callback::CallbackResult;
 use crate::dtype::{DType, Device};
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::flags::{Persistent, RequiresGrad};
-use crate::handle::{handle, Lent};
+use crate::handle::handle;
 use crate::memory::{self, Memory};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
+
+#[rustfmt::skip]
+#[path = "generated/module_closures.rs"]
+pub(crate) mod closures;
 
 handle! {
     /// A node of a model, with all below it: a layer of [`nn`](crate::nn), a model that was loaded, or a [`Module`] of the
@@ -128,19 +131,8 @@ impl Model {
         for (name, child) in module.children() {
             node.add_child(name, child)?;
         }
-        let (data, destroy) = hand_over(module);
-        check(unsafe { sys::accel_module_set_forward(node.as_raw(), Some(forward_of_module::<M>), data, destroy) })?;
+        node.set_forward(move |node, inputs| Ok(module.call(node, inputs)?))?;
         Ok(node)
-    }
-
-    /// Sets the forward of a [`Model::container`].
-    pub fn set_forward<F>(&self, forward: F) -> Result<()>
-    where
-        F: Fn(&Model, &[Value]) -> CallbackResult<Value> + Send + 'static,
-    {
-        let (data, destroy) = hand_over(forward);
-        check(unsafe { sys::accel_module_set_forward(self.as_raw(), Some(forward_of_closure::<F>), data, destroy) })
-            .map(drop)
     }
 
     /// Adds a function before or after the forward or the backward. `None` keeps the values, a list takes their place. The number is for
@@ -155,12 +147,8 @@ impl Model {
             When::BeforeBackward => sys::ACCEL_HOOK_BACKWARD_PRE,
             When::AfterBackward => sys::ACCEL_HOOK_BACKWARD,
         };
-        let (data, destroy) = hand_over(hook);
-        let mut id = 0;
-        check(unsafe {
-            sys::accel_module_add_hook(self.as_raw(), when, Some(call_hook::<F>), data, destroy, &mut id)
-        })?;
-        Ok(id)
+        let (call, data, destroy) = closures::module_hook(hook);
+        made(|out| unsafe { sys::accel_module_add_hook(self.as_raw(), when, call, data, destroy, out) })
     }
 }
 
@@ -221,54 +209,4 @@ impl Memory for Model {
 fn tensors(map: Value) -> Result<Vec<(String, Tensor)>> {
     let entries = map.entries().map(|(name, item)| Ok((name.to_string(), item.try_clone()?.into_tensor()?)));
     entries.collect()
-}
-
-unsafe extern "C" fn forward_of_module<M: Module>(
-    module: *mut sys::accel_module_t,
-    inputs: *const sys::accel_value_t,
-    n_inputs: usize,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32 {
-    callback::run(|| {
-        let node = Lent::new(Model::from_raw(module));
-        *out = closure::<M>(data).call(&node, Value::borrowed_slice(inputs, n_inputs))?.into_raw();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn forward_of_closure<F>(
-    module: *mut sys::accel_module_t,
-    inputs: *const sys::accel_value_t,
-    n_inputs: usize,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: Fn(&Model, &[Value]) -> CallbackResult<Value>,
-{
-    callback::run(|| {
-        let node = Lent::new(Model::from_raw(module));
-        *out = closure::<F>(data)(&node, Value::borrowed_slice(inputs, n_inputs))?.into_raw();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn call_hook<F>(
-    module: *mut sys::accel_module_t,
-    values: *const sys::accel_value_t,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: Fn(&Model, &Value) -> CallbackResult<Option<Value>>,
-{
-    callback::run(|| {
-        let node = Lent::new(Model::from_raw(module));
-        let values = Value::borrowed(values).ok_or("a hook without values")?;
-        if let Some(made) = closure::<F>(data)(&node, values)? {
-            *out = made.into_raw();
-        }
-        Ok(())
-    })
 }

@@ -1,6 +1,6 @@
 //! Optimizers: what updates parameters from their gradients.
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::callback::CallbackResult;
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
 use crate::memory;
@@ -9,8 +9,11 @@ use crate::strings::Texts;
 use crate::tensor::Tensor;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::c_void;
 use std::ptr;
+
+#[rustfmt::skip]
+#[path = "generated/optimizer_closures.rs"]
+pub(crate) mod closures;
 
 /// What a step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +67,11 @@ impl Optimizer {
     {
         let module = model.into().map_or(ptr::null(), |model| model.as_raw() as *const _);
         let names = Texts::new(state_names)?;
-        let (data, destroy) = hand_over(Exclusive::new(update));
-        // SAFETY: the names live through the call, and the closure is of the kind that the callback takes.
+        let mut update = update;
+        let (call, data, destroy) = closures::update(move |parameter, gradient, states, step, lr, weight_decay| {
+            update(&mut Update { parameter, gradient, step, lr, weight_decay, states })
+        });
         made(|out| unsafe {
-            let call = Some(call_update::<F> as sys::accel_update_fn);
             sys::accel_optimizer_create(module, names.as_ptr(), names.len(), lr, weight_decay, call, data, destroy, out)
         })
     }
@@ -105,17 +109,6 @@ impl Update<'_> {
 
 /// Optimizers at work.
 impl Optimizer {
-    /// One update by the gradients of a closure, which zeroes the gradients, runs forward and backward, and returns the
-    /// loss. The loss is what comes back; `None` where gradients accumulate and the closure was not called.
-    pub fn step_closure<F>(&self, closure: F) -> Result<Option<Tensor>>
-    where
-        F: FnMut() -> CallbackResult<Tensor> + Send + 'static,
-    {
-        memory::writes_anything()?;
-        let (data, destroy) = hand_over(Exclusive::new(closure));
-        made(|out| unsafe { sys::accel_optimizer_step_closure(self.as_raw(), Some(evaluate::<F>), data, destroy, out) })
-    }
-
     /// Drops the gradients: a parameter has none until a backward reaches it, and [`step`](Self::step) leaves it alone until
     /// then. A prepared optimizer does nothing while gradients accumulate.
     pub fn zero_grad(&self) -> Result<()> {
@@ -138,35 +131,4 @@ impl Optimizer {
     pub fn state_bytes(&self) -> u64 {
         unsafe { sys::accel_optimizer_state_bytes(self.as_raw()) }.max(0) as u64
     }
-}
-
-unsafe extern "C" fn evaluate<F>(out: *mut *mut sys::accel_tensor_t, data: *mut c_void) -> i32
-where
-    F: FnMut() -> CallbackResult<Tensor>,
-{
-    callback::run(|| {
-        let loss = closure::<Exclusive<F>>(data).with(|function| function())?;
-        *out = sys::accel_tensor_retain(loss.as_raw());
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn call_update<F>(
-    parameter: *mut sys::accel_tensor_t,
-    gradient: *mut sys::accel_tensor_t,
-    states: *const sys::accel_value_t,
-    step: i64,
-    lr: f64,
-    weight_decay: f64,
-    data: *mut c_void,
-) -> i32
-where
-    F: FnMut(&mut Update<'_>) -> CallbackResult,
-{
-    callback::run(|| {
-        let (mut parameter, mut gradient) = (Tensor::shared_from_raw(parameter), Tensor::shared_from_raw(gradient));
-        let states = Value::borrowed(states).ok_or("an update without states")?;
-        let mut update = Update { parameter: &mut parameter, gradient: &mut gradient, step, lr, weight_decay, states };
-        closure::<Exclusive<F>>(data).with(|function| function(&mut update))
-    })
 }

@@ -1,15 +1,13 @@
 //! Progress bars around iterators.
 use crate::builders::ProgressOptions;
 use crate::call::made;
-use crate::callback::{closure, hand_over, run, Exclusive};
-use crate::error::{text, Result};
+use crate::callback::{nothing, Callback};
+use crate::error::Result;
 use crate::options::optional;
 use crate::state::StateReader;
 use crate::strings::c_string;
-use crate::tracking::ProgressBar;
+use crate::tracking::{closures, ProgressBar};
 use accel_sys as sys;
-use std::ffi::c_void;
-use std::os::raw::c_char;
 
 // SAFETY: all its functions are of the kind `any`.
 unsafe impl Sync for ProgressBar {}
@@ -19,18 +17,6 @@ impl Clone for ProgressBar {
         // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
         unsafe { Self::from_raw(sys::accel_progress_bar_retain(self.as_raw())) }
     }
-}
-
-unsafe extern "C" fn show<F>(line: *const c_char, is_last: i32, user_data: *mut c_void)
-where
-    F: FnMut(&str, bool) + Send + 'static,
-{
-    run(|| {
-        closure::<Exclusive<F>>(user_data).with(|show| {
-            show(&text(line), is_last == 1);
-            Ok(())
-        })
-    });
 }
 
 impl StateReader {
@@ -47,12 +33,7 @@ impl StateReader {
         total: impl Into<Option<i64>>,
         options: impl Into<Option<ProgressOptions>>,
     ) -> Result<ProgressBar> {
-        let (label, options) = (c_string(label)?, options.into());
-        let (total, options) = (total.into().unwrap_or(sys::ACCEL_UNSET_INT64), optional(&options)?);
-        let nothing = std::ptr::null_mut();
-        made(|out| unsafe {
-            sys::accel_progress_begin(self.as_raw(), label.as_ptr(), total, options, None, nothing, None, out)
-        })
+        new_bar(self, label, total.into(), options.into(), nothing)
     }
 
     /// The same, whose lines `show` gets instead of stderr, and whether it is the last one.
@@ -69,13 +50,7 @@ impl StateReader {
     where
         F: FnMut(&str, bool) + Send + 'static,
     {
-        let (label, options) = (c_string(label)?, options.into());
-        let (total, options) = (total.into().unwrap_or(sys::ACCEL_UNSET_INT64), optional(&options)?);
-        let (data, destroy) = hand_over(Exclusive::new(show));
-        let show = Some(self::show::<F> as sys::accel_progress_fn);
-        made(|out| unsafe {
-            sys::accel_progress_begin(self.as_raw(), label.as_ptr(), total, options, show, data, destroy, out)
-        })
+        new_bar(self, label, total.into(), options.into(), || closures::progress(show))
     }
 
     /// The items of an iterator, with a progress bar that counts them and ends with them:
@@ -101,6 +76,21 @@ impl StateReader {
         };
         Ok(self.progress_bar(label, total, None)?.wrap(items))
     }
+}
+
+fn new_bar(
+    state: &StateReader,
+    label: &str,
+    total: Option<i64>,
+    options: Option<ProgressOptions>,
+    show: impl FnOnce() -> Callback<sys::accel_progress_fn>,
+) -> Result<ProgressBar> {
+    let (label, total) = (c_string(label)?, total.unwrap_or(sys::ACCEL_UNSET_INT64));
+    let options = optional(&options)?;
+    let (call, data, destroy) = show();
+    made(|out| unsafe {
+        sys::accel_progress_begin(state.as_raw(), label.as_ptr(), total, options, call, data, destroy, out)
+    })
 }
 
 impl ProgressBar {

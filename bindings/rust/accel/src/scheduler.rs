@@ -1,12 +1,9 @@
 //! Schedulers: what drives learning rates.
 use crate::call::{made, made_by_numbers};
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check_callback_of_numbers, Result};
 use crate::handle::{array, handle};
-use crate::optimizer::Optimizer;
 use crate::tensor::Tensor;
 use accel_sys as sys;
-use std::ffi::c_void;
 
 handle! {
     /// Drives the learning rates of an optimizer. One thread at a time uses it.
@@ -26,16 +23,6 @@ handle! {
 
 /// Schedules.
 impl Scheduler {
-    /// The factor of the initial rate at each step, from 0. A function that fails gives no factor: the step fails.
-    pub fn lambda<F>(optimizer: &Optimizer, factor: F) -> Result<Self>
-    where
-        F: FnMut(i64) -> CallbackResult<f64> + Send + 'static,
-    {
-        let ((data, destroy), call) =
-            (hand_over(Exclusive::new(factor)), Some(call_factor::<F> as sys::accel_lr_lambda_fn));
-        made_by_numbers(|out| unsafe { sys::accel_scheduler_lambda(optimizer.as_raw(), call, data, destroy, out) })
-    }
-
     /// Steps several schedulers of one optimizer together: their factors multiply.
     pub fn chained(schedulers: Vec<Scheduler>) -> Result<Self> {
         let handles: Vec<_> = schedulers.iter().map(Scheduler::as_raw).collect();
@@ -62,12 +49,4 @@ impl Scheduler {
     pub fn curve(&self, n_steps: i64) -> Result<Tensor> {
         made_by_numbers(|out| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, out) })
     }
-}
-
-/// NaN is no factor: the library refuses the step.
-unsafe extern "C" fn call_factor<F>(step: i64, data: *mut c_void) -> f64
-where
-    F: FnMut(i64) -> CallbackResult<f64>,
-{
-    callback::run_for(f64::NAN, || closure::<Exclusive<F>>(data).with(|factor| factor(step)))
 }

@@ -1,15 +1,14 @@
 //! Trackers of the program.
 use crate::builders::{TrackerEvent, TrackerOptions};
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::callback::CallbackResult;
 use crate::error::{check, Result};
 use crate::options::optional;
 use crate::state::State;
 use crate::strings::c_string;
-use crate::tracking::Tracker;
+use crate::tracking::{closures, Tracker};
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::c_void;
 
 /// As a step: the values belong to none.
 pub const NO_STEP: i64 = sys::ACCEL_UNSET_INT64;
@@ -60,10 +59,13 @@ impl Tracker {
         F: FnMut(TrackerEvent, &Value, Option<i64>) -> CallbackResult + Send + 'static,
     {
         let (name, options) = (c_string(name)?, options.into());
-        let (options, (data, destroy)) = (optional(&options)?, hand_over(Exclusive::new(tracker)));
-        let call: sys::accel_tracker_fn = call_tracker::<F>;
-        // SAFETY: the closure is of the kind that the callback takes.
-        made(|out| unsafe { sys::accel_tracker_create(name.as_ptr(), options, Some(call), data, destroy, out) })
+        let (options, mut tracker) = (optional(&options)?, tracker);
+        let (call, data, destroy) = closures::tracker(move |event, content, step| {
+            let step = (step != NO_STEP).then_some(step);
+            // One without a name is of a later version.
+            TrackerEvent::from_raw(event).map_or(Ok(()), |event| tracker(event, content, step))
+        });
+        made(|out| unsafe { sys::accel_tracker_create(name.as_ptr(), options, call, data, destroy, out) })
     }
 
     /// A tracker with a method for each thing that happens.
@@ -92,24 +94,4 @@ impl State {
             unsafe { sys::accel_log_figure(self.as_raw(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), step) };
         check(status).map(drop)
     }
-}
-
-unsafe extern "C" fn call_tracker<F>(
-    event: sys::accel_tracker_event_t,
-    content: *const sys::accel_value_t,
-    step: i64,
-    data: *mut c_void,
-) -> i32
-where
-    F: FnMut(TrackerEvent, &Value, Option<i64>) -> CallbackResult,
-{
-    callback::run(|| {
-        let content = Value::borrowed(content).ok_or("an event without a content")?;
-        let event = match TrackerEvent::from_raw(event) {
-            Some(event) => event,
-            None => return Ok(()), // of a later version
-        };
-        let step = (step != NO_STEP).then_some(step);
-        closure::<Exclusive<F>>(data).with(|tracker| tracker(event, content, step))
-    })
 }

@@ -1,12 +1,15 @@
 //! Trackers, loggers, progress bars and the profiler: what shows a run.
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::callback::{nothing, Callback, CallbackResult};
 use crate::error::Result;
 use crate::handle::handle;
 use crate::options::Options;
 use crate::{ProfileOptions, State};
 use accel_sys as sys;
-use std::ffi::c_void;
+
+#[rustfmt::skip]
+#[path = "generated/tracking_closures.rs"]
+pub(crate) mod closures;
 
 handle! {
     /// A tracker that runs: what [`State::log`](crate::State::log) hands values to.
@@ -51,11 +54,7 @@ impl State {
         options: ProfileOptions,
         body: impl FnOnce(&Profile) -> Result<T>,
     ) -> Result<(Profile, T)> {
-        let options = options.as_raw()?;
-        let profile = made(|out| unsafe {
-            sys::accel_profile_begin(self.as_raw(), options, None, std::ptr::null_mut(), None, out)
-        })?;
-        record(profile, body)
+        record(self, options, nothing, body)
     }
 
     /// As [`profile`](State::profile); `ready` runs when a cycle of the schedule is complete, and at the end.
@@ -71,29 +70,21 @@ impl State {
     where
         F: FnMut(&Profile) -> CallbackResult + Send + 'static,
     {
-        let options = options.as_raw()?;
-        let (data, destroy) = hand_over(Exclusive::new(ready));
-        // SAFETY: the closure is of the kind that the callback takes.
-        let profile = made(|out| unsafe {
-            sys::accel_profile_begin(self.as_raw(), options, Some(call_ready::<F>), data, destroy, out)
-        })?;
-        record(profile, body)
+        record(self, options, || closures::trace_ready(ready), body)
     }
 }
 
 /// After an error or a panic of the body the profile is dropped, which ends it.
-fn record<T>(profile: Profile, body: impl FnOnce(&Profile) -> Result<T>) -> Result<(Profile, T)> {
+fn record<T>(
+    state: &State,
+    options: ProfileOptions,
+    ready: impl FnOnce() -> Callback<sys::accel_trace_ready_fn>,
+    body: impl FnOnce(&Profile) -> Result<T>,
+) -> Result<(Profile, T)> {
+    let options = options.as_raw()?;
+    let (call, data, destroy) = ready();
+    let profile = made(|out| unsafe { sys::accel_profile_begin(state.as_raw(), options, call, data, destroy, out) })?;
     let given = body(&profile)?;
     profile.end()?;
     Ok((profile, given))
-}
-
-unsafe extern "C" fn call_ready<F>(profile: *mut sys::accel_profile_t, data: *mut c_void) -> i32
-where
-    F: FnMut(&Profile) -> CallbackResult,
-{
-    callback::run(|| {
-        let profile = Profile::from_raw(sys::accel_profile_retain(profile));
-        closure::<Exclusive<F>>(data).with(|ready| ready(&profile))
-    })
 }

@@ -1,18 +1,18 @@
 //! What has tensors in it.
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::dtype::Device;
 use crate::error::{Error, ErrorCode, Result};
-use crate::flags::OtherLeaves;
-use crate::handle::Lent;
 use crate::memory::{self, Memory};
 use crate::strings::Texts;
 use crate::tensor::Tensor;
 use crate::value::{Arg, Kind, Value};
 use accel_sys as sys;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_void;
 use std::ops::Range;
+
+#[rustfmt::skip]
+#[path = "generated/tree_closures.rs"]
+pub(crate) mod closures;
 
 /// A tensor, a value, or a structure of them: what collectives take and give back, and what a batch is turned into.
 ///
@@ -294,16 +294,6 @@ impl Value {
         T::from_value(self)
     }
 
-    /// The same tree with a function applied to each tensor. Leaves that are no tensor stay, or are a TypeMismatch.
-    pub fn map_tensors<F>(&self, other_leaves: OtherLeaves, function: F) -> Result<Value>
-    where
-        F: FnMut(&Tensor) -> CallbackResult<Tensor> + Send + 'static,
-    {
-        let (data, destroy) = hand_over(Exclusive::new(function));
-        let strict = other_leaves.into();
-        made(|out| unsafe { sys::accel_recursively_apply(self.as_raw(), strict, Some(apply::<F>), data, destroy, out) })
-    }
-
     /// Views of these rows of each tensor; negative numbers count from the end.
     pub fn slice_rows(&self, rows: Range<i64>) -> Result<Value> {
         made(|out| unsafe { sys::accel_slice_tensors(self.as_raw(), rows.start, rows.end, out) })
@@ -315,21 +305,4 @@ impl Value {
         let (keys, device) = (Texts::new(skip_keys)?, device.to_raw());
         made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), device, 0, keys.as_ptr(), keys.len(), out) })
     }
-}
-
-unsafe extern "C" fn apply<F>(
-    tensor: *mut sys::accel_tensor_t,
-    out: *mut *mut sys::accel_tensor_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: FnMut(&Tensor) -> CallbackResult<Tensor>,
-{
-    callback::run(|| {
-        let tensor = Lent::new(Tensor::from_raw(tensor));
-        let made = closure::<Exclusive<F>>(data).with(|function| function(&tensor))?;
-        *out = made.as_raw();
-        std::mem::forget(made); // the library owns it now
-        Ok(())
-    })
 }

@@ -1,6 +1,6 @@
 //! Calls that were started and run in the background.
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
+use crate::callback::CallbackResult;
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
 use crate::memory::Held;
@@ -9,10 +9,13 @@ use crate::tree::Tree;
 use crate::value::Value;
 use accel_sys as sys;
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
+
+#[rustfmt::skip]
+#[path = "generated/work_closures.rs"]
+pub(crate) mod closures;
 
 handle! {
     /// The work itself.
@@ -58,9 +61,13 @@ impl Pending {
     where
         F: FnOnce(Result<()>) -> CallbackResult + Send + 'static,
     {
-        let (data, destroy) = hand_over(Exclusive::new(Some(callback)));
-        // SAFETY: the closure is of the kind that `ended` takes.
-        check(unsafe { sys::accel_work_then(self.handle.as_raw(), Some(ended::<F>), data, destroy) }).map(drop)
+        let mut callback = Some(callback);
+        let (call, data, destroy) = closures::work(move |status| match callback.take() {
+            Some(callback) if status >= 0 => callback(Ok(())),
+            Some(callback) => callback(Err(Error::of_status(status, "the work failed; waiting for it tells why"))),
+            None => Err(Error::new(ErrorCode::Internal, "a work has ended twice").into()),
+        });
+        check(unsafe { sys::accel_work_then(self.handle.as_raw(), call, data, destroy) }).map(drop)
     }
 }
 
@@ -177,17 +184,4 @@ pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tens
         Some(tensor) => (tensor.as_raw(), tensor.into()),
         None => (std::ptr::null(), Value::none()),
     }
-}
-
-unsafe extern "C" fn ended<F>(status: i32, data: *mut c_void) -> i32
-where
-    F: FnOnce(Result<()>) -> CallbackResult,
-{
-    callback::run(|| {
-        closure::<Exclusive<Option<F>>>(data).with(|callback| match callback.take() {
-            Some(callback) if status >= 0 => callback(Ok(())),
-            Some(callback) => callback(Err(Error::of_status(status, "the work failed; waiting for it tells why"))),
-            None => Err(Error::new(ErrorCode::Internal, "a work has ended twice").into()),
-        })
-    })
 }

@@ -1,10 +1,10 @@
 """The command `config`: the program asks on the terminal, and writes the file."""
 
-import argparse
 import os
 import tempfile
 
 from .. import program
+from ..arguments import parser_of
 from .config_args import load_config_from_file
 
 description = "Asks how you train, and writes the answers into the configuration file of `accel launch`."
@@ -20,11 +20,7 @@ def get_user_input():
 
 def config_command_parser(subparsers=None):
     """The parser of the command's arguments."""
-    if subparsers is None:
-        parser = argparse.ArgumentParser(prog="accel config", description=description)
-    else:
-        parser = subparsers.add_parser("config", description=description)
-        parser.set_defaults(func=config_command)
+    parser = parser_of("config", config_command, subparsers, description)
     parser.add_argument("--config_file", "--config-file", help="the file to write; default: that in the cache folder")
     return parser
 

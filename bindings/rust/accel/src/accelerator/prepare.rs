@@ -1,7 +1,8 @@
 //! What a state prepares: models, optimizers, loaders, schedulers.
+use super::closures;
 use crate::builders::PrepareModelOptions;
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::callback::CallbackResult;
 use crate::data::DataLoader;
 use crate::error::{check, Result};
 use crate::handle::array;
@@ -10,10 +11,9 @@ use crate::module::Model;
 use crate::optimizer::Optimizer;
 use crate::options::Options;
 use crate::scheduler::Scheduler;
-use crate::state::{State, WeakState};
+use crate::state::State;
 use crate::tensor::Tensor;
 use accel_sys as sys;
-use std::ffi::c_void;
 
 /// What [`State::prepare`] takes: a reference to a model, an optimizer, a loader or a scheduler, or a tuple of such.
 pub trait Prepare: private::Sealed {
@@ -133,26 +133,11 @@ impl State {
     where
         F: Fn(&State, &mut Tensor, i64, bool) -> CallbackResult + Send + Sync + 'static,
     {
-        let (data, destroy) = hand_over((self.weak(), hook));
-        check(unsafe {
-            sys::accel_register_comm_hook(self.as_raw(), model.as_raw(), Some(call_comm_hook::<F>), data, destroy)
-        })
-        .map(drop)
+        let state = self.weak();
+        let (call, data, destroy) = closures::comm_hook(move |gradients, bucket, is_last| {
+            let state = state.upgrade().ok_or("gradients are to be exchanged, but their state is gone")?;
+            hook(&state, gradients, bucket, is_last)
+        });
+        check(unsafe { sys::accel_register_comm_hook(self.as_raw(), model.as_raw(), call, data, destroy) }).map(drop)
     }
-}
-
-unsafe extern "C" fn call_comm_hook<F>(
-    buffer: *mut sys::accel_tensor_t,
-    bucket: i64,
-    is_last: i32,
-    data: *mut c_void,
-) -> i32
-where
-    F: Fn(&State, &mut Tensor, i64, bool) -> CallbackResult,
-{
-    callback::run(|| {
-        let (state, hook) = closure::<(WeakState, F)>(data);
-        let state = state.upgrade().ok_or("gradients are to be exchanged, but their state is gone")?;
-        hook(&state, &mut Tensor::shared_from_raw(buffer), bucket, is_last == 1)
-    })
 }

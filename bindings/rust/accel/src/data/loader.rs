@@ -1,14 +1,13 @@
 //! Batches of a dataset's items.
-use super::{Dataset, Sampler};
+use super::{closures, Dataset, Sampler};
 use crate::builders::DataLoaderOptions;
 use crate::call::made;
-use crate::callback::{self, closure, hand_over, CallbackResult};
+use crate::callback::CallbackResult;
 use crate::error::{check, Result};
 use crate::handle::handle;
 use crate::tree::Tree;
 use crate::value::Value;
 use accel_sys as sys;
-use std::ffi::c_void;
 use std::ops::Range;
 
 handle! {
@@ -41,41 +40,15 @@ impl DataLoader {
         made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), &raw, out) })
     }
 
-    /// Lets the program make batches: of a list of items. With workers it runs on threads of the library.
-    ///
-    /// # Errors
-    /// InvalidState for a loader that is prepared or at work, as for all functions of the program.
-    pub fn set_collate<F>(&mut self, collate: F) -> Result<()>
-    where
-        F: Fn(&Value) -> CallbackResult<Value> + Send + Sync + 'static,
-    {
-        let (data, destroy) = hand_over(collate);
-        let status =
-            unsafe { sys::accel_dataloader_set_collate(self.as_raw(), Some(call_collate::<F>), data, destroy) };
-        check(status).map(drop)
-    }
-
-    /// Lets the program say which items each batch of an epoch has, before they are shared between the ranks: a list that
-    /// has for each batch a list of integers or an int64 tensor. For the same epoch it must do the same on every rank.
-    /// `batch_size` is the size of all batches but the last; None: any.
-    pub fn set_batch_sampler<F>(&mut self, batch_size: Option<i64>, batches: F) -> Result<()>
-    where
-        F: Fn(i64) -> CallbackResult<Value> + Send + Sync + 'static,
-    {
-        let (data, destroy) = hand_over(batches);
-        let size = batch_size.unwrap_or(sys::ACCEL_UNSET_INT64);
-        let call = Some(call_batches::<F> as sys::accel_batch_sampler_fn);
-        check(unsafe { sys::accel_dataloader_set_batch_sampler(self.as_raw(), call, data, destroy, size) }).map(drop)
-    }
-
     /// Lets the program cut the rows that rank 0 reads for all ranks: of the rows of all, those in the range for the rank
     /// that comes next, and the number of ranks. It runs on rank 0.
     pub fn set_slice<F>(&mut self, slice: F) -> Result<()>
     where
         F: Fn(&Value, Range<i64>, i32, i32) -> CallbackResult<Value> + Send + Sync + 'static,
     {
-        let (data, destroy) = hand_over(slice);
-        check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), Some(call_slice::<F>), data, destroy) }).map(drop)
+        let (call, data, destroy) =
+            closures::slice(move |rows, begin, end, rank, ranks| slice(rows, begin..end, rank, ranks));
+        check(unsafe { sys::accel_dataloader_set_slice(self.as_raw(), call, data, destroy) }).map(drop)
     }
 }
 
@@ -119,48 +92,4 @@ impl Iterator for DataLoader {
             Err(error) => Some(Err(error)),
         }
     }
-}
-
-unsafe extern "C" fn call_collate<F>(
-    items: *const sys::accel_value_t,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: Fn(&Value) -> CallbackResult<Value>,
-{
-    callback::run(|| {
-        let items = Value::borrowed(items).ok_or("a batch without items")?;
-        *out = closure::<F>(data)(items)?.into_raw();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn call_batches<F>(epoch: i64, out: *mut sys::accel_value_t, data: *mut c_void) -> i32
-where
-    F: Fn(i64) -> CallbackResult<Value>,
-{
-    callback::run(|| {
-        *out = closure::<F>(data)(epoch)?.into_raw();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn call_slice<F>(
-    rows: *const sys::accel_value_t,
-    begin: i64,
-    end: i64,
-    process_index: i32,
-    num_processes: i32,
-    out: *mut sys::accel_value_t,
-    data: *mut c_void,
-) -> i32
-where
-    F: Fn(&Value, Range<i64>, i32, i32) -> CallbackResult<Value>,
-{
-    callback::run(|| {
-        let rows = Value::borrowed(rows).ok_or("a slice without rows")?;
-        *out = closure::<F>(data)(rows, begin..end, process_index, num_processes)?.into_raw();
-        Ok(())
-    })
 }

@@ -275,7 +275,20 @@ impl State {
         })
     }
 
-    /// Seeds the default generators of all devices, and those of [`accel_add_seed_callback`](accel_sys::accel_add_seed_callback).
+    /// Has [`State::set_seed`](crate::State::set_seed) seed one more generator: that of the host language, of a library.
+    ///
+    /// * `seed(seed)`: The function, what is handed to it, and the end of its life. Seeds a generator of the
+    ///   application's language. `seed`: The seed, with the rank where that was asked for.
+    #[inline]
+    pub fn add_seed_callback<F>(&self, seed: F) -> Result<()>
+    where
+        F: FnMut(i64) -> CallbackResult + Send + 'static,
+    {
+        let (call, data, destroy) = crate::accelerator::closures::seed(seed);
+        check(unsafe { sys::accel_add_seed_callback(self.as_raw(), call, data, destroy) }).map(drop)
+    }
+
+    /// Seeds the default generators of all devices, and those of [`State::add_seed_callback`](crate::State::add_seed_callback).
     ///
     /// * `seed`: The seed.
     /// * `device_specific`: Adds the rank.

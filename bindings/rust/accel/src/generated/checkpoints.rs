@@ -249,9 +249,49 @@ impl State {
         }).map(drop)
     }
 
+    /// Adds a hook of [`State::save_state`](crate::State::save_state).
+    ///
+    /// * `hook(models, folder)`: The function; hooks run in order of their addition. Runs before a training state
+    ///   is saved or loaded, on all ranks. It may write or read files of its own in the folder. `models`: A list
+    ///   with an item for each prepared model, in the order of their preparation. Before a save: its state_dict; of
+    ///   a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this
+    ///   rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
+    ///   `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
+    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. `None` keeps it.
+    ///
+    /// Gives: For [`State::remove_checkpoint_hook`](crate::State::remove_checkpoint_hook).
+    #[inline]
+    pub fn register_save_state_pre_hook<F>(&self, hook: F) -> Result<i64>
+    where
+        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::checkpoint::closures::checkpoint_hook(hook);
+        made(|out| unsafe { sys::accel_register_save_state_pre_hook(self.as_raw(), call, data, destroy, out) })
+    }
+
+    /// Adds a hook of [`State::load_state`](crate::State::load_state).
+    ///
+    /// * `hook(models, folder)`: The function; hooks run in order of their addition. Runs before a training state
+    ///   is saved or loaded, on all ranks. It may write or read files of its own in the folder. `models`: A list
+    ///   with an item for each prepared model, in the order of their preparation. Before a save: its state_dict; of
+    ///   a sharded model with FULL_STATE_DICT whole tensors on rank 0 and NONE on others, else the rows of this
+    ///   rank, which it may change. Before a load: its number, from 0. NONE for a model that another hook took out.
+    ///   `folder`: The one that is written, which gets its name when it is complete; or the one that is read.
+    ///   Gives: Such a list in its place: a model whose item is NONE is neither written nor read. `None` keeps it.
+    ///
+    /// Gives: For [`State::remove_checkpoint_hook`](crate::State::remove_checkpoint_hook).
+    #[inline]
+    pub fn register_load_state_pre_hook<F>(&self, hook: F) -> Result<i64>
+    where
+        F: FnMut(&Value, &str) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::checkpoint::closures::checkpoint_hook(hook);
+        made(|out| unsafe { sys::accel_register_load_state_pre_hook(self.as_raw(), call, data, destroy, out) })
+    }
+
     /// Removes a hook of saves or loads.
     ///
-    /// * `id`: What [`accel_register_save_state_pre_hook`](accel_sys::accel_register_save_state_pre_hook) or [`accel_register_load_state_pre_hook`](accel_sys::accel_register_load_state_pre_hook) gave.
+    /// * `id`: What [`State::register_save_state_pre_hook`](crate::State::register_save_state_pre_hook) or [`State::register_load_state_pre_hook`](crate::State::register_load_state_pre_hook) gave.
     ///
     /// # Errors
     /// NotFound.

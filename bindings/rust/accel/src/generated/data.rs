@@ -356,6 +356,26 @@ impl Sampler {
         })
     }
 
+    /// An order that the application determines.
+    ///
+    /// * `length`: How many.
+    /// * `order(epoch, indices)`: Called at the start of each epoch. Makes the order of an epoch. Resuming asks for
+    ///   the same epoch again: the answer must be the same. `epoch`: From 0. `indices`: Room for the order; zeros
+    ///   before.
+    ///
+    /// Gives: The sampler.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn custom<F>(length: i64, order: F) -> Result<Sampler>
+    where
+        F: FnMut(i64, &mut [i64]) -> CallbackResult + Send + 'static,
+    {
+        let (call, data, destroy) = crate::data::closures::order(order);
+        made(|out| unsafe { sys::accel_sampler_create(length, call, data, destroy, out) })
+    }
+
     /// The number of draws.
     ///
     /// Gives: Draws of an epoch; -1 for an invalid handle.
@@ -394,6 +414,45 @@ impl DataLoader {
         let options = options.into();
         let options = optional(&options)?;
         made(|out| unsafe { sys::accel_dataloader_create(dataset.as_raw(), options, out) })
+    }
+
+    /// Lets the application collate items into batches. It runs in [`accel_dataloader_next`](accel_sys::accel_dataloader_next), with num_workers on
+    /// threads of the library.
+    ///
+    /// * `collate(items)`: The function. Makes a batch of items. `items`: A list of the items; borrowed for the
+    ///   call. Gives: An owned value.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn set_collate<F>(&mut self, collate: F) -> Result<()>
+    where
+        F: Fn(&Value) -> CallbackResult<Value> + Send + Sync + 'static,
+    {
+        let (call, data, destroy) = crate::data::closures::collate(collate);
+        check(unsafe { sys::accel_dataloader_set_collate(self.as_raw(), call, data, destroy) }).map(drop)
+    }
+
+    /// Lets the application determine the items of each batch. Ranks get whole batches in turn. Where all batches
+    /// have one size, say it, and everything is as for a loader's own batches, split_batches included; otherwise
+    /// batches may have any size.
+    ///
+    /// * `batch_size`: The size of all batches but the last, or `None`: any.
+    /// * `batches(epoch)`: The function. Says which items each batch of an epoch has, before they are shared
+    ///   between the ranks. `epoch`: From 0. Gives: An owned list: for each batch a list of integers, or an int64
+    ///   tensor. The same ones for an epoch on every rank and each time.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn set_batch_sampler<F>(&mut self, batch_size: Option<i64>, batches: F) -> Result<()>
+    where
+        F: Fn(i64) -> CallbackResult<Value> + Send + Sync + 'static,
+    {
+        let (call, data, destroy) = crate::data::closures::batch_sampler(batches);
+        check(unsafe {
+            sys::accel_dataloader_set_batch_sampler(self.as_raw(), call, data, destroy, or_unset(batch_size))
+        }).map(drop)
     }
 
     /// The number of batches.

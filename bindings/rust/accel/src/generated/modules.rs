@@ -152,6 +152,24 @@ impl Model {
         check(unsafe { sys::accel_module_remove(self.as_raw(), name.as_ptr()) }).map(drop)
     }
 
+    /// Sets the forward of a module that [`Model::container`](crate::Model::container) made.
+    ///
+    /// * `forward(module, inputs)`: The function; user_data and destroy belong to it. A module's forward in the
+    ///   host language. Ask for parameters by name each time: their handles are stable, the tensors behind them
+    ///   change when a model is sharded or offloaded. `module`: The module. `inputs`: Borrowed for the call. Gives:
+    ///   An owned value; where it is left as it was, the call of the module fails with TYPE_MISMATCH.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn set_forward<F>(&self, forward: F) -> Result<()>
+    where
+        F: Fn(&Model, &[Value]) -> CallbackResult<Value> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::module::closures::forward(forward);
+        check(unsafe { sys::accel_module_set_forward(self.as_raw(), call, data, destroy) }).map(drop)
+    }
+
     /// The names of the inputs of a module that [`Model::container`](crate::Model::container) made, for [`Model::call_kw`](crate::Model::call_kw). Its forward
     /// and its hooks see all inputs by place.
     ///

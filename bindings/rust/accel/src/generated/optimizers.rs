@@ -231,6 +231,27 @@ impl Optimizer {
         check(unsafe { sys::accel_optimizer_step(self.as_raw()) }).map(Step::from_status)
     }
 
+    /// One update by the gradients of a closure, which is called within the call, with gradients recorded. Every
+    /// optimizer of the library calls it once, before its update. A prepared optimizer does not call it while
+    /// gradients accumulate.
+    ///
+    /// * `closure()`: The callback. Evaluates the loss again: zeroes the gradients, runs forward and backward, and
+    ///   returns the loss. Gives: The loss.
+    ///
+    /// Gives: What the closure gave; `None` when it was not called.
+    ///
+    /// # Errors
+    /// TypeMismatch, Unsupported, Torch.
+    #[inline]
+    pub fn step_closure<F>(&self, closure: F) -> Result<Option<Tensor>>
+    where
+        F: FnMut() -> CallbackResult<Tensor> + Send + 'static,
+    {
+        memory::writes_anything()?;
+        let (call, data, destroy) = crate::optimizer::closures::closure(closure);
+        made(|out| unsafe { sys::accel_optimizer_step_closure(self.as_raw(), call, data, destroy, out) })
+    }
+
     /// Switches the parameters of a schedule-free optimizer between those that are trained and their average, which
     /// is what is to be evaluated and saved. Others have nothing to switch.
     ///
@@ -342,6 +363,38 @@ impl Optimizer {
 }
 
 impl Scheduler {
+    /// A schedule that the application computes.
+    ///
+    /// * `optimizer`: Its learning rates are driven.
+    /// * `lambda(step)`: The factor at each step. The factor of the initial learning rate at a step. `step`: From
+    ///   0.
+    ///
+    /// Gives: The scheduler.
+    #[inline]
+    pub fn lambda<F>(optimizer: &Optimizer, lambda: F) -> Result<Scheduler>
+    where
+        F: FnMut(i64) -> CallbackResult<f64> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::optimizer::closures::lr_lambda(lambda);
+        made_by_numbers(|out| unsafe { sys::accel_scheduler_lambda(optimizer.as_raw(), call, data, destroy, out) })
+    }
+
+    /// As [`Scheduler::lambda`](crate::Scheduler::lambda), with a factor for each group.
+    ///
+    /// * `optimizer`: Its learning rates are driven.
+    /// * `lambda(step, group)`: The factor of each group at each step. The factor of a group's initial learning
+    ///   rate at a step. `step`: From 0. `group`: Which group, from 0.
+    ///
+    /// Gives: The scheduler.
+    #[inline]
+    pub fn group_lambda<F>(optimizer: &Optimizer, lambda: F) -> Result<Scheduler>
+    where
+        F: FnMut(i64, i64) -> CallbackResult<f64> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::optimizer::closures::lr_group_lambda(lambda);
+        made_by_numbers(|out| unsafe { sys::accel_scheduler_group_lambda(optimizer.as_raw(), call, data, destroy, out) })
+    }
+
     /// Multiplies by gamma every step_size steps.
     ///
     /// * `optimizer`: As above.

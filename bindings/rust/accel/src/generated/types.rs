@@ -138,6 +138,24 @@ pub fn device_properties(device: Device) -> Result<Value> {
 }
 
 impl Value {
+    /// The same tree with a function applied to each tensor; other leaves stay.
+    ///
+    /// * `error_on_other_type`: A leaf that is no tensor is a TYPE_MISMATCH.
+    /// * `function(tensor)`: What is applied. Called for each tensor. `tensor`: Borrowed for the call. Gives: An
+    ///   owned handle that takes its place.
+    ///
+    /// Gives: The new tree.
+    #[inline]
+    pub fn map_tensors<F>(&self, error_on_other_type: OtherLeaves, function: F) -> Result<Value>
+    where
+        F: FnMut(&Tensor) -> CallbackResult<Tensor> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::tree::closures::tensor(function);
+        made(|out| unsafe {
+            sys::accel_recursively_apply(self.as_raw(), error_on_other_type.into(), call, data, destroy, out)
+        })
+    }
+
     /// Tensors become nested lists of numbers.
     ///
     /// Gives: The lists.
