@@ -7,7 +7,7 @@
 # Shows what is done of how much; at the end the cost of the build, which is also in FOLDER/build_cost.json.
 set -eu
 cd "$(dirname "$0")/.."
-unity="-Dunity=on -Dunity_size=20"
+unity="-Dunity=on -Dunity_size=40"
 lean="-Dtests=false -Dbench=false"
 
 PATH=$PWD/build/deps/bin:$PATH

@@ -55,13 +55,13 @@ std::string simulated_device() {
 }
 
 template <typename Function>
-Function* find(Function*, const char* name) {
+Function* find(const char* name) {
   void* const library = dlopen(simulated_device().c_str(), RTLD_NOW | RTLD_NOLOAD);
   auto* const found = reinterpret_cast<Function*>(dlsym(library, name));
   require(found != nullptr, Status::kNotFound, "the simulated device has no ", name);
   return found;
 }
-#define SIMULATED(name) find(&simulated_device_##name, "simulated_device_" #name)
+#define SIMULATED(name) find<decltype(simulated_device_##name)>("simulated_device_" #name)
 
 void on_simulated_device(const std::function<void()>& test) {
   tests::in_own_process([&] {
