@@ -6,11 +6,11 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <regex>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/regular_expression.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
 
@@ -21,14 +21,10 @@ constexpr std::array<std::string_view, 9> kCastKinds = {"Linear",          "Conv
                                                         "Conv2d",          "Conv3d",          "ConvTranspose1d",
                                                         "ConvTranspose2d", "ConvTranspose3d", "SelfAttention"};
 
-std::vector<std::regex> read_patterns(const std::vector<std::string>& patterns) {
-  std::vector<std::regex> expressions;
-  for (const std::string& pattern : patterns) try {
-      expressions.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      fail(Status::kInvalidArgument, "skip_modules_pattern has '", pattern,
-           "', which is no regular expression: ", error.what());
-    }
+std::vector<RegularExpression> read_patterns(const std::vector<std::string>& patterns) {
+  std::vector<RegularExpression> expressions;
+  for (const std::string& pattern : patterns)
+    expressions.emplace_back(pattern, text("skip_modules_pattern has '", pattern, "'"));
   return expressions;
 }
 
@@ -93,14 +89,14 @@ void attach_layerwise_casting(nn::Module& model, const LayerwiseCasting& casting
        {std::pair("storage_dtype", casting.storage_dtype), std::pair("compute_dtype", casting.compute_dtype)})
     require(at::isFloatingType(dtype), Status::kInvalidArgument, name, " is ", tensor::dtype_name(dtype),
             "; expected a floating dtype");
-  const std::vector<std::regex> skipped = read_patterns(casting.skipped_patterns);
+  const std::vector<RegularExpression> skipped = read_patterns(casting.skipped_patterns);
   std::vector<nn::ModulePtr> layers;
   for (const auto& [path, module] : model.named_modules()) {
     const std::string& name = path;
     const auto& classes = casting.skipped_classes;
     if (std::find(kCastKinds.begin(), kCastKinds.end(), module->kind()) == kCastKinds.end() ||
         std::find(classes.begin(), classes.end(), module->kind()) != classes.end() ||
-        std::any_of(skipped.begin(), skipped.end(), [&](const auto& one) { return std::regex_search(name, one); }))
+        std::any_of(skipped.begin(), skipped.end(), [&](const auto& one) { return one.is_found_in(name); }))
       continue;
     require(module->weight_store() == nullptr, Status::kInvalidState, "the weights of '", path,
             "' are offloaded; attach casting before the model is dispatched");

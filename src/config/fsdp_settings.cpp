@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <regex>
 #include <string_view>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/regular_expression.hpp"
 #include "config/precedence.hpp"
 
 namespace accel {
@@ -105,12 +105,8 @@ void check_dtype(const char* name, Setting<std::string>& dtype) {
 }
 
 void check_ignored_modules(const Setting<std::string>& ignored) {
-  try {
-    const std::regex names(ignored.value);
-  } catch (const std::regex_error& error) {
-    fail(Status::kInvalidArgument, "ignored_modules is '", ignored.value, "'", origin(ignored.source),
-         ", which is no regular expression (", error.what(), "); expected one for the whole names of modules");
-  }
+  const RegularExpression checked(ignored.value,
+                                  text("ignored_modules is '", ignored.value, "'", origin(ignored.source)));
 }
 
 void check_wrapping(FsdpSettings& settings) {

@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <memory>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/regular_expression.hpp"
 #include "base/split_text.hpp"
 
 namespace accel::nn {
 namespace {
-
-std::regex read_regex(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    fail(Status::kInvalidArgument, "modules is '", text, "', which is no regular expression: ", error.what());
-  }
-}
 
 using NamedModules = std::vector<std::pair<std::string, const Module*>>;
 
@@ -39,10 +31,10 @@ void add_by_class(const NamedModules& all, const std::string& name, std::set<std
 }
 
 void add_by_path(const NamedModules& all, const std::string& expression, std::set<std::string>& paths) {
-  const std::regex regex = read_regex(expression);
+  const RegularExpression regex(expression, text("modules is '", expression, "'"));
   bool found = false;
   for (const auto& [path, module] : all) {
-    if (!std::regex_match(path, regex)) continue;
+    if (!regex.matches(path)) continue;
     paths.insert(path);
     found = true;
   }

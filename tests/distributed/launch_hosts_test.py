@@ -74,9 +74,9 @@ class HostsTest(unittest.TestCase):
                            *options, "--", "sh", "-c", script, **variables)
 
     def written(self, name):
-        """The content of a file of the ranks, once it is there."""
+        """The content of a file of the ranks, once it is there: a shell makes the file before it writes."""
         file = self.folder / name
-        self.assertTrue(wait_until(file.exists, LIMIT_S), f"{name} was not written")
+        self.assertTrue(wait_until(lambda: file.exists() and file.stat().st_size > 0, LIMIT_S), f"{name} was not written")
         return file.read_text()
 
     def expect(self, launchers, *statuses, words=()):
@@ -374,7 +374,7 @@ sys.exit(subprocess.call(["sh", "-c", sys.argv[-1]], cwd="/", env={"PATH": "/usr
                     words=[r"\[host 1 \(other\)\] accel launch: rank 1 failed: exit status 6"])
 
     def test_all_end_when_the_first_launcher_is_killed(self):
-        job = self.run_on("127.0.0.1\nother\n", 'echo $$ >"$FOLDER/new.$RANK"; mv "$FOLDER/new.$RANK" "$FOLDER/pid.$RANK"; exec sleep 60')
+        job = self.run_on("127.0.0.1\nother\n", 'echo $$ >"$FOLDER/pid.$RANK"; exec sleep 60')
         ranks = [int(self.written(f"pid.{rank}")) for rank in (0, 1)]
         job.process.kill()
         self.assertTrue(wait_until(lambda: not any(map(is_alive, ranks)), 5))

@@ -3,13 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/regular_expression.hpp"
 #include "config/fsdp_settings.hpp"
 #include "nn/activation_checkpointing.hpp"
 
@@ -101,13 +101,9 @@ std::string joint_wrapper(std::string a, const std::string& b, const Paths& path
 
 std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
   const Paths paths = chosen_modules(*model, settings);
-  std::optional<std::regex> ignored;
-  try {
-    if (!settings.ignored_modules.value.empty()) ignored.emplace(settings.ignored_modules.value);
-  } catch (const std::regex_error& error) {
-    fail(Status::kInvalidArgument, "ignored_modules is '", settings.ignored_modules.value,
-         "', which is no regular expression: ", error.what());
-  }
+  const std::string& expression = settings.ignored_modules.value;
+  std::optional<RegularExpression> ignored;
+  if (!expression.empty()) ignored.emplace(expression, text("ignored_modules is '", expression, "'"));
   struct Place {
     std::string name, wrapper;
     at::Tensor tensor;
@@ -120,14 +116,14 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
     bool is_ignored = false;
     if (ignored)
       for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
-        is_ignored = is_ignored || std::regex_match(path.substr(0, end), *ignored);
+        is_ignored = is_ignored || ignored->matches(path.substr(0, end));
         if (end == std::string::npos) break;
       }
     for (const auto& [name, tensor] : module->named_parameters()) {
       if (name.find('.') != std::string::npos) continue;
       const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), places.size());
       std::string whole_name = path.empty() ? name : path + "." + name;
-      const bool is_left_out = is_ignored || (ignored && std::regex_match(whole_name, *ignored));
+      const bool is_left_out = is_ignored || (ignored && ignored->matches(whole_name));
       if (is_new) {
         places.push_back({std::move(whole_name), wrapper_of(path, paths), tensor, is_left_out});
         continue;
