@@ -428,7 +428,7 @@ build build.ninja: phony
         self.run_script("build.sh", "--lean", "-Dlibtorch=/x y/torch", "file0.o")
         self.run_script("build.sh", "--lean", "file1.o")
         self.assertEqual(self.meson_calls(), [
-            "setup -Dtests=false -Dbench=false -Dunity=on -Dunity_size=20 -Dlibtorch=/x y/torch build/release"])
+            "setup -Dtests=false -Dbench=false -Dunity=on -Dunity_size=40 -Dlibtorch=/x y/torch build/release"])
         self.assertTrue((self.build / "file1.o").exists())
         self.assertFalse((self.build / "file2.o").exists())
 
