@@ -57,7 +57,8 @@ def arguments_for_clang(command):
         elif word.startswith("-") and word != "-MD":
             kept.append(word)
     # The compiler itself warns about what is deprecated, but not inside of the C++ library's headers.
-    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-Wno-deprecated-declarations"]
+    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-Wno-ignored-optimization-argument",
+            "-Wno-deprecated-declarations"]
 
 
 class Unit:
