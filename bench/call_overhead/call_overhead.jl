@@ -14,5 +14,5 @@ function least(work, calls, arguments...)
     return minimum((@elapsed work(arguments..., calls)) * 1e9 / calls for _ in 1:ROUNDS)
 end
 
-println(ARGS == ["operator"] ? least(add, CALLS ÷ 20, ones(Tensor, Float32, 4), Op("aten::add.Tensor")) :
-        least(count_elements, CALLS, pointer(full(0)), Ref{Int64}(0)))
+println(ARGS == ["operator"] ? least(add, CALLS ÷ 20, Tensor(ones(Float32, 4)), Accel.Op("aten::add.Tensor")) :
+        least(count_elements, CALLS, Tensor(ones(Float32, 4)), Ref{Int64}(0)))
