@@ -9,8 +9,9 @@ namespace accel {
 
 class RegularExpression {
  public:
-  // kInvalidArgument unless it is one; `described` says where it comes from: "modules is '...'".
-  RegularExpression(const std::string& expression, const std::string& described);
+  // kInvalidArgument unless it is one; `described` says where it comes from, "modules is '...'", and `names` what it is
+  // for.
+  RegularExpression(const std::string& expression, const std::string& described, const char* names);
 
   bool matches(const std::string& whole) const;
   bool is_found_in(const std::string& text) const;

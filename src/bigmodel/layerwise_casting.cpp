@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, 9> kCastKinds = {"Linear",          "Conv
 std::vector<RegularExpression> read_patterns(const std::vector<std::string>& patterns) {
   std::vector<RegularExpression> expressions;
   for (const std::string& pattern : patterns)
-    expressions.emplace_back(pattern, text("skip_modules_pattern has '", pattern, "'"));
+    expressions.emplace_back(pattern, text("skip_modules_pattern has '", pattern, "'"),
+                             "parts of the names of modules");
   return expressions;
 }
 

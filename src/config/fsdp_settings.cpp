@@ -106,7 +106,8 @@ void check_dtype(const char* name, Setting<std::string>& dtype) {
 
 void check_ignored_modules(const Setting<std::string>& ignored) {
   const RegularExpression checked(ignored.value,
-                                  text("ignored_modules is '", ignored.value, "'", origin(ignored.source)));
+                                  text("ignored_modules is '", ignored.value, "'", origin(ignored.source)),
+                                  "the whole names of modules");
 }
 
 void check_wrapping(FsdpSettings& settings) {

@@ -31,7 +31,7 @@ void add_by_class(const NamedModules& all, const std::string& name, std::set<std
 }
 
 void add_by_path(const NamedModules& all, const std::string& expression, std::set<std::string>& paths) {
-  const RegularExpression regex(expression, text("modules is '", expression, "'"));
+  const RegularExpression regex(expression, text("modules is '", expression, "'"), "the whole names of modules");
   bool found = false;
   for (const auto& [path, module] : all) {
     if (!regex.matches(path)) continue;

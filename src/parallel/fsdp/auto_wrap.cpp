@@ -103,7 +103,8 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
   const Paths paths = chosen_modules(*model, settings);
   const std::string& expression = settings.ignored_modules.value;
   std::optional<RegularExpression> ignored;
-  if (!expression.empty()) ignored.emplace(expression, text("ignored_modules is '", expression, "'"));
+  if (!expression.empty())
+    ignored.emplace(expression, text("ignored_modules is '", expression, "'"), "the whole names of modules");
   struct Place {
     std::string name, wrapper;
     at::Tensor tensor;
