@@ -3,8 +3,9 @@
 
 usage: summarize_tests.py TESTLOG STATUS_OF_MESON [BUILD_COST]
 
-BUILD_COST is the build_cost.json of tools/run_ninja.py: what the latest build cost stands before the count. The cases of GoogleTest, CMocka, unittest, Julia's Test and Go are counted one by one, any other test is one case. What did not run is
-named.
+BUILD_COST is the build_cost.json of tools/run_ninja.py: what the latest build cost stands before the count. The cases of GoogleTest,
+CMocka, unittest, Julia's Test and Go are counted one by one, any other test is one case. What did not run is named. What failed is
+named with what it said, for a log of everything is often cut.
 """
 
 import json
@@ -22,6 +23,19 @@ UNITTEST_RESULT = re.compile(r"^(?:OK|FAILED) \((.*)\)$", re.MULTILINE)
 JULIA = re.compile(r"^Test Summary:[^\n|]*\|(.*)\n[^|\n]*\|(.*)$", re.MULTILINE)
 # Go: "--- PASS: TestName (0.00s)".
 GO = re.compile(r"^--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+
+# Where a test begins to say what failed, in the words of the frameworks, of Python and of Rust.
+FAILURE = re.compile(r"Failure$|^\[  ERROR   \]|^(FAIL|ERROR): |^Traceback|Test Failed|Error During Test|--- FAIL: |panicked at|[Ee]rror:",
+                     re.MULTILINE)
+LINES_SHOWN, LINES_BEFORE = 25, 2
+
+
+def said(entry):
+    """The lines of a failed test around its first failure, or its last ones."""
+    lines = (entry.get("stdout", "") + "\n" + entry.get("stderr", "")).strip().splitlines()
+    first = next((i for i, line in enumerate(lines) if FAILURE.search(line)), len(lines))
+    begin = max(0, min(first - LINES_BEFORE, len(lines) - LINES_SHOWN))
+    return lines[begin:begin + LINES_SHOWN]
 
 
 def count_cases(entry):
@@ -68,6 +82,7 @@ def main():
             passed = max(passed, 0 if skipped else 1)
         else:
             print(f"failed: {entry['name']} ({entry['result'].lower()})")
+            print("".join(f"  | {line}\n" for line in said(entry)), end="")
             failed = max(failed, 1)
         if skipped:
             print(f"not run: {skipped} of {entry['name']}")

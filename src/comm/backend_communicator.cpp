@@ -18,6 +18,7 @@
 #include "comm/call_report.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/device_waiter.hpp"
+#include "comm/notifying_work.hpp"
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
 #include "comm/staged_backend.hpp"
@@ -317,6 +318,8 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
   };
   if (!posted.work)
     end(nullptr);
+  else if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
+    notifying->on_end(end);
   else
     posted.work->getFuture()->addCallback(
         [end](c10::ivalue::Future& future) { end(future.hasError() ? future.exception_ptr() : nullptr); });

@@ -179,6 +179,16 @@ class SummarizeTests(ToolTest):
         julia_output = "Test Summary: | Pass  Fail  Error  Total\nAll           |    7     1      2     10\n"
         self.assertEqual(self.summarize(("j", "FAIL", julia_output), status=1), ("7 passed, 3 failed", 1))
 
+    def test_shows_what_a_failed_one_said(self):
+        lines = [f"line {i}" for i in range(100)]
+        lines[40] = "some_test.cpp:12: Failure"
+        write(self.folder / "testlog.json", json.dumps({"name": "a", "result": "FAIL", "stdout": "\n".join(lines)}))
+        shown = run("summarize_tests.py", self.folder / "testlog.json", 1).stdout.splitlines()
+        self.assertEqual(shown[:4], ["failed: a (fail)", "  | line 38", "  | line 39", "  | some_test.cpp:12: Failure"])
+        self.assertEqual(shown[-2:], ["  | line 62", "0 passed, 1 failed"])
+        write(self.folder / "testlog.json", json.dumps({"name": "a", "result": "TIMEOUT", "stdout": "\n".join(lines[50:])}))
+        self.assertIn("  | line 99", run("summarize_tests.py", self.folder / "testlog.json", 1).stdout.splitlines())
+
     def test_no_results_are_a_failure(self):
         self.assertEqual(self.summarize(status=1), ("0 passed, 1 failed", 1))
 

@@ -376,6 +376,18 @@ TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
 }
 
 // A work that ends while callbacks of others run has callbacks that nobody has run yet.
+TEST(CommWork, LetsGoOfItsTensorsBeforeItEnds) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    const at::Tensor part = at::ones({1000}), whole = at::empty({2000});
+    std::vector<Collective> gather{Collective::all_gather(part, whole)};
+    const std::shared_ptr<Work> work = communicator->start(gather);
+    gather.clear();
+    std::promise<size_t> owners;
+    work->on_end([&](const std::exception_ptr& /*error*/) { owners.set_value(part.use_count() + whole.use_count()); });
+    EXPECT_EQ(owners.get_future().get(), 2U);
+  });
+}
+
 TEST(CommWork, ProgressIsNotDoneWhileAWorkHasCallbacksToRun) {
   const auto works = std::make_shared<WorkList>();
   const auto first = std::make_shared<Work>(), last = std::make_shared<Work>();

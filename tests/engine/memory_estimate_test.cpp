@@ -7,8 +7,10 @@
 #include <ATen/ops/linear.h>
 #include <c10/core/CPUAllocator.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,7 +18,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -24,8 +25,8 @@
 #include <memory>
 #include <mutex>
 #include <ostream>
+#include <set>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,46 +40,19 @@
 namespace accel::accelerator {
 namespace memory_estimate_test {
 
-using SharedFiles = std::map<ino_t, size_t>;
-
-SharedFiles list_shared_files() {
-  SharedFiles files;
-  DIR* const folder = opendir("/proc/self/fd");
-  while (const dirent* const entry = readdir(folder)) {
-    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
-    char name[64] = {};
-    struct stat file {};
-    if (readlink(path.c_str(), name, sizeof name - 1) < 0 || std::string(name).rfind("/memfd:accel", 0) != 0) continue;
-    if (stat(path.c_str(), &file) == 0) files[file.st_ino] = static_cast<size_t>(file.st_size);
-  }
-  closedir(folder);
-  return files;
-}
-
-// The memory that this rank has allocated to exchange tensors. Files come and go while they are listed: two equal lists
-// are one that was there.
-size_t shared_memory_bytes() {
-  SharedFiles files = list_shared_files();
-  for (SharedFiles again = list_shared_files(); again != files; again = list_shared_files()) files = std::move(again);
-  size_t bytes = 0;
-  for (const auto& [inode, size] : files) bytes += size;
-  return bytes;
-}
+class MemoryMeter;
+std::atomic<MemoryMeter*> memory_meter{nullptr};
 
 // All memory of tensors in this process: of LibTorch's allocator, which it replaces, of the caching allocator, and what
-// it shares with other ranks. Shared memory has no calls of an allocator, so a thread looks at it.
+// it shares with other ranks. Its peak is seen where the first or the last is asked for memory.
 class MemoryMeter final : public c10::Allocator {
  public:
   MemoryMeter() : former_(c10::GetCPUAllocator()) {
-    only_ = this;
+    memory_meter = this;
     c10::SetCPUAllocator(this, /*priority=*/1);
-    sampler_ = std::thread([this] {
-      for (; !ends_; std::this_thread::sleep_for(std::chrono::microseconds(200))) sample();
-    });
   }
   ~MemoryMeter() override {
-    ends_ = true;
-    sampler_.join();
+    memory_meter = nullptr;
     c10::SetCPUAllocator(former_, /*priority=*/1);
   }
 
@@ -96,9 +70,16 @@ class MemoryMeter final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
-  size_t in_use() {
+  void add_shared_file(int file) {
+    struct stat status {};
     const std::lock_guard<std::mutex> lock(mutex_);
-    return in_use_ + kernels::cpu_memory_statistics().in_use + shared_memory_bytes();
+    if (fstat(file, &status) == 0) shared_files_.insert(status.st_ino);
+  }
+
+  size_t in_use() {
+    const size_t shared = shared_memory_bytes();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return in_use_ + kernels::cpu_memory_statistics().in_use + shared;
   }
   void sample() {
     const size_t now = in_use();
@@ -115,24 +96,54 @@ class MemoryMeter final : public c10::Allocator {
   }
 
  private:
+  using Sizes = std::map<ino_t, size_t>;
+
   static void free_block(void* data) {
+    MemoryMeter* const meter = memory_meter;
     {
-      const std::lock_guard<std::mutex> lock(only_->mutex_);
-      const auto found = only_->sizes_.find(data);
-      only_->in_use_ -= found->second;
-      only_->sizes_.erase(found);
+      const std::lock_guard<std::mutex> lock(meter->mutex_);
+      const auto found = meter->sizes_.find(data);
+      meter->in_use_ -= found->second;
+      meter->sizes_.erase(found);
     }
-    only_->former_->raw_deallocate(data);
+    meter->former_->raw_deallocate(data);
   }
 
-  static inline MemoryMeter* only_ = nullptr;
+  // The open files of shared memory that this process made; while it maps those of other ranks, it has them open, too.
+  Sizes list_shared_files() {
+    Sizes files;
+    DIR* const folder = opendir("/proc/self/fd");
+    while (const dirent* const entry = readdir(folder)) {
+      struct stat status {};
+      if (stat((std::string("/proc/self/fd/") + entry->d_name).c_str(), &status) != 0) continue;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (shared_files_.count(status.st_ino) != 0) files[status.st_ino] = static_cast<size_t>(status.st_size);
+    }
+    closedir(folder);
+    return files;
+  }
+
+  // Files come and go while they are listed: two equal lists are one that was there.
+  size_t shared_memory_bytes() {
+    Sizes files = list_shared_files();
+    for (Sizes again = list_shared_files(); again != files; again = list_shared_files()) files = std::move(again);
+    size_t bytes = 0;
+    for (const auto& [number, size] : files) bytes += size;
+    return bytes;
+  }
+
   c10::Allocator* const former_;
   std::mutex mutex_;
   std::unordered_map<void*, size_t> sizes_;
+  std::set<ino_t> shared_files_;
   size_t in_use_ = 0, peak_ = 0;
-  std::atomic<bool> ends_{false};
-  std::thread sampler_;
 };
+
+// The C library's function behind one of the same name here.
+template <typename Function>
+Function* next_function(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
 
 constexpr int64_t kWidth = 1024;
 
@@ -356,3 +367,18 @@ INSTANTIATE_TEST_SUITE_P(Training, MemoryEstimate, testing::ValuesIn(trainings()
 
 }  // namespace memory_estimate_test
 }  // namespace accel::accelerator
+
+// Memory that ranks share is a file of these two functions.
+extern "C" __attribute__((visibility("default"))) int memfd_create(const char* name, unsigned int flags) noexcept {
+  using namespace accel::accelerator::memory_estimate_test;
+  const int file = next_function<int(const char*, unsigned int)>("memfd_create")(name, flags);
+  if (MemoryMeter* const meter = memory_meter) meter->add_shared_file(file);
+  return file;
+}
+
+extern "C" __attribute__((visibility("default"))) int ftruncate(int file, off_t size) noexcept {
+  using namespace accel::accelerator::memory_estimate_test;
+  const int status = next_function<int(int, off_t)>("ftruncate")(file, size);
+  if (MemoryMeter* const meter = memory_meter) meter->sample();
+  return status;
+}

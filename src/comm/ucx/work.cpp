@@ -23,7 +23,7 @@ void fail_future(c10::ivalue::Future& future) noexcept {
 
 UcxWork::UcxWork(std::shared_ptr<GroupProgress> group, int rank, c10d::OpType operation, std::string name,
                  std::vector<at::Tensor> outputs)
-    : Work(rank, operation), group_(std::move(group)), name_(std::move(name)), outputs_(std::move(outputs)) {}
+    : NotifyingWork(rank, operation), group_(std::move(group)), name_(std::move(name)), outputs_(std::move(outputs)) {}
 
 std::string UcxWork::title() const {
   return sequence_ == kNoSequence ? name_ : text(call_name(call_, name_), " #", sequence_);
@@ -49,33 +49,55 @@ c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!future_) {
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (completed_) mark(*future_);  // nobody can have added a callback yet
+    if (completed_) mark(*future_, exception_);  // nobody can have added a callback yet
   }
   return future_;
 }
 
+void UcxWork::on_end(OnEnd callback) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!completed_) {
+      on_end_ = std::move(callback);
+      return;
+    }
+  }
+  callback(exception_);
+}
+
 void UcxWork::complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept {
   c10::intrusive_ptr<c10::ivalue::Future> future;
+  OnEnd callback;
+  std::vector<at::Tensor> released;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     completed_ = true;
     exception_ = std::move(error);
     future = future_;
+    callback = std::move(on_end_);
+    if (callback && !future) released.swap(outputs_);
   }
+  released.clear();
   cv_.notify_all();
+  std::optional<at::ThreadLocalStateGuard> guard;
+  std::exception_ptr told = exception_;
+  try {
+    if (state && (callback || future)) guard.emplace(*state);
+  } catch (const std::exception&) {
+    told = std::current_exception();
+  }
+  if (callback) callback(told);
   if (!future) return;
   try {
-    std::optional<at::ThreadLocalStateGuard> guard;
-    if (state) guard.emplace(*state);
-    mark(*future);
+    mark(*future, told);
   } catch (...) {  // no memory for its value, or from a callback
     fail_future(*future);
   }
 }
 
-void UcxWork::mark(c10::ivalue::Future& future) const {
-  if (exception_)
-    future.setError(exception_);
+void UcxWork::mark(c10::ivalue::Future& future, const std::exception_ptr& error) const {
+  if (error)
+    future.setError(error);
   else
     future.markCompleted(c10::IValue(outputs_));
 }

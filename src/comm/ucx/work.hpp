@@ -14,11 +14,13 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "comm/notifying_work.hpp"
+
 namespace accel::comm::ucx {
 
 class GroupProgress;
 
-class UcxWork final : public c10d::Work {
+class UcxWork final : public NotifyingWork {
  public:
   static constexpr uint64_t kNoSequence = ~uint64_t{0};
 
@@ -31,6 +33,7 @@ class UcxWork final : public c10d::Work {
   std::vector<at::Tensor> result() override { return outputs_; }
   int sourceRank() const override { return source_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  void on_end(OnEnd callback) override;
   uint64_t getSequencenumber() const override { return sequence_; }
 
   // Names the call in errors: "reduce #12", "recv from rank 1 with tag 0".
@@ -43,17 +46,18 @@ class UcxWork final : public c10d::Work {
   // Of the collective that it is in.
   void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
   void set_source(int rank) { source_ = rank; }
-  // Once. Runs the future's callbacks on the calling thread, which must hold no lock; they see the thread state of the
-  // caller, where that was kept.
+  // Once. Runs the callbacks on the calling thread, which must hold no lock; they see the thread state of the caller,
+  // where that was kept.
   void complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept;
 
  private:
-  void mark(c10::ivalue::Future& future) const;
+  void mark(c10::ivalue::Future& future, const std::exception_ptr& error) const;
 
   const std::shared_ptr<GroupProgress> group_;
   const std::string name_;
-  const std::vector<at::Tensor> outputs_;
+  std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
+  OnEnd on_end_;                                    // under mutex_
   const char* call_ = nullptr;
   std::atomic<uint64_t> sequence_{kNoSequence};
   int source_ = -1;
