@@ -18,9 +18,13 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bindings" / "python" / "tests"))
+import warm_start
+
 LISTS = ROOT / "tests" / "peer"
 SCRIPTS = ("test_script", "test_sync", "test_ops", "test_distributed_data_loop", "test_notebook", "test_merge_weights",
            "external_deps/test_checkpointing", "external_deps/test_metrics", "external_deps/test_performance")
+IMPORTS = "import torch._dynamo, transformers, pytest"  # of most files, several seconds; none that calls the engine
 TESTS_IN_SCRIPTS = ("scripts/test_notebook",)  # whose functions are tests
 # What some need in their environment: two ranks; a launcher that is not told ACCELERATE_USE_CPU, which Accelerate's does not read.
 ENVIRONMENTS = {"scripts/test_notebook": {"ACCELERATE_NUM_PROCESSES": "2", "ACCEL_TIMEOUT_MS": "20000"}, "test_cli": {"ACCELERATE_USE_CPU": "false"}}
@@ -48,6 +52,7 @@ class Runner:
             "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}  # where torchrun leaves its logs
         self.environment.setdefault("ACCEL_PLUGIN_PATH", str(build / "src" / "comm" / "ucx"))
+        os.environ.update(self.environment)  # where the process that does the imports gets it from
 
     def run(self, name):
         """The outcome of each test of a file, or of a script with one rank and with two."""
@@ -62,28 +67,32 @@ class Runner:
         """The outcome of each test of a file that pytest runs."""
         outcomes = self.folder / "outcomes"
         outcomes.unlink(missing_ok=True)
-        self._start(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcomes", "--timeout", str(self.seconds), path],
-                    40 * self.seconds, environment)
+        program = importlib.util.find_spec("pytest.__main__").origin
+        process = warm_start.WarmProcess(0, IMPORTS, [program, "-q", "-p", "no:cacheprovider", "-p", "outcomes", "--timeout", self.seconds, path],
+                                         {**self.environment, **environment}, self.source, self.folder)
+        try:
+            self._output = "".join(process.communicate(40 * self.seconds))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self._output = f"{path} took more than {40 * self.seconds} s"
         pairs = [line.rsplit(" ", 1) for line in outcomes.read_text().splitlines()] if outcomes.exists() else []
         return dict(pairs)
 
     def last_output(self):
         """What the tests of the last file, or its script, wrote: pytest's account of each failure."""
-        return (self.folder / "output").read_text(errors="replace")
+        return self._output
 
     def _script(self, name, ranks):
         path = str(self.source / "src" / "accelerate" / "test_utils" / f"{name}.py")
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
-        return "passed" if self._start([*torchrun, path], 4 * self.seconds) == 0 else "failed"
-
-    def _start(self, arguments, seconds, environment=None):
-        """The exit status of Python; None when it took too long."""
-        with open(self.folder / "output", "wb") as output:
-            try:
-                return subprocess.run([sys.executable, *arguments], cwd=self.source, env={**self.environment, **(environment or {})}, stdout=output, stderr=output,
-                                      timeout=seconds, check=False).returncode
-            except subprocess.TimeoutExpired:
-                return None
+        try:
+            ended = subprocess.run([sys.executable, *torchrun, path], cwd=self.source, env=self.environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace", timeout=4 * self.seconds, check=False)
+        except subprocess.TimeoutExpired:
+            self._output = f"{path} took more than {4 * self.seconds} s"
+            return "failed"
+        self._output = ended.stdout
+        return "passed" if ended.returncode == 0 else "failed"
 
 
 def reason_of(test, reasons):

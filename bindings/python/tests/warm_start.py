@@ -22,15 +22,16 @@ class WarmProcess:
 
     _servers = {}
 
-    def __init__(self, place, imports, arguments, environment, folder):
-        """`place` is its number among those that run together: each has a server of its own, so that their hashes differ."""
+    def __init__(self, place, imports, arguments, environment, folder, output=None):
+        """`place` is its number among those that run together: each has a server of its own, so that their hashes differ. It runs in
+        `folder`, and what it writes goes to files there, or in `output`."""
         key = (place, imports)
         if key not in self._servers:
             # A process that is forked must have one thread.
             self._servers[key] = subprocess.Popen([sys.executable, __file__, imports], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                   text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         self._server = self._servers[key]
-        self._files = [folder / f"{stream}{place}.txt" for stream in ("out", "err")]
+        self._files = [(output or folder) / f"{stream}{place}.txt" for stream in ("out", "err")]
         self.returncode = None
         self.pid = self._ask(arguments=[str(argument) for argument in arguments], environment=environment, folder=str(folder),
                              out=str(self._files[0]), err=str(self._files[1]))
