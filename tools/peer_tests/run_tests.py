@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bindings" / "python" / "tests"))
@@ -155,7 +156,7 @@ def main():
     if unknown:
         sys.exit(f"run_tests: {', '.join(unknown)} is no file of tests; expected some of {', '.join(all_files)}")
     files = arguments.names or all_files
-    outcomes = {}
+    outcomes, began = {}, time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(source, arguments.build.resolve(), folder, arguments.seconds)
         for name in files:
@@ -170,6 +171,9 @@ def main():
     unexplained = [test for test in ran if outcomes.get(test) != "passed" and reason_of(test, reasons) is None]
     for title, tests in (("passed before", lost), ("pass now: add them to tests/peer/passing.txt", new), ("fail without a reason", unexplained)):
         print("".join(f"  {title}: {test}\n" for test in tests), end="")
+    seconds = time.monotonic() - began
+    print(f"Ran {sum(outcomes.get(test) == 'passed' for test in ran) + len(lost)} tests in {seconds:.1f}s\n\n"
+          + (f"FAILED (failures={len(lost)})" if lost else "OK"))  # as unittest says it, for the count of all tests
     if arguments.report and not arguments.names:
         arguments.report.write_text(report(files, baseline, outcomes, reasons))
     return 1 if lost or unexplained else 0
