@@ -22,6 +22,7 @@ import emit_python
 import emit_rust
 import emit_rust_closures
 import emit_rust_functions
+import emit_stubs
 import emit_swig
 import function_shape
 import lint
@@ -287,6 +288,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         for wrong in ("Hot = melt(quick)", "Hot"):
             with self.assertRaisesRegex(SystemExit, f"'{wrong.replace('(', '.').replace(')', '.')}', expected NAME = FUNCTION"):
                 self.made_after(emit_python, made, table.replace("Hot = heat(Kelvin=None, quick=True, count) | weight = 2 * count", wrong))
+
+    def test_options_in_the_stub_of_python(self):
+        (text,) = emit_stubs.emit(self.describe(HEADER), None).values()
+        self.assertIn('class accel_thing_options_t:\n    """How a thing is made.\n\n    weight: In kilograms. In (0, inf). Variable ACCEL_WEIGHT. Default 1\n', text)
+        self.assertIn("\n    count: int\n    def __init__(self, *, weight: float = 1, color: int = ACCEL_COLOR_RED, heavy: Optional[int] = None, "
+                      "count: Optional[int] = None) -> None: ...\n", text)
+        self.assertNotIn("reserved", text)
 
     def test_methods_of_julia(self):
         made = HEADER + """/** Its color. @param thing A thing. @param unit A text. @return ACCEL_COLOR_*. @threads any */
