@@ -369,12 +369,228 @@ typedef int32_t accel_log_sink_kind_t;
 typedef int32_t accel_profile_action_t;
 typedef int32_t accel_start_method_t;
 
+%{
+static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=600000, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0)\n--\n\nWhat a state is made from. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Of prepared schedulers. Default PER_BATCH\ncpu_kernels: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0";
+%}
+%accel_options(accel_state_options, ACCEL_STATE_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins);)
+%{
+static const char accel_gradient_accumulation_options_text[] = "accel_gradient_accumulation_options_t(*, num_steps=None, adjust_scheduler=None, sync_with_dataloader=None, sync_each_batch=None, true_divisor=None)\n--\n\nHow micro-batches are put together; the fields of the state's options, for later.\n\nnum_steps: Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields\nadjust_scheduler: 1: prepared schedulers count accumulating steps too. Default: as it is\nsync_with_dataloader: 1: the end of a loader ends the accumulation window. Default: as it is\nsync_each_batch: 1: gradients are exchanged in each micro-batch. Default: as it is\ntrue_divisor: 1: a short last window is divided by its own length. Default: as it is";
+%}
+%accel_options(accel_gradient_accumulation_options, ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT, )
+%{
+static const char accel_backward_options_text[] = "accel_backward_options_t(*, retain_graph=None, create_graph=0, inputs=None, gradient=None)\n--\n\nHow to back-propagate, as torch.Tensor.backward() has it.\n\nretain_graph: 1: the graph stays for another backward. Default: as create_graph\ncreate_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0\ninputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves\ngradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element";
+%}
+%accel_options(accel_backward_options, ACCEL_BACKWARD_OPTIONS_INIT, free_value((accel_value_t *)$self->inputs);)
+%{
+static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
+%}
+%accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
+%{
+static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_adam_options, ACCEL_ADAM_OPTIONS_INIT, )
+%{
+static const char accel_sgd_options_text[] = "accel_sgd_options_t(*, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=0, maximize=0)\n--\n\nStochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nmomentum: In [0, inf). Default 0\ndampening: In [0, inf). Default 0\nweight_decay: In [0, inf). Default 0\nnesterov: Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_sgd_options, ACCEL_SGD_OPTIONS_INIT, )
+%{
+static const char accel_adagrad_options_text[] = "accel_adagrad_options_t(*, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=0)\n--\n\nAdagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nlr_decay: In [0, inf). Default 0\nweight_decay: In [0, inf). Default 0\ninitial_accumulator_value: In [0, inf). Default 0\neps: In [0, inf). Default 1e-10\nmaximize: Default 0";
+%}
+%accel_options(accel_adagrad_options, ACCEL_ADAGRAD_OPTIONS_INIT, )
+%{
+static const char accel_rmsprop_options_text[] = "accel_rmsprop_options_t(*, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=0, maximize=0)\n--\n\nRMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nalpha: In [0, inf). Default 0.99\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmomentum: In [0, inf). Default 0\ncentered: Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_rmsprop_options, ACCEL_RMSPROP_OPTIONS_INIT, )
+%{
+static const char accel_adamax_options_text[] = "accel_adamax_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, maximize=0)\n--\n\nAdamax (Kingma, Ba, 2015); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 2e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_adamax_options, ACCEL_ADAMAX_OPTIONS_INIT, )
+%{
+static const char accel_nadam_options_text[] = "accel_nadam_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=0, maximize=0)\n--\n\nNAdam (Dozat, 2016); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 2e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmomentum_decay: In [0, inf). Default 4e-3\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_nadam_options, ACCEL_NADAM_OPTIONS_INIT, )
+%{
+static const char accel_radam_options_text[] = "accel_radam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, decoupled_weight_decay=0, maximize=0)\n--\n\nRAdam (Liu et al., 2020); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_radam_options, ACCEL_RADAM_OPTIONS_INIT, )
+%{
+static const char accel_lion_options_text[] = "accel_lion_options_t(*, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0, maximize=0)\n--\n\nLion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.\n\nlr: In [0, inf). Default 1e-4\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.99\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_lion_options, ACCEL_LION_OPTIONS_INIT, )
+%{
+static const char accel_lamb_options_text[] = "accel_lamb_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=0.01, maximize=0)\n--\n\nLAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-6\nweight_decay: In [0, inf). Default 0.01\nmaximize: Default 0";
+%}
+%accel_options(accel_lamb_options, ACCEL_LAMB_OPTIONS_INIT, )
+%{
+static const char accel_adafactor_options_text[] = "accel_adafactor_options_t(*, lr=1e-2, beta2_decay=-0.8, eps1=None, eps2=1e-3, d=1, weight_decay=0, maximize=0)\n--\n\nAdafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nbeta2_decay: In (-inf, 0]. Default -0.8\neps1: In [0, inf). Default: the epsilon of the dtype\neps2: In [0, inf). Default 1e-3\nd: Clips the root mean square of a step. In [1, inf). Default 1\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+%}
+%accel_options(accel_adafactor_options, ACCEL_ADAFACTOR_OPTIONS_INIT, )
+%{
+static const char accel_muon_options_text[] = "accel_muon_options_t(*, lr=1e-3, weight_decay=0.1, momentum=0.95, ns_a=3.4445, ns_b=-4.775, ns_c=2.0315, eps=1e-7, nesterov=1, ns_steps=5, adjust_lr_fn=ACCEL_MUON_ADJUST_ORIGINAL)\n--\n\nMuon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nweight_decay: In [0, inf). Default 0.1\nmomentum: In [0, inf). Default 0.95\nns_a: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445\nns_b: In (-inf, inf). Default -4.775\nns_c: In (-inf, inf). Default 2.0315\neps: In [0, inf). Default 1e-7\nnesterov: Default 1\nns_steps: In [1, 99]. Default 5\nadjust_lr_fn: Default ORIGINAL";
+%}
+%accel_options(accel_muon_options, ACCEL_MUON_OPTIONS_INIT, )
+%{
+static const char accel_lomo_options_text[] = "accel_lomo_options_t(*, lr=1e-3, clip_grad_norm=None, clip_grad_value=None)\n--\n\nLOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.\n\nlr: In [0, inf). Default 1e-3\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
+%}
+%accel_options(accel_lomo_options, ACCEL_LOMO_OPTIONS_INIT, )
+%{
+static const char accel_adalomo_options_text[] = "accel_adalomo_options_t(*, lr=1e-3, weight_decay=0, decay_rate=-0.8, eps1=1e-30, eps2=1e-3, clip_threshold=1, clip_grad_norm=None, clip_grad_value=None)\n--\n\nAdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.\n\nlr: In [0, inf). Default 1e-3\nweight_decay: In [0, inf). Default 0\ndecay_rate: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8\neps1: Added to the squares of gradients. In [0, inf). Default 1e-30\neps2: The least size of a parameter that counts. In [0, inf). Default 1e-3\nclip_threshold: The most that the root mean square of an update may be. In [0, inf). Default 1\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
+%}
+%accel_options(accel_adalomo_options, ACCEL_ADALOMO_OPTIONS_INIT, )
+%{
+static const char accel_schedule_free_sgd_options_text[] = "accel_schedule_free_sgd_options_t(*, lr=1, momentum=0.9, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().\n\nlr: In [0, inf). Default 1\nmomentum: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
+%}
+%accel_options(accel_schedule_free_sgd_options, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, )
+%{
+static const char accel_schedule_free_adamw_options_text[] = "accel_schedule_free_adamw_options_t(*, lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free AdamW, as above.\n\nlr: In [0, inf). Default 2.5e-3\nbeta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nbeta2: Of the second moment. In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
+%}
+%accel_options(accel_schedule_free_adamw_options, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, )
+%{
+static const char accel_one_cycle_options_text[] = "accel_one_cycle_options_t(*, pct_start=0.3, base_momentum=0.85, max_momentum=0.95, div_factor=25, final_div_factor=1e4, anneal_strategy=ACCEL_ANNEAL_COS, cycle_momentum=1, three_phase=0)\n--\n\nWhat may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.\n\npct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3\nbase_momentum: At the highest rate. In [0, 1). Default 0.85\nmax_momentum: At the lowest rates. In [0, 1). Default 0.95\ndiv_factor: Max_lr / first rate. In (0, inf). Default 25\nfinal_div_factor: First rate / last rate. In (0, inf). Default 1e4\nanneal_strategy: Default COS\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1\nthree_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0";
+%}
+%accel_options(accel_one_cycle_options, ACCEL_ONE_CYCLE_OPTIONS_INIT, )
+%{
+static const char accel_cyclic_options_text[] = "accel_cyclic_options_t(*, step_size_up=2000, step_size_down=None, gamma=1, base_momentum=0.8, max_momentum=0.9, mode=ACCEL_CYCLE_TRIANGULAR, cycle_momentum=1)\n--\n\nWhat may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.\n\nstep_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000\nstep_size_down: And back. In [1, inf). Default: as step_size_up\ngamma: Of EXP_RANGE. In (0, inf). Default 1\nbase_momentum: At max_lr. In [0, 1). Default 0.8\nmax_momentum: At base_lr. In [0, 1). Default 0.9\nmode: Default TRIANGULAR\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1";
+%}
+%accel_options(accel_cyclic_options, ACCEL_CYCLIC_OPTIONS_INIT, )
+%{
+static const char accel_plateau_options_text[] = "accel_plateau_options_t(*, factor=0.1, patience=10, cooldown=0, threshold=1e-4, min_lr=0, eps=1e-8, mode=ACCEL_METRIC_MIN, threshold_mode=ACCEL_THRESHOLD_REL)\n--\n\nWhat may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.\n\nfactor: The rate is multiplied by it. In [0, 1). Default 0.1\npatience: Metrics without improvement that are endured. In [0, inf). Default 10\ncooldown: Metrics after a reduction that do not count. In [0, inf). Default 0\nthreshold: By how much a metric must be better. In [0, inf). Default 1e-4\nmin_lr: In [0, inf). Default 0\neps: Smaller reductions are left out. In [0, inf). Default 1e-8\nmode: Default MIN\nthreshold_mode: Default REL";
+%}
+%accel_options(accel_plateau_options, ACCEL_PLATEAU_OPTIONS_INIT, )
+%{
+static const char accel_packing_options_text[] = "accel_packing_options_t(*, sequence_length=None, end_of_document=None, document_offsets=None, packing=ACCEL_PACKING_CONCATENATE, pad_token=0)\n--\n\nHow documents are packed. One of end_of_document and document_offsets is given.\n\nsequence_length: In [1, inf). Required\nend_of_document: The token that ends each document, and belongs to it. In (-inf, inf). Default: none\ndocument_offsets: Int64 [documents + 1]: where each begins, and the end of the last. Default: none\npacking: Default CONCATENATE\npad_token: Behind the last document of a sequence. In (-inf, inf). Default 0";
+%}
+%accel_options(accel_packing_options, ACCEL_PACKING_OPTIONS_INIT, )
+%{
+static const char accel_csv_options_text[] = "accel_csv_options_t(*, delimiter=44, has_header=1, skip_malformed=0, missing=None, types=None)\n--\n\nHow CSV files are read.\n\ndelimiter: A character of ASCII, by its number. In [1, 127]. Default 44\nhas_header: 0: the columns are named \"0\", \"1\", .... Default 1\nskip_malformed: 1: malformed rows are left out and counted. Default 0\nmissing: What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed\ntypes: A map from columns to \"int64\", \"float32\" and so on, or \"text\". Default: all are inferred";
+%}
+%accel_options(accel_csv_options, ACCEL_CSV_OPTIONS_INIT, free_value((accel_value_t *)$self->types);)
+%{
+static const char accel_image_options_text[] = "accel_image_options_t(*, channels=3, height=None, width=None)\n--\n\nHow images are read.\n\nchannels: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3\nheight: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs\nwidth: As height. In [1, inf). Default: they keep theirs";
+%}
+%accel_options(accel_image_options, ACCEL_IMAGE_OPTIONS_INIT, )
+%{
+static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(*, batch_size=1, shuffle=0, drop_last=0, seed=None, prefetch=2, sampler=None, num_workers=None, pin_memory=0, collate=ACCEL_COLLATE_STACK, padding_value=0, pad_to_multiple_of=1, padding_side=ACCEL_PADDING_SIDE_RIGHT, padding_masks=0)\n--\n\nHow a loader makes batches.\n\nbatch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1\nshuffle: 1: seedable random order. Default 0\ndrop_last: 1: a short last batch is left out. Default 0\nseed: Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())\nprefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2\nsampler: Instead of shuffle. Default: none\nnum_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read\npin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0\ncollate: accel_dataloader_set_collate() sets a function instead. Default STACK\npadding_value: Of PAD; also NaN. In [-inf, inf]. Default 0\npad_to_multiple_of: Of PAD: the longest is rounded up to it. In [1, inf). Default 1\npadding_side: Of PAD. Default RIGHT\npadding_masks: Of PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0";
+%}
+%accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
+%{
+static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
+%}
+%accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
+%{
+static const char accel_ddp_options_text[] = "accel_ddp_options_t(*, broadcast_buffers=1, find_unused_parameters=0, gradient_as_bucket_view=1, static_graph=0, bucket_cap_mb=25, check_reduction=0, comm_hook=ACCEL_DDP_COMM_HOOK_NO, comm_wrapper=ACCEL_DDP_COMM_HOOK_NO, comm_state_option=None)\n--\n\nHow gradients are averaged.\n\nbroadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1\nfind_unused_parameters: 1: parameters may be without a gradient. Default 0\ngradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1\nstatic_graph: 1: the same parameters are used in every step. Default 0\nbucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25\ncheck_reduction: Kept for the reference's sake; no effect. Default 0\ncomm_hook: Default NO\ncomm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO\ncomm_state_option: Of both PowerSGDs. Default: theirs";
+%}
+%accel_options(accel_ddp_options, ACCEL_DDP_OPTIONS_INIT, )
+%{
+static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=None, sharding_strategy=ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version=1, reshard_after_forward=None, backward_prefetch=ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch=0, limit_all_gathers=1, auto_wrap_policy=ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type=ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap=None, min_num_params=0, ignored_modules=None, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=1, cpu_offload=0, use_orig_params=1, sync_module_states=1, cpu_ram_efficient_loading=0, activation_checkpointing=0, activation_checkpointing_offload=0, offload_optimizer=0, offload_folder=None, reshard_group_size=0)\n--\n\nFully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0.\n\nenabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1\nsharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD\nfsdp_version: Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1\nreshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy\nbackward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE\nforward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0\nlimit_all_gathers: 1: at most two groups are gathered at a time. Default 1\nauto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP\nstate_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT\ntransformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none\nmin_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0\nignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none\nparam_dtype: \"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision\nreduce_dtype: The same for gradients that are summed. Default: param_dtype\noutput_dtype: The same for the output of the model. Default: as computed\ncast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1\ncpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0\nuse_orig_params: Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1\nsync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1\ncpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0\nactivation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0\nactivation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0\noffload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0\noffload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none\nreshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0";
+%}
+%accel_options(accel_fsdp_options, ACCEL_FSDP_OPTIONS_INIT, free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder);)
+%{
+static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: that of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
+%}
+%accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names);)
+%{
+static const char accel_grad_scaler_options_text[] = "accel_grad_scaler_options_t(*, init_scale=65536, growth_factor=2, backoff_factor=0.5, growth_interval=2000, enabled=None)\n--\n\nHow losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018).\n\ninit_scale: The first scale. In (0, 3.4e38]. Default 65536\ngrowth_factor: The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2\nbackoff_factor: The scale shrinks by it after an overflow. In (0, 1). Default 0.5\ngrowth_interval: Steps. In [1, inf). Default 2000\nenabled: 1: in every precision; 0: never. Default: under fp16";
+%}
+%accel_options(accel_grad_scaler_options, ACCEL_GRAD_SCALER_OPTIONS_INIT, )
+%{
+static const char accel_autocast_options_text[] = "accel_autocast_options_t(*, enabled=1, cache_enabled=1)\n--\n\nIn which regions operators choose their precision.\n\nenabled: 0: operators inside keep the dtypes of their inputs. Default 1\ncache_enabled: 0: weights are cast in each use, and not once for a region. Default 1";
+%}
+%accel_options(accel_autocast_options, ACCEL_AUTOCAST_OPTIONS_INIT, )
+%{
+static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: Of data parallelism. Default: theirs\nfsdp: Of sharding. Default: theirs\ndeepspeed: The same as DeepSpeed describes it. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0";
+%}
+%accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
+%{
+static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: Of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0\nmodel_options: How the model will be prepared. Default: theirs";
+%}
+%accel_options(accel_estimate_memory_options, ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT, )
+%{
+static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*, even_batches=1, split_batches=None, put_on_device=None, non_blocking=0, dispatch_batches=0, use_seedable_sampler=1, data_seed=None, use_stateful_dataloader=1)\n--\n\nHow the ranks share a loader's batches.\n\neven_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1\nsplit_batches: As in the state's options. Default: as the state\nput_on_device: 1: batches go to the state's device. Default: as device_placement of the state\nnon_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0\ndispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0\nuse_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1\ndata_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's\nuse_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1";
+%}
+%accel_options(accel_dataloader_config, ACCEL_DATALOADER_CONFIG_INIT, )
+%{
+static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: Of a model. Default: theirs";
+%}
+%accel_options(accel_prepare_item, ACCEL_PREPARE_ITEM_INIT, )
+%{
+static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
+%}
+%accel_options(accel_local_sgd_options, ACCEL_LOCAL_SGD_OPTIONS_INIT, )
+%{
+static const char accel_parameters_options_text[] = "accel_parameters_options_t(*, bucket_cap_mb=25, fsdp=None)\n--\n\nParameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));\n\nbucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25\nfsdp: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs";
+%}
+%accel_options(accel_parameters_options, ACCEL_PARAMETERS_OPTIONS_INIT, )
+%{
+static const char accel_parameters_step_options_text[] = "accel_parameters_step_options_t(*, max_grad_norm=None, grad_norm_type=2, allow_missing=0)\n--\n\nWhat accel_parameters_step() does on the way.\n\nmax_grad_norm: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping\ngrad_norm_type: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2\nallow_missing: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0";
+%}
+%accel_options(accel_parameters_step_options, ACCEL_PARAMETERS_STEP_OPTIONS_INIT, )
+%{
+static const char accel_device_map_options_text[] = "accel_device_map_options_t(*, dtype=None, special_dtypes=None, no_split_module_classes=None, offload_buffers=0, fallback_allocation=0, clean_result=1, verbose=0, optimal_packing=0, allow_disk=1, low_zero=0)\n--\n\nHow a model is measured and placed.\n\ndtype: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own\nspecial_dtypes: A map from names of tensors to the dtypes in which they will be loaded. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none\noffload_buffers: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0\nfallback_allocation: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0\nclean_result: 1: entries below one path that have the same place become one. Default 1\nverbose: 1: every decision is logged. Default 0\noptimal_packing: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0\nallow_disk: 0: a model that does not fit without the disk is an error. Default 1\nlow_zero: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0";
+%}
+%accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
+%{
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none";
+%}
+%accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
+%{
+static const char accel_save_options_text[] = "accel_save_options_t(*, safe_serialization=1, save_on_each_node=None)\n--\n\nHow values are written.\n\nsafe_serialization: 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1\nsave_on_each_node: 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's";
+%}
+%accel_options(accel_save_options, ACCEL_SAVE_OPTIONS_INIT, )
+%{
+static const char accel_save_model_options_text[] = "accel_save_model_options_t(*, max_shard_size=\"10GB\", safe_serialization=1, save_on_each_node=None)\n--\n\nHow a model's weights are written.\n\nmax_shard_size: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"\nsafe_serialization: 1: safetensors; 0: files of torch.save(). Default 1\nsave_on_each_node: 1: on the main process of each host. Default: as the project's";
+%}
+%accel_options(accel_save_model_options, ACCEL_SAVE_MODEL_OPTIONS_INIT, free((char *)$self->max_shard_size);)
+%{
+static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: That of its logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0";
+%}
+%accel_options(accel_project_options, ACCEL_PROJECT_OPTIONS_INIT, free((char *)$self->project_dir); free((char *)$self->logging_dir);)
+%{
+static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1";
+%}
+%accel_options(accel_save_state_options, ACCEL_SAVE_STATE_OPTIONS_INIT, )
+%{
+static const char accel_load_state_options_text[] = "accel_load_state_options_t(*, allow_missing=0, verify=1)\n--\n\nHow a training state is read.\n\nallow_missing: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0\nverify: 1: files are compared with the hashes of the manifest. Default 1";
+%}
+%accel_options(accel_load_state_options, ACCEL_LOAD_STATE_OPTIONS_INIT, )
+%{
+static const char accel_merge_weights_options_text[] = "accel_merge_weights_options_t(*, safe_serialization=1, remove_checkpoint_dir=0)\n--\n\nHow the parts of a model become one.\n\nsafe_serialization: 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1\nremove_checkpoint_dir: 1: the parts are removed when the whole is written. Default 0";
+%}
+%accel_options(accel_merge_weights_options, ACCEL_MERGE_WEIGHTS_OPTIONS_INIT, )
+%{
+static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: When a tracker of the program fails. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
+%}
+%accel_options(accel_tracking_options, ACCEL_TRACKING_OPTIONS_INIT, free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name);)
+%{
+static const char accel_tracker_options_text[] = "accel_tracker_options_t(*, main_process_only=1, requires_logging_directory=0)\n--\n\nWhat a tracker of the program needs.\n\nmain_process_only: 0: it runs on all ranks. Default 1\nrequires_logging_directory: 1: without logging_dir it is an error. Default 0";
+%}
+%accel_options(accel_tracker_options, ACCEL_TRACKER_OPTIONS_INIT, )
+%{
+static const char accel_serve_metrics_options_text[] = "accel_serve_metrics_options_t(*, host=\"127.0.0.1\", port=0)\n--\n\nWhere accel_serve_metrics() listens.\n\nhost: An address of this host. Variable ACCEL_METRICS_HOST. Default \"127.0.0.1\"\nport: 0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0";
+%}
+%accel_options(accel_serve_metrics_options, ACCEL_SERVE_METRICS_OPTIONS_INIT, free((char *)$self->host);)
+%{
+static const char accel_log_sink_options_text[] = "accel_log_sink_options_t(*, path=None, kind=ACCEL_LOG_SINK_STDERR, level=10, engine=1)\n--\n\nA sink of messages.\n\npath: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none\nkind: What it is. Default STDERR\nlevel: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10\nengine: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1";
+%}
+%accel_options(accel_log_sink_options, ACCEL_LOG_SINK_OPTIONS_INIT, free((char *)$self->path);)
+%{
+static const char accel_progress_options_text[] = "accel_progress_options_t(*, unit=\"steps\", local_main_process_only=1, disable=None, leave=1, width=None, initial=0, interval_ms=100)\n--\n\nHow progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with \"#\".\n\nunit: What is counted. Default \"steps\"\nlocal_main_process_only: 0: each rank shows its own. Default 1\ndisable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback\nleave: 1: the last line stays. Default 1\nwidth: Columns. In [20, 1000]. Default: the terminal's, else 80\ninitial: Where it begins, after a resumed run. In [0, inf). Default 0\ninterval_ms: The shortest time between two lines. In [0, 3600000]. Default 100";
+%}
+%accel_options(accel_progress_options, ACCEL_PROGRESS_OPTIONS_INIT, free((char *)$self->unit);)
+%{
+static const char accel_profile_options_text[] = "accel_profile_options_t(*, activities=None, output_trace_dir=None, wait=0, warmup=0, active=None, repeat=0, skip_first=0, record_shapes=0, profile_memory=0, with_stack=0, with_flops=0, with_modules=0, merge=1)\n--\n\nWhat is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.\n\nactivities: \"cpu\" and types of devices (\"xpu\"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device\noutput_trace_dir: A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none\nwait: Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0\nwarmup: Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0\nactive: Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule\nrepeat: Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0\nskip_first: Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0\nrecord_shapes: 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0\nprofile_memory: 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0\nwith_stack: 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0\nwith_flops: 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0\nwith_modules: 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0\nmerge: 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1";
+%}
+%accel_options(accel_profile_options, ACCEL_PROFILE_OPTIONS_INIT, free((char *)$self->activities); free((char *)$self->output_trace_dir);)
+%{
+static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None)\n--\n\nWhat accel_launch() starts.\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: Of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: How the processes start. Default FORK\nmax_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure";
+%}
+%accel_options(accel_launch_options, ACCEL_LAUNCH_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->log_dir);)
+
 typedef struct accel_device {
   int32_t type;
   int32_t index;
 } accel_device_t;
 typedef struct accel_state_options {
-  size_t struct_size;
   accel_flag_t cpu;
   accel_precision_t mixed_precision;
   int64_t gradient_accumulation_steps;
@@ -409,10 +625,8 @@ typedef struct accel_state_options {
   int32_t tensor_parallel_size;
   const char *device_plugins;
   accel_flag_t embedded;
-  int32_t reserved;
 } accel_state_options_t;
 typedef struct accel_gradient_accumulation_options {
-  size_t struct_size;
   int64_t num_steps;
   accel_flag_t adjust_scheduler;
   accel_flag_t sync_with_dataloader;
@@ -421,25 +635,21 @@ typedef struct accel_gradient_accumulation_options {
 } accel_gradient_accumulation_options_t;
 %accel_borrowed(accel_tensor_t, gradient)
 typedef struct accel_backward_options {
-  size_t struct_size;
   accel_flag_t retain_graph;
   accel_flag_t create_graph;
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
 typedef struct accel_activation_checkpointing_options {
-  size_t struct_size;
   accel_recompute_t recompute;
   accel_flag_t preserve_rng_state;
   accel_flag_t offload;
   accel_flag_t determinism_check;
   accel_flag_t early_stop;
-  int32_t reserved;
   const char *class_names;
   const char *modules;
 } accel_activation_checkpointing_options_t;
 typedef struct accel_adam_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
@@ -449,7 +659,6 @@ typedef struct accel_adam_options {
   accel_flag_t maximize;
 } accel_adam_options_t;
 typedef struct accel_sgd_options {
-  size_t struct_size;
   double lr;
   double momentum;
   double dampening;
@@ -458,17 +667,14 @@ typedef struct accel_sgd_options {
   accel_flag_t maximize;
 } accel_sgd_options_t;
 typedef struct accel_adagrad_options {
-  size_t struct_size;
   double lr;
   double lr_decay;
   double weight_decay;
   double initial_accumulator_value;
   double eps;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_adagrad_options_t;
 typedef struct accel_rmsprop_options {
-  size_t struct_size;
   double lr;
   double alpha;
   double eps;
@@ -478,17 +684,14 @@ typedef struct accel_rmsprop_options {
   accel_flag_t maximize;
 } accel_rmsprop_options_t;
 typedef struct accel_adamax_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
   double eps;
   double weight_decay;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_adamax_options_t;
 typedef struct accel_nadam_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
@@ -499,7 +702,6 @@ typedef struct accel_nadam_options {
   accel_flag_t maximize;
 } accel_nadam_options_t;
 typedef struct accel_radam_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
@@ -509,26 +711,21 @@ typedef struct accel_radam_options {
   accel_flag_t maximize;
 } accel_radam_options_t;
 typedef struct accel_lion_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
   double weight_decay;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_lion_options_t;
 typedef struct accel_lamb_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
   double eps;
   double weight_decay;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_lamb_options_t;
 typedef struct accel_adafactor_options {
-  size_t struct_size;
   double lr;
   double beta2_decay;
   double eps1;
@@ -536,10 +733,8 @@ typedef struct accel_adafactor_options {
   double d;
   double weight_decay;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_adafactor_options_t;
 typedef struct accel_muon_options {
-  size_t struct_size;
   double lr;
   double weight_decay;
   double momentum;
@@ -550,16 +745,13 @@ typedef struct accel_muon_options {
   accel_flag_t nesterov;
   int32_t ns_steps;
   accel_muon_adjust_t adjust_lr_fn;
-  int32_t reserved;
 } accel_muon_options_t;
 typedef struct accel_lomo_options {
-  size_t struct_size;
   double lr;
   double clip_grad_norm;
   double clip_grad_value;
 } accel_lomo_options_t;
 typedef struct accel_adalomo_options {
-  size_t struct_size;
   double lr;
   double weight_decay;
   double decay_rate;
@@ -570,7 +762,6 @@ typedef struct accel_adalomo_options {
   double clip_grad_value;
 } accel_adalomo_options_t;
 typedef struct accel_schedule_free_sgd_options {
-  size_t struct_size;
   double lr;
   double momentum;
   double weight_decay;
@@ -578,10 +769,8 @@ typedef struct accel_schedule_free_sgd_options {
   double r;
   double weight_lr_power;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_schedule_free_sgd_options_t;
 typedef struct accel_schedule_free_adamw_options {
-  size_t struct_size;
   double lr;
   double beta1;
   double beta2;
@@ -591,10 +780,8 @@ typedef struct accel_schedule_free_adamw_options {
   double r;
   double weight_lr_power;
   accel_flag_t maximize;
-  int32_t reserved;
 } accel_schedule_free_adamw_options_t;
 typedef struct accel_one_cycle_options {
-  size_t struct_size;
   double pct_start;
   double base_momentum;
   double max_momentum;
@@ -603,10 +790,8 @@ typedef struct accel_one_cycle_options {
   accel_anneal_strategy_t anneal_strategy;
   accel_flag_t cycle_momentum;
   accel_flag_t three_phase;
-  int32_t reserved;
 } accel_one_cycle_options_t;
 typedef struct accel_cyclic_options {
-  size_t struct_size;
   int64_t step_size_up;
   int64_t step_size_down;
   double gamma;
@@ -616,7 +801,6 @@ typedef struct accel_cyclic_options {
   accel_flag_t cycle_momentum;
 } accel_cyclic_options_t;
 typedef struct accel_plateau_options {
-  size_t struct_size;
   double factor;
   int64_t patience;
   int64_t cooldown;
@@ -628,32 +812,26 @@ typedef struct accel_plateau_options {
 } accel_plateau_options_t;
 %accel_borrowed(accel_tensor_t, document_offsets)
 typedef struct accel_packing_options {
-  size_t struct_size;
   int64_t sequence_length;
   int64_t end_of_document;
   accel_tensor_t *document_offsets;
   accel_packing_t packing;
-  int32_t reserved;
   int64_t pad_token;
 } accel_packing_options_t;
 typedef struct accel_csv_options {
-  size_t struct_size;
   int32_t delimiter;
   accel_flag_t has_header;
   accel_flag_t skip_malformed;
-  int32_t reserved;
   double missing;
   const accel_value_t *types;
 } accel_csv_options_t;
 typedef struct accel_image_options {
-  size_t struct_size;
   int64_t channels;
   int64_t height;
   int64_t width;
 } accel_image_options_t;
 %accel_borrowed(accel_sampler_t, sampler)
 typedef struct accel_dataloader_options {
-  size_t struct_size;
   int64_t batch_size;
   accel_flag_t shuffle;
   accel_flag_t drop_last;
@@ -669,7 +847,6 @@ typedef struct accel_dataloader_options {
   accel_flag_t padding_masks;
 } accel_dataloader_options_t;
 typedef struct accel_power_sgd_options {
-  size_t struct_size;
   int64_t matrix_approximation_rank;
   int64_t start_power_sgd_iter;
   double min_compression_rate;
@@ -678,11 +855,9 @@ typedef struct accel_power_sgd_options {
   accel_flag_t use_error_feedback;
   accel_flag_t warm_start;
   accel_flag_t batch_tensors_with_same_shape;
-  int32_t reserved;
 } accel_power_sgd_options_t;
 %accel_borrowed(accel_power_sgd_options_t, comm_state_option)
 typedef struct accel_ddp_options {
-  size_t struct_size;
   accel_flag_t broadcast_buffers;
   accel_flag_t find_unused_parameters;
   accel_flag_t gradient_as_bucket_view;
@@ -691,11 +866,9 @@ typedef struct accel_ddp_options {
   accel_flag_t check_reduction;
   accel_ddp_comm_hook_t comm_hook;
   accel_ddp_comm_hook_t comm_wrapper;
-  int32_t reserved;
   const accel_power_sgd_options_t *comm_state_option;
 } accel_ddp_options_t;
 typedef struct accel_fsdp_options {
-  size_t struct_size;
   accel_flag_t enabled;
   accel_sharding_strategy_t sharding_strategy;
   int64_t fsdp_version;
@@ -723,7 +896,6 @@ typedef struct accel_fsdp_options {
   int64_t reshard_group_size;
 } accel_fsdp_options_t;
 typedef struct accel_deepspeed_options {
-  size_t struct_size;
   accel_flag_t enabled;
   accel_flag_t is_train_batch_min;
   const char *hf_ds_config;
@@ -739,16 +911,13 @@ typedef struct accel_deepspeed_options {
   const char *transformer_moe_cls_names;
 } accel_deepspeed_options_t;
 typedef struct accel_grad_scaler_options {
-  size_t struct_size;
   double init_scale;
   double growth_factor;
   double backoff_factor;
   int64_t growth_interval;
   accel_flag_t enabled;
-  int32_t reserved;
 } accel_grad_scaler_options_t;
 typedef struct accel_autocast_options {
-  size_t struct_size;
   accel_flag_t enabled;
   accel_flag_t cache_enabled;
 } accel_autocast_options_t;
@@ -756,18 +925,15 @@ typedef struct accel_autocast_options {
 %accel_borrowed(accel_fsdp_options_t, fsdp)
 %accel_borrowed(accel_deepspeed_options_t, deepspeed)
 typedef struct accel_prepare_model_options {
-  size_t struct_size;
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
   const accel_ddp_options_t *ddp;
   const accel_fsdp_options_t *fsdp;
   const accel_deepspeed_options_t *deepspeed;
   accel_flag_t bypass_device_map;
-  int32_t reserved;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
-  size_t struct_size;
   int64_t num_processes;
   int64_t data_parallel_shard_size;
   accel_precision_t mixed_precision;
@@ -777,7 +943,6 @@ typedef struct accel_estimate_memory_options {
   const accel_prepare_model_options_t *model_options;
 } accel_estimate_memory_options_t;
 typedef struct accel_dataloader_config {
-  size_t struct_size;
   accel_flag_t even_batches;
   accel_flag_t split_batches;
   accel_flag_t put_on_device;
@@ -786,7 +951,6 @@ typedef struct accel_dataloader_config {
   accel_flag_t use_seedable_sampler;
   int64_t data_seed;
   accel_flag_t use_stateful_dataloader;
-  int32_t reserved;
 } accel_dataloader_config_t;
 %accel_borrowed(accel_module_t, module)
 %accel_borrowed(accel_optimizer_t, optimizer)
@@ -794,18 +958,15 @@ typedef struct accel_dataloader_config {
 %accel_borrowed(accel_scheduler_t, scheduler)
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_prepare_item {
-  size_t struct_size;
   accel_module_t *module;
   accel_optimizer_t *optimizer;
   accel_dataloader_t *loader;
   accel_scheduler_t *scheduler;
   accel_flag_t device_placement;
-  int32_t reserved;
   const accel_prepare_model_options_t *model_options;
 } accel_prepare_item_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
-  size_t struct_size;
   int64_t start_step;
   double outer_lr;
   double outer_momentum;
@@ -815,19 +976,15 @@ typedef struct accel_local_sgd_options {
 } accel_local_sgd_options_t;
 %accel_borrowed(accel_fsdp_options_t, fsdp)
 typedef struct accel_parameters_options {
-  size_t struct_size;
   double bucket_cap_mb;
   const accel_fsdp_options_t *fsdp;
 } accel_parameters_options_t;
 typedef struct accel_parameters_step_options {
-  size_t struct_size;
   double max_grad_norm;
   double grad_norm_type;
   accel_flag_t allow_missing;
-  int32_t reserved;
 } accel_parameters_step_options_t;
 typedef struct accel_device_map_options {
-  size_t struct_size;
   const char *dtype;
   const accel_value_t *special_dtypes;
   const char *no_split_module_classes;
@@ -838,10 +995,8 @@ typedef struct accel_device_map_options {
   accel_flag_t optimal_packing;
   accel_flag_t allow_disk;
   accel_flag_t low_zero;
-  int32_t reserved;
 } accel_device_map_options_t;
 typedef struct accel_dispatch_options {
-  size_t struct_size;
   accel_dtype_t dtype;
   accel_flag_t strict;
   accel_flag_t offload_buffers;
@@ -858,18 +1013,15 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;
 } accel_dispatch_options_t;
 typedef struct accel_save_options {
-  size_t struct_size;
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
 } accel_save_options_t;
 typedef struct accel_save_model_options {
-  size_t struct_size;
   const char *max_shard_size;
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
 } accel_save_model_options_t;
 typedef struct accel_project_options {
-  size_t struct_size;
   const char *project_dir;
   const char *logging_dir;
   int64_t total_limit;
@@ -878,7 +1030,6 @@ typedef struct accel_project_options {
   accel_flag_t save_on_each_node;
 } accel_project_options_t;
 typedef struct accel_save_state_options {
-  size_t struct_size;
   accel_flag_t safe_serialization;
   accel_flag_t asynchronous;
   accel_when_busy_t when_busy;
@@ -887,17 +1038,14 @@ typedef struct accel_save_state_options {
   accel_flag_t durable;
 } accel_save_state_options_t;
 typedef struct accel_load_state_options {
-  size_t struct_size;
   accel_flag_t allow_missing;
   accel_flag_t verify;
 } accel_load_state_options_t;
 typedef struct accel_merge_weights_options {
-  size_t struct_size;
   accel_flag_t safe_serialization;
   accel_flag_t remove_checkpoint_dir;
 } accel_merge_weights_options_t;
 typedef struct accel_tracking_options {
-  size_t struct_size;
   const char *log_with;
   const char *logging_dir;
   const char *run_name;
@@ -908,26 +1056,20 @@ typedef struct accel_tracking_options {
   int64_t step_report_interval;
 } accel_tracking_options_t;
 typedef struct accel_tracker_options {
-  size_t struct_size;
   accel_flag_t main_process_only;
   accel_flag_t requires_logging_directory;
 } accel_tracker_options_t;
 typedef struct accel_serve_metrics_options {
-  size_t struct_size;
   const char *host;
   int32_t port;
-  int32_t reserved;
 } accel_serve_metrics_options_t;
 typedef struct accel_log_sink_options {
-  size_t struct_size;
   const char *path;
   accel_log_sink_kind_t kind;
   int32_t level;
   accel_flag_t engine;
-  int32_t reserved;
 } accel_log_sink_options_t;
 typedef struct accel_progress_options {
-  size_t struct_size;
   const char *unit;
   accel_flag_t local_main_process_only;
   accel_flag_t disable;
@@ -937,7 +1079,6 @@ typedef struct accel_progress_options {
   int64_t interval_ms;
 } accel_progress_options_t;
 typedef struct accel_profile_options {
-  size_t struct_size;
   const char *activities;
   const char *output_trace_dir;
   int64_t wait;
@@ -953,7 +1094,6 @@ typedef struct accel_profile_options {
   accel_flag_t merge;
 } accel_profile_options_t;
 typedef struct accel_launch_options {
-  size_t struct_size;
   int32_t num_processes;
   int32_t num_machines;
   int32_t machine_rank;
@@ -967,439 +1107,6 @@ typedef struct accel_launch_options {
   int64_t timeout_ms;
   const char *log_dir;
 } accel_launch_options_t;
-
-%extend accel_state_options {
-  accel_state_options() {
-    accel_state_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_state_options_t)ACCEL_STATE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_state_options() { free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins); free($self); }
-}
-%extend accel_gradient_accumulation_options {
-  accel_gradient_accumulation_options() {
-    accel_gradient_accumulation_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_gradient_accumulation_options_t)ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_gradient_accumulation_options() {  free($self); }
-}
-%extend accel_backward_options {
-  accel_backward_options() {
-    accel_backward_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_backward_options() { free_value((accel_value_t *)$self->inputs); free($self); }
-}
-%extend accel_activation_checkpointing_options {
-  accel_activation_checkpointing_options() {
-    accel_activation_checkpointing_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_activation_checkpointing_options() { free((char *)$self->class_names); free((char *)$self->modules); free($self); }
-}
-%extend accel_adam_options {
-  accel_adam_options() {
-    accel_adam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_adam_options() {  free($self); }
-}
-%extend accel_sgd_options {
-  accel_sgd_options() {
-    accel_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_sgd_options_t)ACCEL_SGD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_sgd_options() {  free($self); }
-}
-%extend accel_adagrad_options {
-  accel_adagrad_options() {
-    accel_adagrad_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_adagrad_options_t)ACCEL_ADAGRAD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_adagrad_options() {  free($self); }
-}
-%extend accel_rmsprop_options {
-  accel_rmsprop_options() {
-    accel_rmsprop_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_rmsprop_options_t)ACCEL_RMSPROP_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_rmsprop_options() {  free($self); }
-}
-%extend accel_adamax_options {
-  accel_adamax_options() {
-    accel_adamax_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_adamax_options_t)ACCEL_ADAMAX_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_adamax_options() {  free($self); }
-}
-%extend accel_nadam_options {
-  accel_nadam_options() {
-    accel_nadam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_nadam_options_t)ACCEL_NADAM_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_nadam_options() {  free($self); }
-}
-%extend accel_radam_options {
-  accel_radam_options() {
-    accel_radam_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_radam_options_t)ACCEL_RADAM_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_radam_options() {  free($self); }
-}
-%extend accel_lion_options {
-  accel_lion_options() {
-    accel_lion_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_lion_options_t)ACCEL_LION_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_lion_options() {  free($self); }
-}
-%extend accel_lamb_options {
-  accel_lamb_options() {
-    accel_lamb_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_lamb_options_t)ACCEL_LAMB_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_lamb_options() {  free($self); }
-}
-%extend accel_adafactor_options {
-  accel_adafactor_options() {
-    accel_adafactor_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_adafactor_options_t)ACCEL_ADAFACTOR_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_adafactor_options() {  free($self); }
-}
-%extend accel_muon_options {
-  accel_muon_options() {
-    accel_muon_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_muon_options_t)ACCEL_MUON_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_muon_options() {  free($self); }
-}
-%extend accel_lomo_options {
-  accel_lomo_options() {
-    accel_lomo_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_lomo_options_t)ACCEL_LOMO_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_lomo_options() {  free($self); }
-}
-%extend accel_adalomo_options {
-  accel_adalomo_options() {
-    accel_adalomo_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_adalomo_options_t)ACCEL_ADALOMO_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_adalomo_options() {  free($self); }
-}
-%extend accel_schedule_free_sgd_options {
-  accel_schedule_free_sgd_options() {
-    accel_schedule_free_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_schedule_free_sgd_options_t)ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_schedule_free_sgd_options() {  free($self); }
-}
-%extend accel_schedule_free_adamw_options {
-  accel_schedule_free_adamw_options() {
-    accel_schedule_free_adamw_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_schedule_free_adamw_options_t)ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_schedule_free_adamw_options() {  free($self); }
-}
-%extend accel_one_cycle_options {
-  accel_one_cycle_options() {
-    accel_one_cycle_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_one_cycle_options_t)ACCEL_ONE_CYCLE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_one_cycle_options() {  free($self); }
-}
-%extend accel_cyclic_options {
-  accel_cyclic_options() {
-    accel_cyclic_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_cyclic_options_t)ACCEL_CYCLIC_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_cyclic_options() {  free($self); }
-}
-%extend accel_plateau_options {
-  accel_plateau_options() {
-    accel_plateau_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_plateau_options_t)ACCEL_PLATEAU_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_plateau_options() {  free($self); }
-}
-%extend accel_packing_options {
-  accel_packing_options() {
-    accel_packing_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_packing_options_t)ACCEL_PACKING_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_packing_options() {  free($self); }
-}
-%extend accel_csv_options {
-  accel_csv_options() {
-    accel_csv_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_csv_options_t)ACCEL_CSV_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_csv_options() { free_value((accel_value_t *)$self->types); free($self); }
-}
-%extend accel_image_options {
-  accel_image_options() {
-    accel_image_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_image_options_t)ACCEL_IMAGE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_image_options() {  free($self); }
-}
-%extend accel_dataloader_options {
-  accel_dataloader_options() {
-    accel_dataloader_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_dataloader_options_t)ACCEL_DATALOADER_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_dataloader_options() {  free($self); }
-}
-%extend accel_power_sgd_options {
-  accel_power_sgd_options() {
-    accel_power_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_power_sgd_options() {  free($self); }
-}
-%extend accel_ddp_options {
-  accel_ddp_options() {
-    accel_ddp_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_ddp_options_t)ACCEL_DDP_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_ddp_options() {  free($self); }
-}
-%extend accel_fsdp_options {
-  accel_fsdp_options() {
-    accel_fsdp_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_fsdp_options_t)ACCEL_FSDP_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_fsdp_options() { free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free($self); }
-}
-%extend accel_deepspeed_options {
-  accel_deepspeed_options() {
-    accel_deepspeed_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_deepspeed_options_t)ACCEL_DEEPSPEED_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_deepspeed_options() { free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names); free($self); }
-}
-%extend accel_grad_scaler_options {
-  accel_grad_scaler_options() {
-    accel_grad_scaler_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_grad_scaler_options_t)ACCEL_GRAD_SCALER_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_grad_scaler_options() {  free($self); }
-}
-%extend accel_autocast_options {
-  accel_autocast_options() {
-    accel_autocast_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_autocast_options_t)ACCEL_AUTOCAST_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_autocast_options() {  free($self); }
-}
-%extend accel_prepare_model_options {
-  accel_prepare_model_options() {
-    accel_prepare_model_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_prepare_model_options_t)ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_prepare_model_options() {  free($self); }
-}
-%extend accel_estimate_memory_options {
-  accel_estimate_memory_options() {
-    accel_estimate_memory_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_estimate_memory_options_t)ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_estimate_memory_options() {  free($self); }
-}
-%extend accel_dataloader_config {
-  accel_dataloader_config() {
-    accel_dataloader_config_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_dataloader_config_t)ACCEL_DATALOADER_CONFIG_INIT;
-    return options;
-  }
-  ~accel_dataloader_config() {  free($self); }
-}
-%extend accel_prepare_item {
-  accel_prepare_item() {
-    accel_prepare_item_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
-    return options;
-  }
-  ~accel_prepare_item() {  free($self); }
-}
-%extend accel_local_sgd_options {
-  accel_local_sgd_options() {
-    accel_local_sgd_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_local_sgd_options() {  free($self); }
-}
-%extend accel_parameters_options {
-  accel_parameters_options() {
-    accel_parameters_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_parameters_options() {  free($self); }
-}
-%extend accel_parameters_step_options {
-  accel_parameters_step_options() {
-    accel_parameters_step_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_parameters_step_options_t)ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_parameters_step_options() {  free($self); }
-}
-%extend accel_device_map_options {
-  accel_device_map_options() {
-    accel_device_map_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_device_map_options() { free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes); free($self); }
-}
-%extend accel_dispatch_options {
-  accel_dispatch_options() {
-    accel_dispatch_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_dispatch_options() { free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules); free($self); }
-}
-%extend accel_save_options {
-  accel_save_options() {
-    accel_save_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_save_options() {  free($self); }
-}
-%extend accel_save_model_options {
-  accel_save_model_options() {
-    accel_save_model_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_save_model_options_t)ACCEL_SAVE_MODEL_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_save_model_options() { free((char *)$self->max_shard_size); free($self); }
-}
-%extend accel_project_options {
-  accel_project_options() {
-    accel_project_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_project_options_t)ACCEL_PROJECT_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_project_options() { free((char *)$self->project_dir); free((char *)$self->logging_dir); free($self); }
-}
-%extend accel_save_state_options {
-  accel_save_state_options() {
-    accel_save_state_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_save_state_options_t)ACCEL_SAVE_STATE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_save_state_options() {  free($self); }
-}
-%extend accel_load_state_options {
-  accel_load_state_options() {
-    accel_load_state_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_load_state_options_t)ACCEL_LOAD_STATE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_load_state_options() {  free($self); }
-}
-%extend accel_merge_weights_options {
-  accel_merge_weights_options() {
-    accel_merge_weights_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_merge_weights_options() {  free($self); }
-}
-%extend accel_tracking_options {
-  accel_tracking_options() {
-    accel_tracking_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_tracking_options_t)ACCEL_TRACKING_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_tracking_options() { free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name); free($self); }
-}
-%extend accel_tracker_options {
-  accel_tracker_options() {
-    accel_tracker_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_tracker_options_t)ACCEL_TRACKER_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_tracker_options() {  free($self); }
-}
-%extend accel_serve_metrics_options {
-  accel_serve_metrics_options() {
-    accel_serve_metrics_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_serve_metrics_options_t)ACCEL_SERVE_METRICS_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_serve_metrics_options() { free((char *)$self->host); free($self); }
-}
-%extend accel_log_sink_options {
-  accel_log_sink_options() {
-    accel_log_sink_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_log_sink_options_t)ACCEL_LOG_SINK_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_log_sink_options() { free((char *)$self->path); free($self); }
-}
-%extend accel_progress_options {
-  accel_progress_options() {
-    accel_progress_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_progress_options_t)ACCEL_PROGRESS_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_progress_options() { free((char *)$self->unit); free($self); }
-}
-%extend accel_profile_options {
-  accel_profile_options() {
-    accel_profile_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_profile_options_t)ACCEL_PROFILE_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_profile_options() { free((char *)$self->activities); free((char *)$self->output_trace_dir); free($self); }
-}
-%extend accel_launch_options {
-  accel_launch_options() {
-    accel_launch_options_t *const options = calloc(1, sizeof(*options));
-    if (options != NULL) *options = (accel_launch_options_t)ACCEL_LAUNCH_OPTIONS_INIT;
-    return options;
-  }
-  ~accel_launch_options() { free((char *)$self->main_process_ip); free((char *)$self->log_dir); free($self); }
-}
 
 %accel_callback(accel_log_fn, log_trampoline)
 %accel_callback(accel_scope_fn, scope_trampoline)

@@ -79,6 +79,7 @@ static void raise_error(accel_status_t status) {
 %include "classes.i"
 %include "waits.i"
 %include "memory.i"
+%include "options.i"
 
 %typemap(out) accel_status_t {
   if ($1 < 0) {
@@ -239,22 +240,6 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
   $1 = PyLong_AsVoidPtr($input);
   if (PyErr_Occurred()) SWIG_fail;
 }
-
-// Texts in options are copied.
-%typemap(memberin) const char * {
-  free((char *)$1);
-  $1 = $input == NULL ? NULL : strdup($input);
-}
-
-// Handles and structs in options are only used: whoever sets them keeps them alive. (SWIG would take them away from Python.)
-%define %accel_borrowed(TYPE, NAME)
-%typemap(in) TYPE *NAME, const TYPE *NAME {
-  if (!SWIG_IsOK(SWIG_ConvertPtr($input, (void **)&$1, $descriptor(TYPE *), 0))) {
-    PyErr_SetString(PyExc_TypeError, #NAME ": expected a " #TYPE " or None");
-    SWIG_fail;
-  }
-}
-%enddef
 
 %pythoncode %{
 import atexit as _atexit

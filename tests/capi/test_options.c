@@ -194,8 +194,8 @@ static void test_structs_of_other_versions(void **unused) {
   }
 }
 
-/* accel_state_options_t as it was before torch_device and cpu_affinity: what a program of that time was compiled with.
- */
+/* accel_state_options_t as it was before torch_device and the fields behind it: what a program of that time was
+ * compiled with. */
 typedef struct older_state_options {
   size_t struct_size;
   int32_t cpu, mixed_precision;

@@ -22,6 +22,7 @@ import emit_python
 import emit_rust
 import emit_rust_closures
 import emit_rust_functions
+import emit_stubs
 import emit_swig
 import function_shape
 import lint
@@ -82,47 +83,58 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_look(
 ACCEL_SINCE(0, 1) void accel_thing_release(accel_thing_t *ACCEL_NULLABLE thing);
 """
 
-# What is replaced, by what, the rule that it breaks, and a word of the message.
+# What stands on the line of a declaration.
+CALLBACK, COLOR, CREATE, HANDLE = "(*accel_look_fn)(", "accel_color_t color;", "accel_thing_create(", "struct accel_thing accel_thing_t;"
+HEAVY, LOOK, OPTIONS, WEIGHT = " heavy;", "accel_thing_look(", "struct accel_thing_options {", "double weight;"
+
+# What is replaced, by what, the rule that it breaks, a word of the message, and what stands on the line that it names.
 BREACHES = [
-    ("accel_thing_look(", "look_at_thing(", "name", "look_at_thing"),
-    ("/* How a thing", "typedef int32_t accel_shade;\n/* How a thing", "name", "accel_shade"),
-    ("accel_thing_t *ACCEL_OWNED *out", "accel_thing_t **out", "ownership", "output out"),
-    ("  size_t struct_size;\n  double weight;", "  double first; /* In [0, inf). Default 0 */\n  size_t struct_size;\n  double weight;", "options", "first"),
-    ("ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ", "0, ACCEL_UNSET, ", "options", "sets weight to 0"),
-    ("#define ACCEL_THING_OPTIONS_INIT", "#define ACCEL_THING_INIT", "options", "INIT macro"),
-    ("  int32_t reserved;\n", "", "padding", "4 unnamed bytes"),
-    (" Default RED", "", "option", "color is wrong: it does not end with a default"),
-    ("Default RED", "Default GREEN", "option", "the default GREEN is the end of 0 of ACCEL_COLOR_RED, ACCEL_COLOR_BLUE"),
-    ("In (0, inf). ", "", "option", "a number needs its interval"),
-    ("In (0, inf)", "In (2, 0)", "option", "the interval from 2 to 0 is empty"),
-    ("In (0, inf)", "In (0, many)", "option", "an end of the interval is many"),
-    ("Default 1 ", "Default 0 ", "option", "the default 0 is not within the interval"),
-    ("Default 1 ", "Default one ", "option", "the default is one"),
-    ("Default: as it weighs", "In [0, 1]. Default 0", "option", "a flag has no interval"),
-    ("Default: as it weighs", "Default 2", "option", "the default of a flag is 2"),
-    ("accel_flag_t heavy;", "float heavy;", "option", "float is no type of options"),
-    ("Default RED", "Variable ACCEL_WEIGHT. Default RED", "option", "color has the variable ACCEL_WEIGHT of accel_thing_options_t.weight"),
-    ("void accel_thing_release(", "void accel_thing_forget(", "release", "0 _release functions"),
-    ("accel_thing_t *ACCEL_NULLABLE thing);", "accel_thing_t *thing);", "release", "take NULL"),
-    (", void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy", "", "callback", "user_data and destroy"),
-    ("(*accel_look_fn)(accel_thing_t *thing, void *user_data)", "(*accel_look_fn)(accel_thing_t *thing)", "callback", "accel_look_fn"),
-    ("size_t n_sizes, accel", "_Bool quick, size_t n_sizes, accel", "by value", "_Bool"),
-    ("size_t n_sizes, accel", "accel_thing_options_t options, size_t n_sizes, accel", "by value", "accel_thing_options_t"),
-    ("n_sizes, accel_thing_t *ACCEL_OWNED *out)", "n_sizes, accel_thing_t *ACCEL_OWNED *out, int32_t late)", "order", "late"),
-    ("[n_sizes] Sizes.", "Sizes.", "array", "sizes"),
-    ("[n_sizes] Sizes.", "[count] Sizes.", "array", "count"),
-    ("/** Looks. ", "/** ", "documentation", "no sentence"),
-    ("@param thing A thing. @param look", "@param look", "documentation", "does not explain thing"),
-    ("@param look The function.", "@param look The function. @param seen Gone.", "documentation", "seen"),
-    ("ACCEL_OK or NOT_FOUND.", "0 or less.", "documentation", "names no status"),
-    ("ACCEL_OK or NOT_FOUND.", "ACCEL_OK or an error.", "documentation", "an error"),
-    ("@threads any, waits", "", "documentation", "@threads"),
-    (" @threads caller", "", "documentation", "accel_look_fn"),
-    (" /* something */", "", "documentation", "accel_thing_t"),
+    ("accel_thing_look(", "look_at_thing(", "name", "look_at_thing", "look_at_thing("),
+    ("/* How a thing", "typedef int32_t accel_shade;\n/* How a thing", "name", "accel_shade", "int32_t accel_shade;"),
+    ("ACCEL_COLOR_BLUE 1", "ACCEL_COLOR_Blue 1", "name", "ACCEL_COLOR_Blue", "ACCEL_COLOR_Blue"),
+    ("accel_thing_t *ACCEL_OWNED *out", "accel_thing_t **out", "ownership", "output out", CREATE),
+    ("  size_t struct_size;\n  double weight;", "  double first; /* In [0, inf). Default 0 */\n  size_t struct_size;\n  double weight;", "options", "first", OPTIONS),
+    ("ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ", "0, ACCEL_UNSET, ", "options", "sets weight to 0", OPTIONS),
+    ("#define ACCEL_THING_OPTIONS_INIT", "#define ACCEL_THING_INIT", "options", "INIT macro", OPTIONS),
+    ("  int32_t reserved;\n", "", "padding", "4 unnamed bytes", OPTIONS),
+    (" Default RED", "", "option", "color is wrong: it does not end with a default", COLOR),
+    ("Default RED", "Default GREEN", "option", "the default GREEN is the end of 0 of ACCEL_COLOR_RED, ACCEL_COLOR_BLUE", COLOR),
+    ("In (0, inf). ", "", "option", "a number needs its interval", WEIGHT),
+    ("In (0, inf)", "In (2, 0)", "option", "the interval from 2 to 0 is empty", WEIGHT),
+    ("In (0, inf)", "In (0, many)", "option", "an end of the interval is many", WEIGHT),
+    ("Default 1 ", "Default 0 ", "option", "the default 0 is not within the interval", WEIGHT),
+    ("Default 1 ", "Default one ", "option", "the default is one", WEIGHT),
+    ("Default: as it weighs", "In [0, 1]. Default 0", "option", "a flag has no interval", HEAVY),
+    ("Default: as it weighs", "Default 2", "option", "the default of a flag is 2", HEAVY),
+    ("accel_flag_t heavy;", "float heavy;", "option", "float is no type of options", HEAVY),
+    ("Default RED", "Variable ACCEL_WEIGHT. Default RED", "option", "color has the variable ACCEL_WEIGHT of accel_thing_options_t.weight", COLOR),
+    ("Variable ACCEL_WEIGHT", "Variable ACCEL_SHARED_MEMORY", "option", "weight has the variable ACCEL_SHARED_MEMORY of environment.md.in", WEIGHT),
+    ("Variable ACCEL_WEIGHT", "Variable accel_weight", "option", "weight is wrong: it names no variable", WEIGHT),
+    ("Variable ACCEL_WEIGHT", "Variable ACCEL-WEIGHT", "option", "weight is wrong: it names no variable", WEIGHT),
+    ("Variable ACCEL_WEIGHT", "variable ACCEL_WEIGHT", "option", "weight is wrong: it names no variable", WEIGHT),
+    ("  /* Default: as it weighs */", "", "option", "heavy is wrong: it does not end with a default", HEAVY),
+    ("In [1, inf). Required", "In [1, 3]. Default 1.5", "option", "count is wrong: the default is 1.5, expected a whole number", "int32_t count;"),
+    ("void accel_thing_release(", "void accel_thing_forget(", "release", "0 _release functions", HANDLE),
+    ("accel_thing_t *ACCEL_NULLABLE thing);", "accel_thing_t *thing);", "release", "take NULL", "accel_thing_release("),
+    (", void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy", "", "callback", "user_data and destroy", LOOK),
+    ("(*accel_look_fn)(accel_thing_t *thing, void *user_data)", "(*accel_look_fn)(accel_thing_t *thing)", "callback", "accel_look_fn", CALLBACK),
+    ("size_t n_sizes, accel", "_Bool quick, size_t n_sizes, accel", "by value", "_Bool", CREATE),
+    ("size_t n_sizes, accel", "accel_thing_options_t options, size_t n_sizes, accel", "by value", "accel_thing_options_t", CREATE),
+    ("n_sizes, accel_thing_t *ACCEL_OWNED *out)", "n_sizes, accel_thing_t *ACCEL_OWNED *out, int32_t late)", "order", "late", CREATE),
+    ("[n_sizes] Sizes.", "Sizes.", "array", "sizes", CREATE),
+    ("[n_sizes] Sizes.", "[count] Sizes.", "array", "count", CREATE),
+    ("/** Looks. ", "/** ", "documentation", "no sentence", LOOK),
+    ("@param thing A thing. @param look", "@param look", "documentation", "does not explain thing", LOOK),
+    ("@param look The function.", "@param look The function. @param seen Gone.", "documentation", "seen", LOOK),
+    ("ACCEL_OK or NOT_FOUND.", "0 or less.", "documentation", "names no status", CREATE),
+    ("ACCEL_OK or NOT_FOUND.", "ACCEL_OK or an error.", "documentation", "an error", CREATE),
+    ("@threads any, waits", "", "documentation", "@threads", CREATE),
+    (" @threads caller", "", "documentation", "accel_look_fn", CALLBACK),
+    (" /* something */", "", "documentation", "accel_thing_t", HANDLE),
     ("ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t\naccel_thing_create", "ACCEL_NODISCARD accel_status_t\naccel_thing_create",
-     "since", "accel_thing_create"),
+     "since", "accel_thing_create", CREATE),
     ("ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_look", "ACCEL_SINCE(0, 1) accel_status_t accel_thing_look",
-     "since", "ACCEL_NODISCARD"),
+     "since", "ACCEL_NODISCARD", LOOK),
 ]
 
 
@@ -137,12 +149,14 @@ class Header(unittest.TestCase):
             return parse.describe(file)
 
     def test_every_breach_is_found(self):
-        for old, new, rule, word in BREACHES:
+        for old, new, rule, word, place in BREACHES:
             with self.subTest(rule=rule, new=new):
                 self.assertIn(old, HEADER)
-                found = [line for line in lint.lint(self.describe(HEADER.replace(old, new))) if f" {rule}: " in line]
-                self.assertTrue(any(word in line for line in found), found)
-                self.assertRegex(found[0], r"^accel\.h:\d+: [a-z ]+: .+; for example .+")
+                header = HEADER.replace(old, new)
+                (number,) = [number for number, line in enumerate(header.split("\n"), 1) if place in line]
+                found = [line for line in lint.lint(self.describe(header)) if f" {rule}: " in line and word in line]
+                self.assertEqual(len(found), 1, found)
+                self.assertRegex(found[0], rf"^accel\.h:{number}: [a-z ]+: .+; for example .+")
 
     def test_a_header_that_follows_the_conventions(self):
         self.assertEqual(list(lint.lint(self.describe(HEADER))), [])
@@ -157,8 +171,14 @@ class Header(unittest.TestCase):
         found = list(lint.lint(self.describe(HEADER + '#include "accel/thing.h"\n', thing=part)))
         self.assertTrue(found)
         self.assertTrue(all(line.startswith("accel/thing.h:2: ") for line in found), found)
+        part = "#define ACCEL_Thing 1\ntypedef int32_t accel_shade;\n"
+        found = list(lint.lint(self.describe(HEADER + '#include "accel/thing.h"\n', thing=part)))
+        self.assertEqual([line.split(" is no ")[0] for line in found], ["accel/thing.h:1: name: ACCEL_Thing", "accel/thing.h:2: name: accel_shade"])
+
+    def test_what_is_no_c_in_a_part(self):
+        part = "\n\nint32_t accel_broken(;\n"
         with self.assertRaisesRegex(parse.HeaderError, r"^accel/thing\.h:3: "):
-            self.describe(HEADER + '#include "accel/thing.h"\n', thing=part + "int32_t accel_broken(;\n")
+            self.describe(HEADER + '#include "accel/thing.h"\n', thing=part)
 
     def test_the_macros_that_unset_options(self):
         written = emit_options_init.header(self.describe(HEADER))
@@ -269,6 +289,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
             with self.assertRaisesRegex(SystemExit, f"'{wrong.replace('(', '.').replace(')', '.')}', expected NAME = FUNCTION"):
                 self.made_after(emit_python, made, table.replace("Hot = heat(Kelvin=None, quick=True, count) | weight = 2 * count", wrong))
 
+    def test_options_in_the_stub_of_python(self):
+        (text,) = emit_stubs.emit(self.describe(HEADER), None).values()
+        self.assertIn('class accel_thing_options_t:\n    """How a thing is made.\n\n    weight: In kilograms. In (0, inf). Variable ACCEL_WEIGHT. Default 1\n', text)
+        self.assertIn("\n    count: int\n    def __init__(self, *, weight: float = 1, color: int = ACCEL_COLOR_RED, heavy: Optional[int] = None, "
+                      "count: Optional[int] = None) -> None: ...\n", text)
+        self.assertNotIn("reserved", text)
+
     def test_methods_of_julia(self):
         made = HEADER + """/** Its color. @param thing A thing. @param unit A text. @return ACCEL_COLOR_*. @threads any */
 ACCEL_SINCE(0, 1) accel_color_t accel_thing_color(const accel_thing_t *thing, const char *unit);
@@ -300,7 +327,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_set_color(accel_thi
     def test_constants_may_be_texts(self):
         made = self.describe(HEADER + '#define ACCEL_FILE_NAME "model.bin" /* Of a model. */\n')
         self.assertEqual(made["constants"][-1], {"name": "ACCEL_FILE_NAME", "value": "model.bin", "type": "text", "section": made["constants"][-1]["section"],
-                                                 "doc": "Of a model."})
+                                                 "line": made["constants"][-1]["line"], "doc": "Of a model."})
         self.assertEqual(emit_julia.literal(made["constants"][-1]), '"model.bin"')
         self.assertIn('pub const ACCEL_FILE_NAME: &str = "model.bin";', "".join(emit_rust.constants(made)))
         self.assertIn('%constant char *ACCEL_FILE_NAME = "model.bin";', "".join(emit_swig.constants(made)))

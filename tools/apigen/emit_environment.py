@@ -1,8 +1,14 @@
 """The page of all environment variables, docs/environment.md: those of settings from the header, the others from environment.md.in."""
 
 import pathlib
+import re
 
 TEMPLATE = pathlib.Path(__file__).with_name("environment.md.in")
+
+
+def other_variables():
+    """The variables with a row in the template: no option may have their names."""
+    return re.findall(r"`([A-Z][A-Z0-9_]*)", "".join(re.findall(r"(?m)^\| `.*?\|", TEMPLATE.read_text())))
 
 
 def default_of(option):

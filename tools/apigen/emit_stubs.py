@@ -55,14 +55,23 @@ def declaration(function, types):
     return f"def {function['name']}({', '.join(given)}) -> {result}: ...\n"
 
 
+def options(struct, kinds):
+    """The body of a class of options."""
+    defaults = emit_swig.settable(struct)
+    given = "".join(f", {name}: {kinds[name]} = {default}" if default else f", {name}: Optional[{kinds[name]}] = None" for name, default in defaults.items())
+    text = emit_swig.documentation_of_options(struct).replace("\\", "\\\\").replace("\n", "\n    ").replace("\n    \n", "\n\n")
+    return f'    """{text}\n    """\n' + "".join(f"    {name}: {kinds[name]}\n" for name in defaults) + f"    def __init__(self{', *' * bool(given)}{given}) -> None: ...\n"
+
+
 def emit(api, root):
     types = Types(api)
     classes = "".join(f"class {handle['struct']}: ...\n" for handle in api["handles"] if handle["name"] != "accel_error_t")
     for struct in api["structs"]:
-        if struct["init_function"] or struct["name"] == "accel_device_t":
-            fields = "".join(f"    {field['name']}: {types.plain(field['type']['base'], field['type']['pointers'])}\n"
-                             for field in struct["fields"])
-            classes += f"\nclass {struct['name']}:\n{fields}"
+        kinds = {field["name"]: types.plain(field["type"]["base"], field["type"]["pointers"]) for field in struct["fields"]}
+        if struct["init_function"]:
+            classes += f"\nclass {struct['name']}:\n{options(struct, kinds)}"
+        elif struct["name"] == "accel_device_t":
+            classes += f"\nclass {struct['name']}:\n" + "".join(f"    {name}: {kind}\n" for name, kind in kinds.items())
     constants = "".join(f"{constant['name']}: {'float' if constant['type'] == 'double' else 'str' if constant['type'] == 'text' else 'int'}\n" for constant in api["constants"])
     functions = "".join(declaration(function, types) for function in api["functions"]
                         if not emit_swig.skipped(function) and function["name"] not in emit_swig.HAND_WRITTEN)

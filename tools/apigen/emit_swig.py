@@ -3,6 +3,8 @@
 capi.i has the typemaps, once for each kind of parameter; here stands which parameter of which function is of which kind.
 """
 
+import json
+
 import ctype
 import emit_by_pointer
 import function_shape
@@ -47,16 +49,26 @@ def handle_classes(api):
             yield f"%accel_handle({handle['struct']}, {handle['release'] or 'accel_leave'})\n"
 
 
+def settable(struct):
+    """{field: its default in Python, None where the library finds it} of an options struct."""
+    return {field["name"]: field["option"]["default"] for field in struct["fields"] if "option" in field}
+
+
+def documentation_of_options(struct):
+    given = "".join(f"\n{field['name']}: {field['doc']}" for field in struct["fields"] if "option" in field)
+    return f"{struct['doc']}\n{given}"
+
+
 def options_classes(api):
     for struct in api["structs"]:
         if not struct["init_function"]:
             continue
-        name = struct["name"].removesuffix("_t")
         owned = " ".join(f"{OWNED_FIELDS[field['type']['base']]}$self->{field['name']});" for field in struct["fields"]
                          if field["type"]["base"] in OWNED_FIELDS)
-        yield (f"%extend {name} {{\n  {name}() {{\n    {name}_t *const options = calloc(1, sizeof(*options));\n"
-               f"    if (options != NULL) *options = ({name}_t){struct['init_macro']};\n    return options;\n  }}\n"
-               f"  ~{name}() {{ {owned} free($self); }}\n}}\n")
+        parameters = "".join(f", {name}={default}" for name, default in settable(struct).items())
+        text = json.dumps(f"{struct['name']}(*{parameters})\n--\n\n{documentation_of_options(struct)}")  # Python reads the signature from it
+        name = struct["name"].removesuffix("_t")
+        yield f"%{{\nstatic const char {name}_text[] = {text};\n%}}\n%accel_options({name}, {struct['init_macro']}, {owned})\n"
 
 
 def features(api):
@@ -90,7 +102,8 @@ def constants(api):
 def structs(api):
     for struct in api["structs"]:
         if struct["init_function"] or struct["name"] == "accel_device_t":
-            fields = "".join(f"  {ctype.typed(field['type'], field['name'])};\n" for field in struct["fields"])
+            fields = "".join(f"  {ctype.typed(field['type'], field['name'])};\n" for field in struct["fields"]
+                             if "option" in field or not struct["init_function"])
             yield from (f"%accel_borrowed({field['type']['base']}, {field['name']})\n" for field in struct["fields"]
                         if field["type"]["pointers"] and field["type"]["base"] not in ("char", "accel_value_t"))
             yield f"typedef struct {struct['name'].removesuffix('_t')} {{\n{fields}}} {struct['name']};\n"
@@ -211,6 +224,6 @@ def emit(api, root):
                             if callback["name"] != "accel_destroy_fn")
     aliases = "".join(f"typedef {kind} {name};\n" for name, kind in known.aliases.items() if name != "accel_status_t")
     parts = [NOTE, f"%{{\n{trampolines}%}}\n", "".join(handle_classes(api)), aliases]
-    parts += ["".join(part(api)) for part in (structs, options_classes, lambda _: callback_typemaps(known), features, constants)]
+    parts += ["".join(part(api)) for part in (options_classes, structs, lambda _: callback_typemaps(known), features, constants)]
     parts += [documentation(function) + declaration_of(function, known) for function in functions]
     return {"bindings/python/accel_generated.i": "\n".join(parts)}

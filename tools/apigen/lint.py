@@ -44,11 +44,11 @@ def lint(api):
 def names(api):
     for constant in api["constants"]:
         if not CONSTANT_NAME.match(constant["name"]):
-            yield "name", 0, f"{constant['name']} is no ACCEL_UPPER_CASE name"
+            yield "name", constant["line"], f"{constant['name']} is no ACCEL_UPPER_CASE name"
     for kind in ("aliases", "handles", "structs", "callbacks"):
         for entry in api[kind]:
             if not TYPE_NAME.match(entry["name"]):
-                yield "name", entry.get("line", 0), f"{entry['name']} is no accel_<thing>_t or accel_<thing>_fn"
+                yield "name", entry["line"], f"{entry['name']} is no accel_<thing>_t or accel_<thing>_fn"
     for function in api["functions"]:
         if not FUNCTION_NAME.match(function["name"]):
             yield "name", function["line"], f"{function['name']} does not begin with accel_"

@@ -9,6 +9,8 @@ Behind a field that must be given stands Required. Readers, tables, tests and th
 
 import re
 
+import emit_environment
+
 SIZES = {"int32_t": "integer", "int64_t": "integer", "double": "number"}
 INTERVAL = re.compile(r"(?:^|(?<=\. ))In ([\[(])(\S+), (\S+)([\])])\. ")
 VARIABLE = re.compile(r"(?:^|(?<=\. ))Variable ([A-Z][A-Z0-9_]*)\. ")
@@ -54,6 +56,8 @@ def default_of(value, kind, interval, constants):
     """The default as it stands in generated sources."""
     if kind == "flag" and value not in ("0", "1"):
         raise OptionError(f"the default of a flag is {value}, expected 0 or 1")
+    if kind == "integer" and not re.fullmatch(r"-?\d+", value):
+        raise OptionError(f"the default is {value}, expected a whole number")
     if kind in ("integer", "number") and not is_within(number_of(value, "the default"), interval):
         raise OptionError(f"the default {value} is not within the interval")
     if kind == "text" and not re.fullmatch(r'"[^"]*"', value):
@@ -87,6 +91,8 @@ def read(field, choices):
         raise OptionError("a number needs its interval" if not intervals else f"a {kind} has no interval")
     if variables and not text.endswith(f"Variable {variables[0]}. "):
         raise OptionError("the variable stands right before the default")
+    if re.search(r"(?i)(?:^|\. )variable\b", VARIABLE.sub("", text)):
+        raise OptionError("it names no variable; a name has capital letters, digits and _, and a full stop behind it")
     interval = interval_of(*intervals[0]) if intervals else None
     constants = choices.get(field["type"]["base"], [])
     value = end["value"] and default_of(end["value"], kind, interval, constants)
@@ -117,7 +123,7 @@ def used_choices(structs):
 
 def describe(api):
     """Adds to each field of an options struct what its comment says; yields (line, message) for those that say it wrongly."""
-    choices, places = choices_of(api), {}
+    choices, places = choices_of(api), dict.fromkeys(emit_environment.other_variables(), "environment.md.in")
     for struct in filter(is_options, api["structs"]):
         for field in struct["fields"][1:]:
             if field["name"] == "reserved":

@@ -70,12 +70,14 @@ class Header:
         return self.text[cursor.extent.start.offset:cursor.extent.end.offset]
 
     def comment_above(self, line):
-        """The plain comment that ends on the line above, "" if there is none."""
+        """The plain comment that ends on the line above, "" if there is none, or if it is that of what stands before it."""
         if not self.lines[line - 2].rstrip().endswith("*/"):
             return ""
         start = line - 2
-        while not self.lines[start].lstrip().startswith("/*"):
+        while not re.search(r"(?:^|\s)/\*", self.lines[start]):
             start -= 1
+        if not self.lines[start].lstrip().startswith("/*"):
+            return ""
         return documentation.plain("\n".join(self.lines[start:line - 1]))
 
     def type_above(self, line):
@@ -147,7 +149,8 @@ def constants(header):
             continue
         line = cursor.location.line
         behind = "/*" in header.lines[line - 1]
-        constant = {"name": cursor.spelling, "section": header.section(line), "doc": header.comment_behind(line) if behind else ""}
+        constant = {"name": cursor.spelling, "section": header.section(line), "line": line,
+                    "doc": header.comment_behind(line) if behind else ""}
         if text:
             yield {**constant, "value": text.group(1), "type": "text"}
             continue
@@ -211,7 +214,7 @@ def aliases(header):
         target = cursor.underlying_typedef_type
         if target.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and target.spelling in ("int32_t", "int64_t"):
             yield {"name": cursor.spelling, "type": target.spelling, "section": header.section(cursor.location.line),
-                   "doc": header.comment_above(cursor.location.line)}
+                   "line": cursor.location.line, "doc": header.comment_above(cursor.location.line)}
 
 
 def callbacks(header, opaque):

@@ -39,7 +39,43 @@ class accel_device_t:
     index: int
 
 class accel_state_options_t:
-    struct_size: int
+    """What a state is made from. Everything may stay unset.
+
+    cpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
+    mixed_precision: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+    gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
+    adjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0
+    sync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1
+    sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
+    step_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1
+    split_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0
+    debug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
+    true_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    keep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
+    timeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
+    process_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
+    num_processes: In [1, inf). Default: WORLD_SIZE and its like
+    local_process_index: In [0, inf). Default: LOCAL_RANK and its like
+    local_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+    main_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
+    main_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
+    device_placement: 1: prepare puts models and batches on the device. Default 1
+    rng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
+    num_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
+    scheduler_steps: Of prepared schedulers. Default PER_BATCH
+    cpu_kernels: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    cpu_memory: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
+    cpu_memory_kept: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+    torch_device: "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
+    cpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
+    pipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
+    data_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
+    data_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1
+    context_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
+    tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
+    device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
+    embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    """
     cpu: int
     mixed_precision: int
     gradient_accumulation_steps: int
@@ -74,36 +110,69 @@ class accel_state_options_t:
     tensor_parallel_size: int
     device_plugins: str
     embedded: int
-    reserved: int
+    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: int = 600000, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0) -> None: ...
 
 class accel_gradient_accumulation_options_t:
-    struct_size: int
+    """How micro-batches are put together; the fields of the state's options, for later.
+
+    num_steps: Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields
+    adjust_scheduler: 1: prepared schedulers count accumulating steps too. Default: as it is
+    sync_with_dataloader: 1: the end of a loader ends the accumulation window. Default: as it is
+    sync_each_batch: 1: gradients are exchanged in each micro-batch. Default: as it is
+    true_divisor: 1: a short last window is divided by its own length. Default: as it is
+    """
     num_steps: int
     adjust_scheduler: int
     sync_with_dataloader: int
     sync_each_batch: int
     true_divisor: int
+    def __init__(self, *, num_steps: Optional[int] = None, adjust_scheduler: Optional[int] = None, sync_with_dataloader: Optional[int] = None, sync_each_batch: Optional[int] = None, true_divisor: Optional[int] = None) -> None: ...
 
 class accel_backward_options_t:
-    struct_size: int
+    """How to back-propagate, as torch.Tensor.backward() has it.
+
+    retain_graph: 1: the graph stays for another backward. Default: as create_graph
+    create_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0
+    inputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves
+    gradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element
+    """
     retain_graph: int
     create_graph: int
     inputs: Any
     gradient: accel_tensor
+    def __init__(self, *, retain_graph: Optional[int] = None, create_graph: int = 0, inputs: Optional[Any] = None, gradient: Optional[accel_tensor] = None) -> None: ...
 
 class accel_activation_checkpointing_options_t:
-    struct_size: int
+    """Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+
+    recompute: Default ALL
+    preserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
+    offload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+    determinism_check: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+    early_stop: 1: a forward is computed again only as far as backward needs it. Default 1
+    class_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
+    modules: Regular expression of the whole names of modules that are checkpointed as well. Default: none
+    """
     recompute: int
     preserve_rng_state: int
     offload: int
     determinism_check: int
     early_stop: int
-    reserved: int
     class_names: str
     modules: str
+    def __init__(self, *, recompute: int = ACCEL_RECOMPUTE_ALL, preserve_rng_state: int = 1, offload: int = 0, determinism_check: int = 1, early_stop: int = 1, class_names: Optional[str] = None, modules: Optional[str] = None) -> None: ...
 
 class accel_adam_options_t:
-    struct_size: int
+    """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-3
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+    amsgrad: Default 0
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
@@ -111,28 +180,55 @@ class accel_adam_options_t:
     weight_decay: float
     amsgrad: int
     maximize: int
+    def __init__(self, *, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: Optional[float] = None, amsgrad: int = 0, maximize: int = 0) -> None: ...
 
 class accel_sgd_options_t:
-    struct_size: int
+    """Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-3
+    momentum: In [0, inf). Default 0
+    dampening: In [0, inf). Default 0
+    weight_decay: In [0, inf). Default 0
+    nesterov: Default 0
+    maximize: Default 0
+    """
     lr: float
     momentum: float
     dampening: float
     weight_decay: float
     nesterov: int
     maximize: int
+    def __init__(self, *, lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0, nesterov: int = 0, maximize: int = 0) -> None: ...
 
 class accel_adagrad_options_t:
-    struct_size: int
+    """Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-2
+    lr_decay: In [0, inf). Default 0
+    weight_decay: In [0, inf). Default 0
+    initial_accumulator_value: In [0, inf). Default 0
+    eps: In [0, inf). Default 1e-10
+    maximize: Default 0
+    """
     lr: float
     lr_decay: float
     weight_decay: float
     initial_accumulator_value: float
     eps: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0, eps: float = 1e-10, maximize: int = 0) -> None: ...
 
 class accel_rmsprop_options_t:
-    struct_size: int
+    """RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-2
+    alpha: In [0, inf). Default 0.99
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default 0
+    momentum: In [0, inf). Default 0
+    centered: Default 0
+    maximize: Default 0
+    """
     lr: float
     alpha: float
     eps: float
@@ -140,19 +236,38 @@ class accel_rmsprop_options_t:
     momentum: float
     centered: int
     maximize: int
+    def __init__(self, *, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0, momentum: float = 0, centered: int = 0, maximize: int = 0) -> None: ...
 
 class accel_adamax_options_t:
-    struct_size: int
+    """Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 2e-3
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default 0
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
     eps: float
     weight_decay: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, maximize: int = 0) -> None: ...
 
 class accel_nadam_options_t:
-    struct_size: int
+    """NAdam (Dozat, 2016); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 2e-3
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default 0
+    momentum_decay: In [0, inf). Default 4e-3
+    decoupled_weight_decay: 1: as in AdamW. Default 0
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
@@ -161,9 +276,19 @@ class accel_nadam_options_t:
     momentum_decay: float
     decoupled_weight_decay: int
     maximize: int
+    def __init__(self, *, lr: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: int = 0, maximize: int = 0) -> None: ...
 
 class accel_radam_options_t:
-    struct_size: int
+    """RAdam (Liu et al., 2020); names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-3
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default 0
+    decoupled_weight_decay: 1: as in AdamW. Default 0
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
@@ -171,28 +296,53 @@ class accel_radam_options_t:
     weight_decay: float
     decoupled_weight_decay: int
     maximize: int
+    def __init__(self, *, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, decoupled_weight_decay: int = 0, maximize: int = 0) -> None: ...
 
 class accel_lion_options_t:
-    struct_size: int
+    """Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
+
+    lr: In [0, inf). Default 1e-4
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.99
+    weight_decay: In [0, inf). Default 0
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
     weight_decay: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0, maximize: int = 0) -> None: ...
 
 class accel_lamb_options_t:
-    struct_size: int
+    """LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.
+
+    lr: In [0, inf). Default 1e-3
+    beta1: In [0, 1). Default 0.9
+    beta2: In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-6
+    weight_decay: In [0, inf). Default 0.01
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
     eps: float
     weight_decay: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6, weight_decay: float = 0.01, maximize: int = 0) -> None: ...
 
 class accel_adafactor_options_t:
-    struct_size: int
+    """Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-2
+    beta2_decay: In (-inf, 0]. Default -0.8
+    eps1: In [0, inf). Default: the epsilon of the dtype
+    eps2: In [0, inf). Default 1e-3
+    d: Clips the root mean square of a step. In [1, inf). Default 1
+    weight_decay: In [0, inf). Default 0
+    maximize: Default 0
+    """
     lr: float
     beta2_decay: float
     eps1: float
@@ -200,10 +350,22 @@ class accel_adafactor_options_t:
     d: float
     weight_decay: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 1e-2, beta2_decay: float = -0.8, eps1: Optional[float] = None, eps2: float = 1e-3, d: float = 1, weight_decay: float = 0, maximize: int = 0) -> None: ...
 
 class accel_muon_options_t:
-    struct_size: int
+    """Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.
+
+    lr: In [0, inf). Default 1e-3
+    weight_decay: In [0, inf). Default 0.1
+    momentum: In [0, inf). Default 0.95
+    ns_a: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
+    ns_b: In (-inf, inf). Default -4.775
+    ns_c: In (-inf, inf). Default 2.0315
+    eps: In [0, inf). Default 1e-7
+    nesterov: Default 1
+    ns_steps: In [1, 99]. Default 5
+    adjust_lr_fn: Default ORIGINAL
+    """
     lr: float
     weight_decay: float
     momentum: float
@@ -214,16 +376,32 @@ class accel_muon_options_t:
     nesterov: int
     ns_steps: int
     adjust_lr_fn: int
-    reserved: int
+    def __init__(self, *, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, ns_a: float = 3.4445, ns_b: float = -4.775, ns_c: float = 2.0315, eps: float = 1e-7, nesterov: int = 1, ns_steps: int = 5, adjust_lr_fn: int = ACCEL_MUON_ADJUST_ORIGINAL) -> None: ...
 
 class accel_lomo_options_t:
-    struct_size: int
+    """LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
+
+    lr: In [0, inf). Default 1e-3
+    clip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
+    clip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none
+    """
     lr: float
     clip_grad_norm: float
     clip_grad_value: float
+    def __init__(self, *, lr: float = 1e-3, clip_grad_norm: Optional[float] = None, clip_grad_value: Optional[float] = None) -> None: ...
 
 class accel_adalomo_options_t:
-    struct_size: int
+    """AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.
+
+    lr: In [0, inf). Default 1e-3
+    weight_decay: In [0, inf). Default 0
+    decay_rate: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
+    eps1: Added to the squares of gradients. In [0, inf). Default 1e-30
+    eps2: The least size of a parameter that counts. In [0, inf). Default 1e-3
+    clip_threshold: The most that the root mean square of an update may be. In [0, inf). Default 1
+    clip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
+    clip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none
+    """
     lr: float
     weight_decay: float
     decay_rate: float
@@ -232,9 +410,19 @@ class accel_adalomo_options_t:
     clip_threshold: float
     clip_grad_norm: float
     clip_grad_value: float
+    def __init__(self, *, lr: float = 1e-3, weight_decay: float = 0, decay_rate: float = -0.8, eps1: float = 1e-30, eps2: float = 1e-3, clip_threshold: float = 1, clip_grad_norm: Optional[float] = None, clip_grad_value: Optional[float] = None) -> None: ...
 
 class accel_schedule_free_sgd_options_t:
-    struct_size: int
+    """Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().
+
+    lr: In [0, inf). Default 1
+    momentum: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
+    weight_decay: In [0, inf). Default 0
+    warmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0
+    r: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
+    weight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2
+    maximize: Default 0
+    """
     lr: float
     momentum: float
     weight_decay: float
@@ -242,10 +430,21 @@ class accel_schedule_free_sgd_options_t:
     r: float
     weight_lr_power: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 1, momentum: float = 0.9, weight_decay: float = 0, warmup_steps: float = 0, r: float = 0, weight_lr_power: float = 2, maximize: int = 0) -> None: ...
 
 class accel_schedule_free_adamw_options_t:
-    struct_size: int
+    """Schedule-free AdamW, as above.
+
+    lr: In [0, inf). Default 2.5e-3
+    beta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
+    beta2: Of the second moment. In [0, 1). Default 0.999
+    eps: In [0, inf). Default 1e-8
+    weight_decay: In [0, inf). Default 0
+    warmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0
+    r: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
+    weight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2
+    maximize: Default 0
+    """
     lr: float
     beta1: float
     beta2: float
@@ -255,10 +454,20 @@ class accel_schedule_free_adamw_options_t:
     r: float
     weight_lr_power: float
     maximize: int
-    reserved: int
+    def __init__(self, *, lr: float = 2.5e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, warmup_steps: float = 0, r: float = 0, weight_lr_power: float = 2, maximize: int = 0) -> None: ...
 
 class accel_one_cycle_options_t:
-    struct_size: int
+    """What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+
+    pct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3
+    base_momentum: At the highest rate. In [0, 1). Default 0.85
+    max_momentum: At the lowest rates. In [0, 1). Default 0.95
+    div_factor: Max_lr / first rate. In (0, inf). Default 25
+    final_div_factor: First rate / last rate. In (0, inf). Default 1e4
+    anneal_strategy: Default COS
+    cycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1
+    three_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0
+    """
     pct_start: float
     base_momentum: float
     max_momentum: float
@@ -267,10 +476,19 @@ class accel_one_cycle_options_t:
     anneal_strategy: int
     cycle_momentum: int
     three_phase: int
-    reserved: int
+    def __init__(self, *, pct_start: float = 0.3, base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25, final_div_factor: float = 1e4, anneal_strategy: int = ACCEL_ANNEAL_COS, cycle_momentum: int = 1, three_phase: int = 0) -> None: ...
 
 class accel_cyclic_options_t:
-    struct_size: int
+    """What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+
+    step_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000
+    step_size_down: And back. In [1, inf). Default: as step_size_up
+    gamma: Of EXP_RANGE. In (0, inf). Default 1
+    base_momentum: At max_lr. In [0, 1). Default 0.8
+    max_momentum: At base_lr. In [0, 1). Default 0.9
+    mode: Default TRIANGULAR
+    cycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1
+    """
     step_size_up: int
     step_size_down: int
     gamma: float
@@ -278,9 +496,20 @@ class accel_cyclic_options_t:
     max_momentum: float
     mode: int
     cycle_momentum: int
+    def __init__(self, *, step_size_up: int = 2000, step_size_down: Optional[int] = None, gamma: float = 1, base_momentum: float = 0.8, max_momentum: float = 0.9, mode: int = ACCEL_CYCLE_TRIANGULAR, cycle_momentum: int = 1) -> None: ...
 
 class accel_plateau_options_t:
-    struct_size: int
+    """What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+
+    factor: The rate is multiplied by it. In [0, 1). Default 0.1
+    patience: Metrics without improvement that are endured. In [0, inf). Default 10
+    cooldown: Metrics after a reduction that do not count. In [0, inf). Default 0
+    threshold: By how much a metric must be better. In [0, inf). Default 1e-4
+    min_lr: In [0, inf). Default 0
+    eps: Smaller reductions are left out. In [0, inf). Default 1e-8
+    mode: Default MIN
+    threshold_mode: Default REL
+    """
     factor: float
     patience: int
     cooldown: int
@@ -289,33 +518,69 @@ class accel_plateau_options_t:
     eps: float
     mode: int
     threshold_mode: int
+    def __init__(self, *, factor: float = 0.1, patience: int = 10, cooldown: int = 0, threshold: float = 1e-4, min_lr: float = 0, eps: float = 1e-8, mode: int = ACCEL_METRIC_MIN, threshold_mode: int = ACCEL_THRESHOLD_REL) -> None: ...
 
 class accel_packing_options_t:
-    struct_size: int
+    """How documents are packed. One of end_of_document and document_offsets is given.
+
+    sequence_length: In [1, inf). Required
+    end_of_document: The token that ends each document, and belongs to it. In (-inf, inf). Default: none
+    document_offsets: Int64 [documents + 1]: where each begins, and the end of the last. Default: none
+    packing: Default CONCATENATE
+    pad_token: Behind the last document of a sequence. In (-inf, inf). Default 0
+    """
     sequence_length: int
     end_of_document: int
     document_offsets: accel_tensor
     packing: int
-    reserved: int
     pad_token: int
+    def __init__(self, *, sequence_length: Optional[int] = None, end_of_document: Optional[int] = None, document_offsets: Optional[accel_tensor] = None, packing: int = ACCEL_PACKING_CONCATENATE, pad_token: int = 0) -> None: ...
 
 class accel_csv_options_t:
-    struct_size: int
+    """How CSV files are read.
+
+    delimiter: A character of ASCII, by its number. In [1, 127]. Default 44
+    has_header: 0: the columns are named "0", "1", .... Default 1
+    skip_malformed: 1: malformed rows are left out and counted. Default 0
+    missing: What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed
+    types: A map from columns to "int64", "float32" and so on, or "text". Default: all are inferred
+    """
     delimiter: int
     has_header: int
     skip_malformed: int
-    reserved: int
     missing: float
     types: Any
+    def __init__(self, *, delimiter: int = 44, has_header: int = 1, skip_malformed: int = 0, missing: Optional[float] = None, types: Optional[Any] = None) -> None: ...
 
 class accel_image_options_t:
-    struct_size: int
+    """How images are read.
+
+    channels: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3
+    height: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs
+    width: As height. In [1, inf). Default: they keep theirs
+    """
     channels: int
     height: int
     width: int
+    def __init__(self, *, channels: int = 3, height: Optional[int] = None, width: Optional[int] = None) -> None: ...
 
 class accel_dataloader_options_t:
-    struct_size: int
+    """How a loader makes batches.
+
+    batch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1
+    shuffle: 1: seedable random order. Default 0
+    drop_last: 1: a short last batch is left out. Default 0
+    seed: Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
+    prefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2
+    sampler: Instead of shuffle. Default: none
+    num_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read
+    pin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+    collate: accel_dataloader_set_collate() sets a function instead. Default STACK
+    padding_value: Of PAD; also NaN. In [-inf, inf]. Default 0
+    pad_to_multiple_of: Of PAD: the longest is rounded up to it. In [1, inf). Default 1
+    padding_side: Of PAD. Default RIGHT
+    padding_masks: Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    """
     batch_size: int
     shuffle: int
     drop_last: int
@@ -329,9 +594,20 @@ class accel_dataloader_options_t:
     pad_to_multiple_of: int
     padding_side: int
     padding_masks: int
+    def __init__(self, *, batch_size: int = 1, shuffle: int = 0, drop_last: int = 0, seed: Optional[int] = None, prefetch: int = 2, sampler: Optional[accel_sampler] = None, num_workers: Optional[int] = None, pin_memory: int = 0, collate: int = ACCEL_COLLATE_STACK, padding_value: float = 0, pad_to_multiple_of: int = 1, padding_side: int = ACCEL_PADDING_SIDE_RIGHT, padding_masks: int = 0) -> None: ...
 
 class accel_power_sgd_options_t:
-    struct_size: int
+    """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
+
+    matrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1
+    start_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000
+    min_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2
+    orthogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0
+    random_seed: Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
+    use_error_feedback: 1: what was lost is added to the next gradients. Default 1
+    warm_start: 1: begins with the former thin matrices. Default 1
+    batch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0
+    """
     matrix_approximation_rank: int
     start_power_sgd_iter: int
     min_compression_rate: float
@@ -340,10 +616,21 @@ class accel_power_sgd_options_t:
     use_error_feedback: int
     warm_start: int
     batch_tensors_with_same_shape: int
-    reserved: int
+    def __init__(self, *, matrix_approximation_rank: int = 1, start_power_sgd_iter: int = 1000, min_compression_rate: float = 2, orthogonalization_epsilon: float = 0, random_seed: int = 0, use_error_feedback: int = 1, warm_start: int = 1, batch_tensors_with_same_shape: int = 0) -> None: ...
 
 class accel_ddp_options_t:
-    struct_size: int
+    """How gradients are averaged.
+
+    broadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1
+    find_unused_parameters: 1: parameters may be without a gradient. Default 0
+    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    static_graph: 1: the same parameters are used in every step. Default 0
+    bucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25
+    check_reduction: Kept for the reference's sake; no effect. Default 0
+    comm_hook: Default NO
+    comm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
+    comm_state_option: Of both PowerSGDs. Default: theirs
+    """
     broadcast_buffers: int
     find_unused_parameters: int
     gradient_as_bucket_view: int
@@ -352,11 +639,38 @@ class accel_ddp_options_t:
     check_reduction: int
     comm_hook: int
     comm_wrapper: int
-    reserved: int
     comm_state_option: accel_power_sgd_options_t
+    def __init__(self, *, broadcast_buffers: int = 1, find_unused_parameters: int = 0, gradient_as_bucket_view: int = 1, static_graph: int = 0, bucket_cap_mb: float = 25, check_reduction: int = 0, comm_hook: int = ACCEL_DDP_COMM_HOOK_NO, comm_wrapper: int = ACCEL_DDP_COMM_HOOK_NO, comm_state_option: Optional[accel_power_sgd_options_t] = None) -> None: ...
 
 class accel_fsdp_options_t:
-    struct_size: int
+    """Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
+
+    enabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
+    sharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+    fsdp_version: Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+    reshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
+    backward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+    forward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
+    limit_all_gathers: 1: at most two groups are gathered at a time. Default 1
+    auto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+    state_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+    transformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
+    min_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0
+    ignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
+    param_dtype: "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
+    reduce_dtype: The same for gradients that are summed. Default: param_dtype
+    output_dtype: The same for the output of the model. Default: as computed
+    cast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1
+    cpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
+    use_orig_params: Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
+    sync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
+    cpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0
+    activation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0
+    activation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
+    offload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0
+    offload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
+    reshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
+    """
     enabled: int
     sharding_strategy: int
     fsdp_version: int
@@ -382,9 +696,25 @@ class accel_fsdp_options_t:
     offload_optimizer: int
     offload_folder: str
     reshard_group_size: int
+    def __init__(self, *, enabled: Optional[int] = None, sharding_strategy: int = ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version: int = 1, reshard_after_forward: Optional[int] = None, backward_prefetch: int = ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch: int = 0, limit_all_gathers: int = 1, auto_wrap_policy: int = ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type: int = ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap: Optional[str] = None, min_num_params: int = 0, ignored_modules: Optional[str] = None, param_dtype: Optional[str] = None, reduce_dtype: Optional[str] = None, output_dtype: Optional[str] = None, cast_forward_inputs: int = 1, cpu_offload: int = 0, use_orig_params: int = 1, sync_module_states: int = 1, cpu_ram_efficient_loading: int = 0, activation_checkpointing: int = 0, activation_checkpointing_offload: int = 0, offload_optimizer: int = 0, offload_folder: Optional[str] = None, reshard_group_size: int = 0) -> None: ...
 
 class accel_deepspeed_options_t:
-    struct_size: int
+    """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
+
+    enabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
+    is_train_batch_min: Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+    hf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
+    zero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+    gradient_accumulation_steps: In [1, inf). Default: that of the state
+    gradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
+    offload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+    offload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+    offload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+    offload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+    zero3_init_flag: 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+    zero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
+    transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+    """
     enabled: int
     is_train_batch_min: int
     hf_ds_config: str
@@ -398,33 +728,63 @@ class accel_deepspeed_options_t:
     zero3_init_flag: int
     zero3_save_16bit_model: int
     transformer_moe_cls_names: str
+    def __init__(self, *, enabled: int = 0, is_train_batch_min: int = 1, hf_ds_config: Optional[str] = None, zero_stage: int = 2, gradient_accumulation_steps: Optional[int] = None, gradient_clipping: float = 1, offload_optimizer_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path: Optional[str] = None, offload_param_nvme_path: Optional[str] = None, zero3_init_flag: Optional[int] = None, zero3_save_16bit_model: int = 0, transformer_moe_cls_names: Optional[str] = None) -> None: ...
 
 class accel_grad_scaler_options_t:
-    struct_size: int
+    """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training", 2018).
+
+    init_scale: The first scale. In (0, 3.4e38]. Default 65536
+    growth_factor: The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2
+    backoff_factor: The scale shrinks by it after an overflow. In (0, 1). Default 0.5
+    growth_interval: Steps. In [1, inf). Default 2000
+    enabled: 1: in every precision; 0: never. Default: under fp16
+    """
     init_scale: float
     growth_factor: float
     backoff_factor: float
     growth_interval: int
     enabled: int
-    reserved: int
+    def __init__(self, *, init_scale: float = 65536, growth_factor: float = 2, backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: Optional[int] = None) -> None: ...
 
 class accel_autocast_options_t:
-    struct_size: int
+    """In which regions operators choose their precision.
+
+    enabled: 0: operators inside keep the dtypes of their inputs. Default 1
+    cache_enabled: 0: weights are cast in each use, and not once for a region. Default 1
+    """
     enabled: int
     cache_enabled: int
+    def __init__(self, *, enabled: int = 1, cache_enabled: int = 1) -> None: ...
 
 class accel_prepare_model_options_t:
-    struct_size: int
+    """How one model is prepared: where, and under which kind of parallelism, each with options of its own.
+
+    device_placement: 1: on the state's device, 0: as it is. Default: as the state
+    evaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
+    ddp: Of data parallelism. Default: theirs
+    fsdp: Of sharding. Default: theirs
+    deepspeed: The same as DeepSpeed describes it. Default: theirs
+    bypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+    """
     device_placement: int
     evaluation_mode: int
     ddp: accel_ddp_options_t
     fsdp: accel_fsdp_options_t
     deepspeed: accel_deepspeed_options_t
     bypass_device_map: int
-    reserved: int
+    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0) -> None: ...
 
 class accel_estimate_memory_options_t:
-    struct_size: int
+    """The training whose memory is estimated.
+
+    num_processes: Ranks that train the model together. In [1, 2147483647]. Default 1
+    data_parallel_shard_size: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
+    mixed_precision: Of the forward passes. Default NO
+    sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
+    gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
+    activation_bytes: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+    model_options: How the model will be prepared. Default: theirs
+    """
     num_processes: int
     data_parallel_shard_size: int
     mixed_precision: int
@@ -432,9 +792,20 @@ class accel_estimate_memory_options_t:
     gradient_accumulation_steps: int
     activation_bytes: int
     model_options: accel_prepare_model_options_t
+    def __init__(self, *, num_processes: int = 1, data_parallel_shard_size: Optional[int] = None, mixed_precision: int = ACCEL_PRECISION_NO, sync_each_batch: int = 0, gradient_accumulation_steps: int = 1, activation_bytes: int = 0, model_options: Optional[accel_prepare_model_options_t] = None) -> None: ...
 
 class accel_dataloader_config_t:
-    struct_size: int
+    """How the ranks share a loader's batches.
+
+    even_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1
+    split_batches: As in the state's options. Default: as the state
+    put_on_device: 1: batches go to the state's device. Default: as device_placement of the state
+    non_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
+    dispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
+    use_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
+    data_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's
+    use_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1
+    """
     even_batches: int
     split_batches: int
     put_on_device: int
@@ -443,41 +814,80 @@ class accel_dataloader_config_t:
     use_seedable_sampler: int
     data_seed: int
     use_stateful_dataloader: int
-    reserved: int
+    def __init__(self, *, even_batches: int = 1, split_batches: Optional[int] = None, put_on_device: Optional[int] = None, non_blocking: int = 0, dispatch_batches: int = 0, use_seedable_sampler: int = 1, data_seed: Optional[int] = None, use_stateful_dataloader: int = 1) -> None: ...
 
 class accel_prepare_item_t:
-    struct_size: int
+    """One object for accel_prepare(): exactly one of the handles is set.
+
+    module: Default: none
+    optimizer: Default: none
+    loader: Default: none
+    scheduler: Default: none
+    device_placement: Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
+    model_options: Of a model. Default: theirs
+    """
     module: accel_module
     optimizer: accel_optimizer
     loader: accel_dataloader
     scheduler: accel_scheduler
     device_placement: int
-    reserved: int
     model_options: accel_prepare_model_options_t
+    def __init__(self, *, module: Optional[accel_module] = None, optimizer: Optional[accel_optimizer] = None, loader: Optional[accel_dataloader] = None, scheduler: Optional[accel_scheduler] = None, device_placement: Optional[int] = None, model_options: Optional[accel_prepare_model_options_t] = None) -> None: ...
 
 class accel_local_sgd_options_t:
-    struct_size: int
+    """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
+
+    start_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0
+    outer_lr: Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken
+    outer_momentum: In [0, inf). Default: 0.9 with outer_lr
+    outer_nesterov: Default: 1 with outer_lr
+    enabled: 0: gradients are exchanged in each step. Default 1
+    gradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none
+    """
     start_step: int
     outer_lr: float
     outer_momentum: float
     outer_nesterov: int
     enabled: int
     gradient_group: accel_state
+    def __init__(self, *, start_step: int = 0, outer_lr: Optional[float] = None, outer_momentum: Optional[float] = None, outer_nesterov: Optional[int] = None, enabled: int = 1, gradient_group: Optional[accel_state] = None) -> None: ...
 
 class accel_parameters_options_t:
-    struct_size: int
+    """Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, "layers.0"));
+
+    bucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
+    fsdp: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+    """
     bucket_cap_mb: float
     fsdp: accel_fsdp_options_t
+    def __init__(self, *, bucket_cap_mb: float = 25, fsdp: Optional[accel_fsdp_options_t] = None) -> None: ...
 
 class accel_parameters_step_options_t:
-    struct_size: int
+    """What accel_parameters_step() does on the way.
+
+    max_grad_norm: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
+    grad_norm_type: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+    allow_missing: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
+    """
     max_grad_norm: float
     grad_norm_type: float
     allow_missing: int
-    reserved: int
+    def __init__(self, *, max_grad_norm: Optional[float] = None, grad_norm_type: float = 2, allow_missing: int = 0) -> None: ...
 
 class accel_device_map_options_t:
-    struct_size: int
+    """How a model is measured and placed.
+
+    dtype: In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2". Default: their own
+    special_dtypes: A map from names of tensors to the dtypes in which they will be loaded. Default: none
+    no_split_module_classes: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
+    offload_buffers: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0
+    fallback_allocation: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0
+    clean_result: 1: entries below one path that have the same place become one. Default 1
+    verbose: 1: every decision is logged. Default 0
+    optimal_packing: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0
+    allow_disk: 0: a model that does not fit without the disk is an error. Default 1
+    low_zero: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0
+    """
     dtype: str
     special_dtypes: Any
     no_split_module_classes: str
@@ -488,10 +898,26 @@ class accel_device_map_options_t:
     optimal_packing: int
     allow_disk: int
     low_zero: int
-    reserved: int
+    def __init__(self, *, dtype: Optional[str] = None, special_dtypes: Optional[Any] = None, no_split_module_classes: Optional[str] = None, offload_buffers: int = 0, fallback_allocation: int = 0, clean_result: int = 1, verbose: int = 0, optimal_packing: int = 0, allow_disk: int = 1, low_zero: int = 0) -> None: ...
 
 class accel_dispatch_options_t:
-    struct_size: int
+    """How weights are loaded and kept.
+
+    dtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+    strict: 1: weights that the model does not know are an error. Default 0
+    offload_buffers: 1: buffers are offloaded as parameters are. Default 0
+    force_hooks: 1: inputs are moved also where all modules are on one device. Default 0
+    map_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+    broadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0
+    block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+    prefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+    main_device: Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    offload_folder: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+    no_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none
+    preload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+    skip_keys: Names of inputs with commas between them that are not moved. Default: none
+    keep_in_fp32_modules: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+    """
     dtype: int
     strict: int
     offload_buffers: int
@@ -506,48 +932,98 @@ class accel_dispatch_options_t:
     preload_module_classes: str
     skip_keys: str
     keep_in_fp32_modules: str
+    def __init__(self, *, dtype: Optional[int] = None, strict: int = 0, offload_buffers: int = 0, force_hooks: int = 0, map_weights: int = 1, broadcast_from_rank0: int = 0, block_bytes: Optional[int] = None, prefetch_bytes: Optional[int] = None, main_device: Optional[str] = None, offload_folder: Optional[str] = None, no_split_module_classes: Optional[str] = None, preload_module_classes: Optional[str] = None, skip_keys: Optional[str] = None, keep_in_fp32_modules: Optional[str] = None) -> None: ...
 
 class accel_save_options_t:
-    struct_size: int
+    """How values are written.
+
+    safe_serialization: 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1
+    save_on_each_node: 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's
+    """
     safe_serialization: int
     save_on_each_node: int
+    def __init__(self, *, safe_serialization: int = 1, save_on_each_node: Optional[int] = None) -> None: ...
 
 class accel_save_model_options_t:
-    struct_size: int
+    """How a model's weights are written.
+
+    max_shard_size: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default "10GB"
+    safe_serialization: 1: safetensors; 0: files of torch.save(). Default 1
+    save_on_each_node: 1: on the main process of each host. Default: as the project's
+    """
     max_shard_size: str
     safe_serialization: int
     save_on_each_node: int
+    def __init__(self, *, max_shard_size: str = "10GB", safe_serialization: int = 1, save_on_each_node: Optional[int] = None) -> None: ...
 
 class accel_project_options_t:
-    struct_size: int
+    """Where a project keeps its checkpoints, and how they are named.
+
+    project_dir: The folder of the project. Default: none
+    logging_dir: That of its logs. Default: as project_dir
+    total_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
+    iteration: The number of the next checkpoint. In [0, inf). Default 0
+    automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
+    save_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+    """
     project_dir: str
     logging_dir: str
     total_limit: int
     iteration: int
     automatic_checkpoint_naming: int
     save_on_each_node: int
+    def __init__(self, *, project_dir: Optional[str] = None, logging_dir: Optional[str] = None, total_limit: Optional[int] = None, iteration: int = 0, automatic_checkpoint_naming: int = 0, save_on_each_node: int = 0) -> None: ...
 
 class accel_save_state_options_t:
-    struct_size: int
+    """How a training state is written.
+
+    safe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1
+    asynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0
+    when_busy: While an asynchronous save is under way. Default WAIT
+    compression_level: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+    incremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+    durable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
+    """
     safe_serialization: int
     asynchronous: int
     when_busy: int
     compression_level: int
     incremental: int
     durable: int
+    def __init__(self, *, safe_serialization: int = 1, asynchronous: int = 0, when_busy: int = ACCEL_WHEN_BUSY_WAIT, compression_level: int = 0, incremental: int = 0, durable: int = 1) -> None: ...
 
 class accel_load_state_options_t:
-    struct_size: int
+    """How a training state is read.
+
+    allow_missing: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0
+    verify: 1: files are compared with the hashes of the manifest. Default 1
+    """
     allow_missing: int
     verify: int
+    def __init__(self, *, allow_missing: int = 0, verify: int = 1) -> None: ...
 
 class accel_merge_weights_options_t:
-    struct_size: int
+    """How the parts of a model become one.
+
+    safe_serialization: 1: `model.safetensors`; 0: `pytorch_model.bin`. Default 1
+    remove_checkpoint_dir: 1: the parts are removed when the whole is written. Default 0
+    """
     safe_serialization: int
     remove_checkpoint_dir: int
+    def __init__(self, *, safe_serialization: int = 1, remove_checkpoint_dir: int = 0) -> None: ...
 
 class accel_tracking_options_t:
-    struct_size: int
+    """How a run is tracked.
+
+    log_with: Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+    logging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
+    run_name: The name of the run, and of its folder. Default: as the project
+    resume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
+    on_failure: When a tracker of the program fails. Default WARN
+    flush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
+    queue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
+    step_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
+    """
     log_with: str
     logging_dir: str
     run_name: str
@@ -556,28 +1032,53 @@ class accel_tracking_options_t:
     flush_interval_ms: int
     queue_bytes: int
     step_report_interval: int
+    def __init__(self, *, log_with: Optional[str] = None, logging_dir: Optional[str] = None, run_name: Optional[str] = None, resume: int = 1, on_failure: int = ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms: int = 500, queue_bytes: int = 67108864, step_report_interval: int = 0) -> None: ...
 
 class accel_tracker_options_t:
-    struct_size: int
+    """What a tracker of the program needs.
+
+    main_process_only: 0: it runs on all ranks. Default 1
+    requires_logging_directory: 1: without logging_dir it is an error. Default 0
+    """
     main_process_only: int
     requires_logging_directory: int
+    def __init__(self, *, main_process_only: int = 1, requires_logging_directory: int = 0) -> None: ...
 
 class accel_serve_metrics_options_t:
-    struct_size: int
+    """Where accel_serve_metrics() listens.
+
+    host: An address of this host. Variable ACCEL_METRICS_HOST. Default "127.0.0.1"
+    port: 0: a free one. In [0, 65535]. Variable ACCEL_METRICS_PORT. Default 0
+    """
     host: str
     port: int
-    reserved: int
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None: ...
 
 class accel_log_sink_options_t:
-    struct_size: int
+    """A sink of messages.
+
+    path: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
+    kind: What it is. Default STDERR
+    level: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
+    engine: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
+    """
     path: str
     kind: int
     level: int
     engine: int
-    reserved: int
+    def __init__(self, *, path: Optional[str] = None, kind: int = ACCEL_LOG_SINK_STDERR, level: int = 10, engine: int = 1) -> None: ...
 
 class accel_progress_options_t:
-    struct_size: int
+    """How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with "#".
+
+    unit: What is counted. Default "steps"
+    local_main_process_only: 0: each rank shows its own. Default 1
+    disable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
+    leave: 1: the last line stays. Default 1
+    width: Columns. In [20, 1000]. Default: the terminal's, else 80
+    initial: Where it begins, after a resumed run. In [0, inf). Default 0
+    interval_ms: The shortest time between two lines. In [0, 3600000]. Default 100
+    """
     unit: str
     local_main_process_only: int
     disable: int
@@ -585,9 +1086,25 @@ class accel_progress_options_t:
     width: int
     initial: int
     interval_ms: int
+    def __init__(self, *, unit: str = "steps", local_main_process_only: int = 1, disable: Optional[int] = None, leave: int = 1, width: Optional[int] = None, initial: int = 0, interval_ms: int = 100) -> None: ...
 
 class accel_profile_options_t:
-    struct_size: int
+    """What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
+
+    activities: "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device
+    output_trace_dir: A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none
+    wait: Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0
+    warmup: Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0
+    active: Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule
+    repeat: Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0
+    skip_first: Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0
+    record_shapes: 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0
+    profile_memory: 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0
+    with_stack: 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0
+    with_flops: 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0
+    with_modules: 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0
+    merge: 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1
+    """
     activities: str
     output_trace_dir: str
     wait: int
@@ -601,9 +1118,24 @@ class accel_profile_options_t:
     with_flops: int
     with_modules: int
     merge: int
+    def __init__(self, *, activities: Optional[str] = None, output_trace_dir: Optional[str] = None, wait: int = 0, warmup: int = 0, active: Optional[int] = None, repeat: int = 0, skip_first: int = 0, record_shapes: int = 0, profile_memory: int = 0, with_stack: int = 0, with_flops: int = 0, with_modules: int = 0, merge: int = 1) -> None: ...
 
 class accel_launch_options_t:
-    struct_size: int
+    """What accel_launch() starts.
+
+    num_processes: Ranks on all machines together. In [1, 65536]. Required
+    num_machines: Machines on which the same call is made. In [1, 65536]. Default 1
+    machine_rank: The number of this machine. In [0, 65535]. Default 0
+    main_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500
+    main_process_ip: The host of rank 0, where the ranks meet. Default "127.0.0.1"
+    mixed_precision: Of the states of the ranks. Default: as this process's environment says
+    cpu: 1: the ranks use no accelerator. Default: as this process's environment says
+    start_method: How the processes start. Default FORK
+    max_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0
+    monitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100
+    timeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
+    log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
+    """
     num_processes: int
     num_machines: int
     machine_rank: int
@@ -616,6 +1148,7 @@ class accel_launch_options_t:
     monitor_interval_ms: int
     timeout_ms: int
     log_dir: str
+    def __init__(self, *, num_processes: Optional[int] = None, num_machines: int = 1, machine_rank: int = 0, main_process_port: Optional[int] = None, main_process_ip: str = "127.0.0.1", mixed_precision: Optional[int] = None, cpu: Optional[int] = None, start_method: int = ACCEL_START_FORK, max_restarts: int = 0, monitor_interval_ms: int = 100, timeout_ms: Optional[int] = None, log_dir: Optional[str] = None) -> None: ...
 
 ACCEL_VERSION_MAJOR: int
 ACCEL_VERSION_MINOR: int
