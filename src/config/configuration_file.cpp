@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/generated/option_tables.hpp"
+#include "config/option_text.hpp"
 #include "config/reference_configuration.hpp"
 #include "config/reference_names.hpp"
 #include "config/yaml_document.hpp"
@@ -38,6 +39,11 @@ const OptionTable* find_section(std::string_view name) {
   return nullptr;
 }
 
+// Their unset fields stay as they are, so that there is nothing that a file could say.
+bool changes_what_there_is(const OptionTable& table) {
+  return &table == &option_tables::project_options || &table == &option_tables::gradient_accumulation_options;
+}
+
 const OptionField* find_field(const OptionTable& table, std::string_view name) {
   for (const OptionField& field : table)
     if (can_stand_in_a_file(field) && name == field.name) return &field;
@@ -60,7 +66,7 @@ class ConfigurationFile::Reader {
       is_of_reference = is_of_reference || is_name_of_reference_files(entry.name);
       read_entry(entry);
     }
-    if (!is_of_reference) return;
+    if (!is_of_reference) return check_values();
     for (const std::string_view name : kOfTheLauncher)
       if (const auto found = sections_[""].find(name); found != sections_[""].end()) sections_[""].erase(found);
   }
@@ -81,6 +87,8 @@ class ConfigurationFile::Reader {
     }
     const bool may_be_section = entry.value.is_map() && !entry.name.empty();
     if (const OptionTable* const section = find_section(entry.name); section != nullptr && may_be_section) {
+      require(!changes_what_there_is(*section), Status::kInvalidArgument, place(entry.line), ": the options '",
+              entry.name, "' change a state that is there, and come from the call alone; remove this section");
       for (const YamlNode::Entry& inner : entry.value.entries)
         read_value(*section, require_field(*section, inner), inner);
       return;
@@ -139,6 +147,15 @@ class ConfigurationFile::Reader {
     require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name, "' stands twice, before at ",
             entry->second.place, "; expected it once");
     entry->second = {value, place(from.value.line)};
+  }
+
+  // A wrong value is found where it is read, not in the call that would take it.
+  void check_values() const {
+    for (const auto& [name, entries] : sections_) {
+      const OptionTable& table = name.empty() ? option_tables::state_options : *find_section(name);
+      for (const auto& [field, entry] : entries)
+        check_option_text(*find_field(table, field), entry.text, field, entry.place);
+    }
   }
 
   const std::string& path_;
