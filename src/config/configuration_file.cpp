@@ -66,7 +66,7 @@ class ConfigurationFile::Reader {
       is_of_reference = is_of_reference || is_name_of_reference_files(entry.name);
       read_entry(entry);
     }
-    if (!is_of_reference) return check_values();
+    if (!is_of_reference) return;
     for (const std::string_view name : kOfTheLauncher)
       if (const auto found = sections_[""].find(name); found != sections_[""].end()) sections_[""].erase(found);
   }
@@ -149,20 +149,19 @@ class ConfigurationFile::Reader {
     entry->second = {value, place(from.value.line)};
   }
 
-  // A wrong value is found where it is read, not in the call that would take it.
-  void check_values() const {
-    for (const auto& [name, entries] : sections_) {
-      const OptionTable& table = name.empty() ? option_tables::state_options : *find_section(name);
-      for (const auto& [field, entry] : entries)
-        check_option_text(*find_field(table, field), entry.text, field, entry.place);
-    }
-  }
-
   const std::string& path_;
   Sections& sections_;
 };
 
 ConfigurationFile::ConfigurationFile(const std::string& path) { Reader(path, sections_).read(read_yaml(path)); }
+
+void ConfigurationFile::check_values() const {
+  for (const auto& [name, entries] : sections_) {
+    const OptionTable& table = name.empty() ? option_tables::state_options : *find_section(name);
+    for (const auto& [field, entry] : entries)
+      check_option_text(*find_field(table, field), entry.text, field, entry.place);
+  }
+}
 
 bool is_name_of_configuration_file(std::string_view name, bool is_section) {
   if (is_section) return !name.empty() && find_section(name) != nullptr;

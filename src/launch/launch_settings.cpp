@@ -93,13 +93,13 @@ void LaunchSettings::read_file() {
     if (root.is_map() && root.find("distributed_type") != nullptr)
       file_ = read_launch_configuration(*path);
     else
-      const ConfigurationFile checked(*path);
+      ConfigurationFile(*path).check_values();
   } else if (const std::string default_path = default_configuration_path();
              !is_given_yes("cpu") && access(default_path.c_str(), F_OK) == 0) {
     file_ = read_launch_configuration(default_path);
   }
   if (!file_) return;
-  const ConfigurationFile checked(file_->path);  // as the ranks will read it
+  ConfigurationFile(file_->path).check_values();  // as the ranks will read it
   require(!file_->is_sagemaker, Status::kUnsupported, file_->path,
           ": compute_environment is 'AMAZON_SAGEMAKER', and nothing is started on SageMaker; expected LOCAL_MACHINE");
   for (const LaunchConfiguration::Value& value : file_->values) add_of_file("", value);

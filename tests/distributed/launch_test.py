@@ -503,6 +503,18 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assert_refused(arguments, 2, message)
 
+    def test_values_that_the_ranks_would_refuse(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "job.yaml")
+            for text, message in (("gradient_accumulation_steps: 0\n", f"gradient_accumulation_steps is '0' (from {path}:1); expected"),
+                                  ("cpu: yes\nadam: {lr: -1}\n", f"lr is '-1' (from {path}:2); expected"),
+                                  ("project: {total_limit: 4}\n", f"{path}:1: the options 'project' change a state that is there")):
+                with self.subTest(text=text):
+                    path.write_text(text)
+                    for arguments, variables in ((["--config_file", path], {}), ([], {"ACCELERATE_CONFIG_FILE": str(path)})):
+                        self.assert_refused(["launch", *map(str, arguments), "true"], 2, message, **variables)
+        self.assert_refused(["launch", "true"], 2, "cpu_kernels is 'quick' (from ACCEL_CPU_KERNELS); expected one of", ACCEL_CPU_KERNELS="quick")
+
     def shown(self, *arguments):
         return subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=True).stdout
 

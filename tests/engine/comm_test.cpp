@@ -736,10 +736,10 @@ TEST(CommCollectives, ATreeWithoutTensorsAgainstATensorIsFoundAtOnceOnAllRanks) 
           EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
           const char* const reason = is_refused ? "rank 0 passes what is refused: " : "rank 0 passes no tensors";
           const std::string message = error.what();
-          EXPECT_NE(message.find(communicator->rank() == 0 ? reason : "called a collective of no tensor"),
-                    std::string::npos)
+          EXPECT_NE(
+              message.find(communicator->rank() == 0 ? reason : "rank 0 called wait_for_everyone or passed no tensor"),
+              std::string::npos)
               << message;
-          EXPECT_EQ(message.find("wait_for_everyone"), std::string::npos) << message;
         }
         if (is_refused)
           EXPECT_THROW(call(*communicator, nothing), Error);  // all pass the same: nobody waits
