@@ -2237,6 +2237,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
+  // batches.
+  Value gather_object_for_metrics(const Value& items) {
+    Value out;
+    detail::check(accel_gather_object_for_metrics(get(), items.get(), out.put()));
+    return out;
+  }
+
   // Every rank gets the values of all ranks in one list, in rank order; a list counts as its items.
   Value gather_object(const Value& object) {
     Value out;
@@ -2323,6 +2331,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   Work gather_for_metrics_async(const Value& value) {
     Work out_work;
     detail::check(accel_gather_for_metrics_async(get(), value.get(), out_work.put()));
+    return out_work;
+  }
+
+  // Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
+  Work gather_object_for_metrics_async(const Value& items) {
+    Work out_work;
+    detail::check(accel_gather_object_for_metrics_async(get(), items.get(), out_work.put()));
     return out_work;
   }
 
@@ -3166,6 +3181,35 @@ inline Value convert_to_fp32(const Value& value) {
 inline std::int64_t find_batch_size(const Value& value) {
   std::int64_t out = 0;
   detail::check(accel_find_batch_size(value.get(), &out));
+  return out;
+}
+
+// The device of the first tensor of the tree.
+inline Value find_device(const Value& value) {
+  Value out;
+  detail::check(accel_find_device(value.get(), out.put()));
+  return out;
+}
+
+// The tree with the shape of each tensor in its place, a list of integers.
+inline Value get_shape(const Value& value) {
+  Value out;
+  detail::check(accel_get_shape(value.get(), out.put()));
+  return out;
+}
+
+// What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device
+// "meta", which has no memory.
+inline Value get_data_structure(const Value& value) {
+  Value out;
+  detail::check(accel_get_data_structure(value.get(), out.put()));
+  return out;
+}
+
+// A tree of new tensors on the CPU, whose elements are not initialised.
+inline Value initialize_tensors(const Value& structure) {
+  Value out;
+  detail::check(accel_initialize_tensors(structure.get(), out.put()));
   return out;
 }
 

@@ -567,6 +567,22 @@ static inline accel_status_t go_accel_find_batch_size(const accel_value_t *value
   return go_checked(accel_find_batch_size(value, out), failure);
 }
 
+static inline accel_status_t go_accel_find_device(const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_find_device(value, out), failure);
+}
+
+static inline accel_status_t go_accel_get_shape(const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_shape(value, out), failure);
+}
+
+static inline accel_status_t go_accel_get_data_structure(const accel_value_t *value, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_get_data_structure(value, out), failure);
+}
+
+static inline accel_status_t go_accel_initialize_tensors(const accel_value_t *structure, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_initialize_tensors(structure, out), failure);
+}
+
 static inline accel_status_t go_accel_device_parse(const char *text, accel_device_t *out, go_failure *failure) {
   return go_checked(accel_device_parse(text, out), failure);
 }
@@ -699,6 +715,10 @@ static inline accel_status_t go_accel_gather_for_metrics(accel_state_t *state, c
   return go_checked(accel_gather_for_metrics(state, value, out), failure);
 }
 
+static inline accel_status_t go_accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_gather_object_for_metrics(state, items, out), failure);
+}
+
 static inline accel_status_t go_accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_gather_object(state, object, out), failure);
 }
@@ -757,6 +777,10 @@ static inline accel_status_t go_accel_gather_uneven_async(accel_state_t *state, 
 
 static inline accel_status_t go_accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t **out_work, go_failure *failure) {
   return go_checked(accel_gather_for_metrics_async(state, value, out_work), failure);
+}
+
+static inline accel_status_t go_accel_gather_object_for_metrics_async(accel_state_t *state, const accel_value_t *items, accel_work_t **out_work, go_failure *failure) {
+  return go_checked(accel_gather_object_for_metrics_async(state, items, out_work), failure);
 }
 
 static inline accel_status_t go_accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t **out_work, go_failure *failure) {
@@ -8307,7 +8331,8 @@ func ConvertToFp32(value any) (out any, err error) {
 //
 //   - value: Any.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH
+// when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 func FindBatchSize(value any) (out int64, err error) {
 	var given arguments
 	defer given.end()
@@ -8322,6 +8347,97 @@ func FindBatchSize(value any) (out int64, err error) {
 		return
 	}
 	out = int64(cOut)
+	return
+}
+
+// FindDevice is accel_find_device. The device of the first tensor of the tree.
+//
+//   - value: Any.
+//
+// Returns: ACCEL_OK.
+func FindDevice(value any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cValue := given.value(value)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_find_device(cValue, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetShape is accel_get_shape. The tree with the shape of each tensor in its place, a list of integers.
+//
+//   - value: A tensor or a tree of tensors.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+func GetShape(value any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cValue := given.value(value)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_shape(cValue, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// GetDataStructure is accel_get_data_structure. What accel_initialize_tensors() makes a like tree from: each tensor's
+// shape and dtype, as a tensor of the device "meta", which has no memory. So rank 0 can tell others what they are to
+// receive.
+//
+//   - value: A tensor or a tree of tensors.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+func GetDataStructure(value any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cValue := given.value(value)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_get_data_structure(cValue, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// InitializeTensors is accel_initialize_tensors. A tree of new tensors on the CPU, whose elements are not
+// initialised.
+//
+//   - structure: What accel_get_data_structure() returned, or any tree of tensors.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+func InitializeTensors(structure any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cStructure := given.value(structure)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_initialize_tensors(cStructure, &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 
@@ -9172,6 +9288,32 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 	return
 }
 
+// GatherObjectForMetrics is accel_gather_object_for_metrics. As accel_gather_object() for a list of results, and
+// leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the
+// batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+//
+//   - state: A state.
+//   - items: This rank's list; tensors in it may have any sizes.
+//
+// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+func (state *State) GatherObjectForMetrics(items any) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cItems := given.value(items)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_gather_object_for_metrics(state.c(), cItems, &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
 // GatherObject is accel_gather_object. Every rank gets the values of all ranks in one list, in rank order; a list
 // counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those.
 // Nothing that is received is ever run.
@@ -9473,6 +9615,31 @@ func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
 	}
 	var failure C.go_failure
 	code := C.go_accel_gather_for_metrics_async(state.c(), cValue, &cWork, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	work = newWork(cWork)
+	return
+}
+
+// GatherObjectForMetricsAsync is accel_gather_object_for_metrics_async. Starts accel_gather_object_for_metrics(), for
+// the batch that the loader gave last.
+//
+//   - state: A state.
+//   - items: As there.
+//
+// Returns: ACCEL_OK. The errors of the collective come from the work.
+func (state *State) GatherObjectForMetricsAsync(items any) (work *Work, err error) {
+	var given arguments
+	defer given.end()
+	cItems := given.value(items)
+	var cWork *C.accel_work_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_gather_object_for_metrics_async(state.c(), cItems, &cWork, &failure)
 	runtime.KeepAlive(state)
 	if err = status(code, failure); err != nil {
 		return

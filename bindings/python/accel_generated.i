@@ -1206,6 +1206,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_gather)
 %accel_waits(accel_gather_uneven)
 %accel_waits(accel_gather_for_metrics)
+%accel_waits(accel_gather_object_for_metrics)
 %accel_waits(accel_gather_object)
 %accel_waits(accel_reduce)
 %accel_waits(accel_broadcast)
@@ -1799,8 +1800,36 @@ accel_status_t accel_convert_to_fp32(const accel_value_t *value, accel_value_t *
 
 value: Any.
 out: The number.
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.";
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.";
 accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT);
+
+%feature("docstring") accel_find_device "The device of the first tensor of the tree.
+
+value: Any.
+out: The device; NONE when there is no tensor.
+Returns: ACCEL_OK.";
+accel_status_t accel_find_device(const accel_value_t *value, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_shape "The tree with the shape of each tensor in its place, a list of integers.
+
+value: A tensor or a tree of tensors.
+out: The new tree.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+accel_status_t accel_get_shape(const accel_value_t *value, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_get_data_structure "What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device \"meta\", which has no memory. So rank 0 can tell others what they are to receive.
+
+value: A tensor or a tree of tensors.
+out: The new tree.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+accel_status_t accel_get_data_structure(const accel_value_t *value, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_initialize_tensors "A tree of new tensors on the CPU, whose elements are not initialised.
+
+structure: What accel_get_data_structure() returned, or any tree of tensors.
+out: The new tree.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.";
+accel_status_t accel_initialize_tensors(const accel_value_t *structure, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_parse "Reads the name of a device.
 
@@ -2189,6 +2218,14 @@ out: Each sample exactly once.
 Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
+%feature("docstring") accel_gather_object_for_metrics "As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+
+state: A state.
+items: This rank's list; tensors in it may have any sizes.
+out: The list of all ranks' items.
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().";
+accel_status_t accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *OUTPUT);
+
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
 
 state: A state.
@@ -2318,6 +2355,14 @@ value: As there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
+
+%feature("docstring") accel_gather_object_for_metrics_async "Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
+
+state: A state.
+items: As there.
+out_work: The call under way.
+Returns: ACCEL_OK. The errors of the collective come from the work.";
+accel_status_t accel_gather_object_for_metrics_async(accel_state_t *state, const accel_value_t *items, accel_work_t **OUTPUT);
 
 %feature("docstring") accel_gather_object_async "Starts accel_gather_object().
 

@@ -56,6 +56,18 @@ accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_valu
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
+/** As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
+ * batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists
+ * as many first items stay as the batch has.
+ * @param state A state.
+ * @param items This rank's list; tensors in it may have any sizes.
+ * @param out The list of all ranks' items.
+ * @return As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+ * @threads collective, waits
+ * @accelerate gather_for_metrics */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *ACCEL_OWNED out);
+
 /** Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,
  * strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
  * @param state A state.
@@ -216,6 +228,16 @@ accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, acce
  * @threads collective */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t *ACCEL_OWNED *out_work);
+
+/** Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
+ * @param state A state.
+ * @param items As there.
+ * @param out_work The call under way.
+ * @return ACCEL_OK. The errors of the collective come from the work.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_gather_object_for_metrics_async(accel_state_t *state, const accel_value_t *items,
+                                      accel_work_t *ACCEL_OWNED *out_work);
 
 /** Starts accel_gather_object().
  * @param state A state.

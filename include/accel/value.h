@@ -460,10 +460,48 @@ accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out
 /** Rows of the first leaf of the tree.
  * @param value Any.
  * @param out The number.
- * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+ * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when
+ * it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
  * @threads any
- * @accelerate utils.find_batch_size */
+ * @accelerate utils.find_batch_size, utils.ignorant_find_batch_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
+
+/** The device of the first tensor of the tree.
+ * @param value Any.
+ * @param out The device; NONE when there is no tensor.
+ * @return ACCEL_OK.
+ * @threads any
+ * @accelerate utils.find_device */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_find_device(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** The tree with the shape of each tensor in its place, a list of integers.
+ * @param value A tensor or a tree of tensors.
+ * @param out The new tree.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+ * @threads any
+ * @accelerate utils.get_shape */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_get_shape(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device
+ * "meta", which has no memory. So rank 0 can tell others what they are to receive.
+ * @param value A tensor or a tree of tensors.
+ * @param out The new tree.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+ * @threads any
+ * @accelerate utils.get_data_structure */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_get_data_structure(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
+
+/** A tree of new tensors on the CPU, whose elements are not initialised.
+ * @param structure What accel_get_data_structure() returned, or any tree of tensors.
+ * @param out The new tree.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+ * @threads any
+ * @accelerate utils.initialize_tensors */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_initialize_tensors(const accel_value_t *structure, accel_value_t *ACCEL_OWNED out);
 
 /** NONE.
  * @return The value, which is only an argument: it must not be disposed.

@@ -54,6 +54,27 @@ c10::IValue pick(c10::ArrayRef<c10::IValue> items, const Ranges& ranges) {
   return kept;
 }
 
+void require_batches(const Rows& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    require(
+        ranks[rank].rows >= 0, Status::kInvalidState, "rank ", rank,
+        " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
+        "with even_batches");
+}
+
+comm::Round gather_objects(const comm::Communicator& communicator, const c10::IValue& value,
+                           const state::LoaderProgress& batch) {
+  comm::Round gathering = comm::rounds::gather_object(communicator, value);
+  if (batch.ranks.empty()) return gathering;  // one process's
+  const bool each_row =
+      tree::is_sequence(value) && static_cast<int64_t>(tree::sequence_items(value).size()) == batch.rows;
+  return comm::rounds::then(std::move(gathering), [each_row, batch](const c10::IValue& all) {
+    const auto items = all.toListRef();
+    return pick(items, each_row ? valid_ranges(batch.ranks)
+                                : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
+  });
+}
+
 }  // namespace
 
 comm::Round metrics_round(const comm::Communicator& communicator, const c10::IValue& value,
@@ -64,23 +85,9 @@ comm::Round metrics_round(const comm::Communicator& communicator, const c10::IVa
     only_tensors = only_tensors && leaf.isTensor();
     if (leaf.isTensor()) by_row.push_back(leaf.toTensor().dim() > 0 && leaf.toTensor().size(0) == batch.rows);
   });
+  require_batches(batch.ranks);
+  if (!only_tensors) return gather_objects(communicator, value, batch);
   const Rows& ranks = batch.ranks;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    require(
-        ranks[rank].rows >= 0, Status::kInvalidState, "rank ", rank,
-        " has no batch now, because the loader's even_batches is 0, and would not come to gather; expected a loader "
-        "with even_batches");
-  if (!only_tensors) {
-    comm::Round gathering = comm::rounds::gather_object(communicator, value);
-    if (ranks.empty()) return gathering;  // one process's
-    const bool each_row =
-        tree::is_sequence(value) && static_cast<int64_t>(tree::sequence_items(value).size()) == batch.rows;
-    return comm::rounds::then(std::move(gathering), [each_row, batch](const c10::IValue& all) {
-      const auto items = all.toListRef();
-      return pick(items, each_row ? valid_ranges(batch.ranks)
-                                  : first_ranges(batch.remainder, static_cast<int64_t>(items.size())));
-    });
-  }
   if (ranks.empty()) return comm::rounds::gather(communicator, value);
   return comm::rounds::then(
       equal_rows(ranks) ? comm::rounds::gather(communicator, value) : comm::rounds::gather_uneven(communicator, value),
@@ -92,6 +99,14 @@ comm::Round metrics_round(const comm::Communicator& communicator, const c10::IVa
           return tensor.dim() > 0 ? pick(tensor, first_ranges(batch.remainder, tensor.size(0))) : tensor;
         });
       });
+}
+
+comm::Round object_metrics_round(const comm::Communicator& communicator, const c10::IValue& items,
+                                 const state::LoaderProgress& batch) {
+  require(tree::is_sequence(items), Status::kTypeMismatch, "items is a ", tree::kind_name(items),
+          "; expected a list of one result for each sample");
+  require_batches(batch.ranks);
+  return gather_objects(communicator, items, batch);
 }
 
 }  // namespace accel::accelerator

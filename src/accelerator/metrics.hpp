@@ -14,6 +14,10 @@ namespace accel::accelerator {
 comm::Round metrics_round(const comm::Communicator& communicator, const c10::IValue& value,
                           const state::LoaderProgress& batch);
 
+// The same for a list, whose items are gathered as objects whatever they are.
+comm::Round object_metrics_round(const comm::Communicator& communicator, const c10::IValue& items,
+                                 const state::LoaderProgress& batch);
+
 inline c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
                                       const state::LoaderProgress& batch) {
   return comm::run(communicator, metrics_round(communicator, value, batch));

@@ -101,6 +101,12 @@ auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) 
   };
 }
 
+auto gather_object_for_metrics(const accel_state_t* state, const accel_value_t* items) {
+  return [tree = tree_of(items, "items"), batch = accelerator_of(state)->batch_in_hand()](Communicator group) {
+    return accelerator::object_metrics_round(group, tree, batch);
+  };
+}
+
 auto gather_object(const accel_value_t* object) {
   return [tree = tree_of(object, "object")](Communicator group) { return comm::rounds::gather_object(group, tree); };
 }
@@ -204,6 +210,18 @@ ACCEL_FUNCTION accel_status_t accel_gather_for_metrics_async(accel_state_t* stat
                                                              accel_work_t** out_work) {
   return start(
       __func__, state, out_work, [&] { return gather_for_metrics(state, value); }, &state::State::data_parallel);
+}
+
+ACCEL_FUNCTION accel_status_t accel_gather_object_for_metrics(accel_state_t* state, const accel_value_t* items,
+                                                              accel_value_t* out) {
+  return run(
+      __func__, state, out, [&] { return gather_object_for_metrics(state, items); }, &state::State::data_parallel);
+}
+
+ACCEL_FUNCTION accel_status_t accel_gather_object_for_metrics_async(accel_state_t* state, const accel_value_t* items,
+                                                                    accel_work_t** out_work) {
+  return start(
+      __func__, state, out_work, [&] { return gather_object_for_metrics(state, items); }, &state::State::data_parallel);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object,

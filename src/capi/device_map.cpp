@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> read_special_dtypes(const accel
 }
 
 bigmodel::DeviceMapSettings read_map_settings(const accel_device_map_options_t* options) {
-  const accel_device_map_options_t given = given_options(options, "options");
+  const accel_device_map_options_t given = read_options(options, "options");
   bigmodel::DeviceMapSettings settings;
   settings.dtype = optional_text(given.dtype).value_or("");
   settings.special_dtypes = read_special_dtypes(given.special_dtypes);

@@ -1,12 +1,12 @@
 // Section 15: ranks that this program starts itself, and what is known of the machine.
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <filesystem>
-#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -72,9 +72,11 @@ void require_no_state() {
 }
 
 int64_t num_threads() {
-  std::error_code error;
-  const std::filesystem::directory_iterator threads("/proc/self/task", error);
-  return error ? 1 : std::distance(begin(threads), end(threads));
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
+  if (threads == nullptr) return 1;
+  int64_t number = 0;
+  while (const dirent* const entry = readdir(threads.get())) number += entry->d_name[0] != '.';
+  return number;
 }
 
 void require_forkable() {
@@ -138,7 +140,7 @@ ACCEL_FUNCTION accel_status_t accel_launch(const accel_launch_options_t* options
                                            void* user_data, accel_destroy_fn destroy) {
   return guarded(__func__, [&] {
     const LaunchFunction body(function, user_data, destroy);
-    const auto settings = given_settings(check_pointer(options, "options"), "options");
+    const auto settings = read_settings(check_pointer(options, "options"), "options");
     check_pointer(function, "function");
     require(!is_in_rank.load(), Status::kInvalidState,
             "this process is a rank of accel_launch() itself; expected a call outside of its functions");

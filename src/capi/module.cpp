@@ -273,7 +273,7 @@ ACCEL_FUNCTION accel_status_t accel_checkpoint_activations(accel_module_t* modul
                                                            const accel_activation_checkpointing_options_t* options) {
   return guarded(__func__, [&] {
     const nn::ModulePtr model = accelerator::unwrap_model(check(module, "module").module);
-    nn::checkpoint_activations(*model, given_settings(options, "options"));
+    nn::checkpoint_activations(*model, read_settings(options, "options"));
   });
 }
 

@@ -103,4 +103,23 @@ ACCEL_FUNCTION accel_status_t accel_find_batch_size(const accel_value_t* value, 
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_find_device(const accel_value_t* value, accel_value_t* out) {
+  return apply(__func__, value, out, [](const c10::IValue& tree) {
+    const auto device = tree::find_device(tree);
+    return device ? c10::IValue(*device) : c10::IValue();
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_get_shape(const accel_value_t* value, accel_value_t* out) {
+  return apply(__func__, value, out, tree::shapes);
+}
+
+ACCEL_FUNCTION accel_status_t accel_get_data_structure(const accel_value_t* value, accel_value_t* out) {
+  return apply(__func__, value, out, [](const c10::IValue& tree) { return tree::empty_tensors(tree, at::kMeta); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_initialize_tensors(const accel_value_t* structure, accel_value_t* out) {
+  return apply(__func__, structure, out, [](const c10::IValue& tree) { return tree::empty_tensors(tree, at::kCPU); });
+}
+
 }  // namespace accel::capi

@@ -97,6 +97,12 @@ Collective Collective::barrier(std::optional<c10::DeviceType> device) {
   return barrier;
 }
 
+Collective Collective::without_tensors() {
+  Collective barrier;
+  barrier.replaces_exchange = true;
+  return barrier;
+}
+
 Collective Collective::send(at::Tensor tensor, int to, int tag) {
   return {Kind::kSend, std::move(tensor), {}, ReduceOp::kSum, 1.0, to, tag};
 }
@@ -106,6 +112,7 @@ Collective Collective::receive(at::Tensor tensor, int from, int tag) {
 }
 
 const char* Collective::name() const {
+  if (replaces_exchange) return "a collective";
   constexpr const char* kNames[] = {"all_reduce",        "broadcast",  "all_gather",
                                     "reduce_scatter",    "all_to_all", "scatter",
                                     "wait_for_everyone", "send",       "recv"};

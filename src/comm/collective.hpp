@@ -41,6 +41,8 @@ struct Collective {
   static Collective scatter(at::Tensor input, int from, at::Tensor output);  // input is used on rank `from` only
   // Among the collectives of tensors on `device`; without it, of the communicator's own device.
   static Collective barrier(std::optional<c10::DeviceType> device = std::nullopt);
+  // The part of a rank that has nothing to exchange where others pass tensors: a barrier under another name.
+  static Collective without_tensors();
   static Collective send(at::Tensor tensor, int to, int tag);
   static Collective receive(at::Tensor tensor, int from, int tag);
 
@@ -60,6 +62,7 @@ struct Collective {
   int rank = 0;  // the source of a broadcast or scatter, the other rank of a message
   int tag = 0;
   std::optional<c10::DeviceType> device = std::nullopt;  // of a barrier
+  bool replaces_exchange = false;                        // a barrier that has the part of without_tensors()
 };
 
 }  // namespace accel::comm

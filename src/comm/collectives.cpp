@@ -79,7 +79,7 @@ at::Tensor pad_tensor(const at::Tensor& tensor, int64_t axis, int64_t size, doub
 Round meet_without_tensors(const Communicator& communicator, std::string reason,
                            std::function<c10::IValue()> afterwards) {
   std::vector<Collective> meeting;
-  if (communicator.size() > 1) meeting.push_back(Collective::barrier());
+  if (communicator.size() > 1) meeting.push_back(Collective::without_tensors());
   return {std::move(meeting),
           [rank = communicator.rank(), reason = std::move(reason),
            afterwards = std::move(afterwards)](const std::exception_ptr& error) -> Outcome {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/generated/option_tables.hpp"
+#include "config/option_text.hpp"
 #include "config/reference_configuration.hpp"
 #include "config/reference_names.hpp"
 #include "config/yaml_document.hpp"
@@ -36,6 +37,11 @@ const OptionTable* find_section(std::string_view name) {
   for (const OptionTable* const table : all_option_tables())
     if (section_of(*table) == name) return table;
   return nullptr;
+}
+
+// Their unset fields stay as they are, so that there is nothing that a file could say.
+bool changes_what_there_is(const OptionTable& table) {
+  return &table == &option_tables::project_options || &table == &option_tables::gradient_accumulation_options;
 }
 
 const OptionField* find_field(const OptionTable& table, std::string_view name) {
@@ -81,6 +87,8 @@ class ConfigurationFile::Reader {
     }
     const bool may_be_section = entry.value.is_map() && !entry.name.empty();
     if (const OptionTable* const section = find_section(entry.name); section != nullptr && may_be_section) {
+      require(!changes_what_there_is(*section), Status::kInvalidArgument, place(entry.line), ": the options '",
+              entry.name, "' change a state that is there, and come from the call alone; remove this section");
       for (const YamlNode::Entry& inner : entry.value.entries)
         read_value(*section, require_field(*section, inner), inner);
       return;
@@ -146,6 +154,14 @@ class ConfigurationFile::Reader {
 };
 
 ConfigurationFile::ConfigurationFile(const std::string& path) { Reader(path, sections_).read(read_yaml(path)); }
+
+void ConfigurationFile::check_values() const {
+  for (const auto& [name, entries] : sections_) {
+    const OptionTable& table = name.empty() ? option_tables::state_options : *find_section(name);
+    for (const auto& [field, entry] : entries)
+      check_option_text(*find_field(table, field), entry.text, field, entry.place);
+  }
+}
 
 bool is_name_of_configuration_file(std::string_view name, bool is_section) {
   if (is_section) return !name.empty() && find_section(name) != nullptr;

@@ -31,6 +31,9 @@ class ConfigurationFile {
   // The value of a field in the file; null: none.
   const Entry* find(const OptionTable& table, std::string_view field) const;
 
+  // A value that no option can have is an error. Otherwise it is one of the call that would take the value.
+  void check_values() const;
+
   // The file that ACCELERATE_CONFIG_FILE names, read once; null if the variable is not set.
   static const ConfigurationFile* of_environment();
 

@@ -7,6 +7,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "config/configuration_file.hpp"
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
 #include "launch/cluster_place.hpp"
@@ -89,12 +90,16 @@ void LaunchSettings::read_file() {
   } else if (const auto path = environment_text("ACCELERATE_CONFIG_FILE")) {
     // A file with settings of the ranks alone is for them to read.
     const YamlNode root = read_yaml(*path);
-    if (root.is_map() && root.find("distributed_type") != nullptr) file_ = read_launch_configuration(*path);
+    if (root.is_map() && root.find("distributed_type") != nullptr)
+      file_ = read_launch_configuration(*path);
+    else
+      ConfigurationFile(*path).check_values();
   } else if (const std::string default_path = default_configuration_path();
              !is_given_yes("cpu") && access(default_path.c_str(), F_OK) == 0) {
     file_ = read_launch_configuration(default_path);
   }
   if (!file_) return;
+  ConfigurationFile(file_->path).check_values();  // as the ranks will read it
   require(!file_->is_sagemaker, Status::kUnsupported, file_->path,
           ": compute_environment is 'AMAZON_SAGEMAKER', and nothing is started on SageMaker; expected LOCAL_MACHINE");
   for (const LaunchConfiguration::Value& value : file_->values) add_of_file("", value);
@@ -145,9 +150,11 @@ void LaunchSettings::resolve(const LaunchOption& option) {
   const std::vector<PlannedSetting> values = values_of(option);
   if (values.empty()) return;
   // "-1": to be given on the command line, which the plan refuses.
-  if (is_from_file(values.front()) && values.front().value != "-1")
-    check_option_text(option.field, values.front().value, name, values.front().source);
-  settings_[name] = values.front();
+  const PlannedSetting& first = values.front();
+  const bool is_from_variable = option.field.variable != nullptr && first.source == option.field.variable;
+  if ((is_from_file(first) || is_from_variable) && first.value != "-1")
+    check_option_text(option.field, first.value, name, first.source);
+  settings_[name] = first;
 }
 
 std::vector<PlannedSetting> LaunchSettings::overruled(const LaunchOption& option) const {

@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
@@ -298,6 +299,28 @@ int64_t find_batch_size(const c10::IValue& value) {
           "; expected a tensor");
   require(leaf.toTensor().dim() > 0, Status::kShapeMismatch, "the first tensor has no dimensions; expected rows");
   return leaf.toTensor().size(0);
+}
+
+std::optional<c10::Device> find_device(const c10::IValue& value) {
+  std::optional<c10::Device> first;
+  for_each_tensor(value, [&](const at::Tensor& tensor) {
+    if (!first) first = tensor.device();
+  });
+  return first;
+}
+
+c10::IValue shapes(const c10::IValue& value) {
+  return map_leaves(value, [](const c10::IValue& leaf) -> c10::IValue {
+    if (!is_tensor(leaf)) refuse_leaf(leaf);
+    auto sizes = new_list();
+    for (const int64_t size : leaf.toTensor().sizes()) sizes.push_back(size);
+    return sizes;
+  });
+}
+
+c10::IValue empty_tensors(const c10::IValue& value, c10::Device device) {
+  return map_tensors_only(
+      value, [device](const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().device(device)); });
 }
 
 bool equal(const c10::IValue& a, const c10::IValue& b) { return equal_at(a, b, 0); }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,11 @@ c10::IValue convert_to_fp32(const c10::IValue& value);
 c10::IValue listify(const c10::IValue& value);
 // The number of rows of the first leaf; an empty container before it is an error, as in the reference.
 int64_t find_batch_size(const c10::IValue& value);
+// Of the first tensor.
+std::optional<c10::Device> find_device(const c10::IValue& value);
+// Each tensor's shape as a list of integers. Leaves that are no tensor are a TYPE_MISMATCH, as in the next one.
+c10::IValue shapes(const c10::IValue& value);
+c10::IValue empty_tensors(const c10::IValue& value, c10::Device device);  // not initialised
 // Compares kinds, structure and values; tensors by dtype, shape and elements, on any device. NaN differs from itself.
 bool equal(const c10::IValue& a, const c10::IValue& b);
 

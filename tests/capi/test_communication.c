@@ -34,6 +34,7 @@ static void test_trees(void **state) {
   accel_value_dispose(&out);
   assert_ok(accel_gather_for_metrics(*state, &value, &out));
   accel_value_dispose(&out);
+  assert_fails(accel_gather_object_for_metrics(*state, &value, &out), ACCEL_ERROR_TYPE_MISMATCH, "expected a list");
   assert_ok(accel_reduce(*state, &value, ACCEL_REDUCE_MEAN, 1.0, &out));
   assert_ptr_not_equal(out.as.tensor, tensor);
   accel_value_dispose(&out);
@@ -130,6 +131,7 @@ static void test_started_calls(void **state) {
   assert_ok(accel_reduce_async(*state, &value, ACCEL_REDUCE_SUM, 1.0, &works[n++]));
   assert_ok(accel_pad_across_processes_async(*state, &value, 0, 0.0, 0, &works[n++]));
   assert_ok(accel_gather_for_metrics_async(*state, &value, &works[n++]));
+  assert_ok(accel_gather_object_for_metrics_async(*state, &objects, &works[n++]));
   assert_ok(accel_gather_object_async(*state, &objects, &works[n++]));
   assert_ok(accel_broadcast_object_list_async(*state, &objects, 0, &works[n++]));
   for (size_t i = 0; i < n; i++) {

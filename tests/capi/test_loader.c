@@ -430,6 +430,18 @@ static void metrics_of_a_loop_of_the_application(void **test) {
   assert_ok(accel_gather_for_metrics(state, &given, &gathered));
   expect_numbers(&gathered, rows, 3);
   accel_value_dispose(&gathered);
+
+  /* As objects: one for each row, whatever they are. */
+  accel_value_t items[4], list = ACCEL_VALUE_INIT;
+  for (int64_t i = 0; i < 4; i++) items[i] = accel_arg_int(i);
+  items[1] = given;
+  assert_ok(accel_value_list(items, 4, &list));
+  assert_ok(accel_gather_object_for_metrics(state, &list, &gathered));
+  assert_int_equal(accel_value_count(&gathered), 3);
+  assert_int_equal(accel_value_at(&gathered, 1)->kind, ACCEL_VALUE_TENSOR);
+  assert_int_equal(accel_value_at(&gathered, 2)->as.integer, 2);
+  accel_value_dispose(&gathered);
+  accel_value_dispose(&list);
   accel_tensor_release(tensor);
   accel_loop_release(loop);
   accel_state_release(state);

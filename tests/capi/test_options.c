@@ -235,12 +235,32 @@ static void test_a_program_of_an_older_header(void **unused) {
   accel_state_release(state);
 }
 
+/* What no field covers is kept for fields to come: a program that writes there means one of a newer header. */
 static void test_reserved_bytes(void **unused) {
-  accel_lion_options_t options = ACCEL_LION_OPTIONS_INIT;
+  accel_lion_options_t lion = ACCEL_LION_OPTIONS_INIT;
+  const char *type = NULL;
   (void)unused;
-  options.reserved = 7;
-  assert_fails(accel_options_check("accel_lion_options_t", &options), ACCEL_ERROR_INVALID_ARGUMENT,
+  lion.reserved = 7;
+  assert_fails(accel_options_check("accel_lion_options_t", &lion), ACCEL_ERROR_INVALID_ARGUMENT,
                "reserved is 7; expected 0");
+  for (size_t n = 0; (type = accel_options_name(n)) != NULL; n++) {
+    struct options options = unset_options(type);
+    char covered[LARGEST] = {0};
+    memset(covered, 1, sizeof options.as.struct_size);
+    for (int64_t i = 0; i < accel_option_count(type); i++) {
+      accel_value_t field = ACCEL_VALUE_INIT;
+      assert_ok(accel_option_get(type, (size_t)i, &field));
+      memset(covered + integer_of(&field, "offset"), 1, (size_t)integer_of(&field, "size"));
+      accel_value_dispose(&field);
+    }
+    for (size_t place = 0; place < options.as.struct_size; place++) {
+      if (covered[place]) continue;
+      options.as.bytes[place] = 1;
+      assert_fails(accel_options_check(type, &options.as), ACCEL_ERROR_INVALID_ARGUMENT, "expected 0");
+      options.as.bytes[place] = 0;
+    }
+    assert_ok(accel_options_check(type, &options.as));
+  }
 }
 
 static void test_names(void **unused) {
@@ -341,15 +361,18 @@ static void test_json_that_is_wrong(void **unused) {
                ACCEL_ERROR_INVALID_ARGUMENT, "too small for json.seed");
 }
 
+static void write_file(char *path, const char *content) {
+  const int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  assert_int_equal(write(descriptor, content, strlen(content)), strlen(content));
+  close(descriptor);
+}
+
 /* The configuration file speaks to every struct from which something is made. */
 static void test_configuration_file(void **state) {
   (void)state;
   char path[] = "/tmp/accel_options_XXXXXX";
-  const int descriptor = mkstemp(path);
-  assert_true(descriptor >= 0);
-  static const char kContent[] = "sgd:\n  lr: 0.25\n  momentum: -7\nadam: {lr: 0.125}\n";
-  assert_int_equal(write(descriptor, kContent, sizeof kContent - 1), sizeof kContent - 1);
-  close(descriptor);
+  write_file(path, "sgd:\n  lr: 0.25\n  momentum: -7\nadam: {lr: 0.125}\n");
   setenv("ACCELERATE_CONFIG_FILE", path, 1);
 
   accel_module_t *linear = NULL;
@@ -374,9 +397,32 @@ static void test_configuration_file(void **state) {
   assert_ok(accel_optimizer_sgd(linear, &given, &sgd));
   assert_ok(accel_optimizer_lr(sgd, 0, &lr));
   assert_true(lr == 0.25);
-  unsetenv("ACCELERATE_CONFIG_FILE");
   unlink(path);
   accel_optimizer_release(sgd);
+
+  /* Each file is read once: another one for what follows. */
+  char other[] = "/tmp/accel_options_XXXXXX";
+  write_file(other,
+             "activation_checkpointing: {recompute: 99}\ndevice_map: {low_zero: 5}\nlaunch: {num_processes: 0}\n");
+  setenv("ACCELERATE_CONFIG_FILE", other, 1);
+  snprintf(expected, sizeof expected, "recompute is '99' (from %s:1); expected", other);
+  assert_fails(accel_checkpoint_activations(linear, NULL), ACCEL_ERROR_INVALID_ARGUMENT, expected);
+  accel_value_t map = ACCEL_VALUE_INIT;
+  snprintf(expected, sizeof expected, "low_zero is '5' (from %s:2); expected", other);
+  assert_fails(accel_infer_auto_device_map(linear, NULL, NULL, &map, NULL), ACCEL_ERROR_INVALID_ARGUMENT, expected);
+  unlink(other);
+  /* What changes a state that is there has nothing for a file to say. */
+  static const char *const kSections[] = {"project: {total_limit: 4}\n", "gradient_accumulation: {num_steps: 2}\n"};
+  for (size_t i = 0; i < sizeof kSections / sizeof *kSections; i++) {
+    char third[] = "/tmp/accel_options_XXXXXX";
+    accel_state_t *none = NULL;
+    write_file(third, kSections[i]);
+    setenv("ACCELERATE_CONFIG_FILE", third, 1);
+    snprintf(expected, sizeof expected, "%s:1: the options '%.7s", third, kSections[i]);
+    assert_fails(accel_state_create(NULL, &none), ACCEL_ERROR_INVALID_ARGUMENT, expected);
+    unlink(third);
+  }
+  unsetenv("ACCELERATE_CONFIG_FILE");
   accel_optimizer_release(adam);
   accel_module_release(linear);
 }

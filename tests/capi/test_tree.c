@@ -215,11 +215,51 @@ static void test_find_batch_size(void **state) {
   accel_value_dispose(&tree);
 }
 
+/* What rank 0 tells others of a batch, and what they make of it. */
+static void test_data_structures(void **state) {
+  (void)state;
+  accel_value_t tree = new_tree(), device = ACCEL_VALUE_INIT, shapes = ACCEL_VALUE_INIT, structure = ACCEL_VALUE_INIT,
+                made = ACCEL_VALUE_INIT, again = ACCEL_VALUE_INIT;
+  assert_ok(accel_find_device(&tree, &device));
+  assert_int_equal(device.kind, ACCEL_VALUE_DEVICE);
+  assert_int_equal(device.as.device.type, ACCEL_DEVICE_CPU);
+  accel_tensor_t *const tensor = new_test_tensor(kNumbers, (const int64_t[]){2, 3}, 2, ACCEL_DTYPE_INT64);
+  const accel_value_t value = accel_arg_tensor(tensor);
+  assert_ok(accel_get_shape(&value, &shapes));
+  assert_int_equal(accel_value_at(&shapes, 0)->as.integer, 2);
+  assert_int_equal(accel_value_at(&shapes, 1)->as.integer, 3);
+  assert_ok(accel_get_data_structure(&value, &structure));
+  accel_device_t meta = {0, 0};
+  assert_ok(accel_find_device(&structure, &again));
+  meta = again.as.device;
+  assert_int_equal(meta.type, ACCEL_DEVICE_META);
+  assert_ok(accel_initialize_tensors(&structure, &made));
+  accel_dtype_t dtype = 0;
+  int64_t elements = 0;
+  assert_ok(accel_tensor_dtype(made.as.tensor, &dtype));
+  assert_ok(accel_tensor_numel(made.as.tensor, &elements));
+  assert_int_equal(dtype, ACCEL_DTYPE_INT64);
+  assert_int_equal(elements, 6);
+
+  accel_value_t none = ACCEL_VALUE_INIT;
+  const accel_value_t text = accel_arg_string("text");
+  assert_ok(accel_find_device(&text, &none));
+  assert_int_equal(none.kind, ACCEL_VALUE_NONE);
+  assert_fails(accel_get_shape(&text, &none), ACCEL_ERROR_TYPE_MISMATCH, "expected");
+  assert_fails(accel_get_data_structure(&text, &none), ACCEL_ERROR_TYPE_MISMATCH, "expected");
+  assert_fails(accel_initialize_tensors(&text, &none), ACCEL_ERROR_TYPE_MISMATCH, "expected");
+  accel_value_t *const values[] = {&tree, &device, &shapes, &structure, &made, &again};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) accel_value_dispose(values[i]);
+  accel_tensor_release(tensor);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_recursively_apply), capi_unit_test(test_listify),         capi_unit_test(test_concatenate),
-      capi_unit_test(test_pad_input_tensors), capi_unit_test(test_slice_tensors),   capi_unit_test(test_send_to_device),
+      capi_unit_test(test_recursively_apply), capi_unit_test(test_listify),
+      capi_unit_test(test_concatenate),       capi_unit_test(test_pad_input_tensors),
+      capi_unit_test(test_slice_tensors),     capi_unit_test(test_send_to_device),
       capi_unit_test(test_convert_to_fp32),   capi_unit_test(test_find_batch_size),
+      capi_unit_test(test_data_structures),
   };
   return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }

@@ -503,6 +503,24 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assert_refused(arguments, 2, message)
 
+    def test_values_that_the_ranks_would_refuse(self):
+        def refused(arguments, message, **variables):
+            result = subprocess.run([ACCEL, "launch", *arguments, "true"], capture_output=True, text=True, timeout=30, check=False,
+                                    env={**os.environ, **variables})
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn(message, result.stderr)
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "job.yaml")
+            for text, message in (("gradient_accumulation_steps: 0\n", f"gradient_accumulation_steps is '0' (from {path}:1); expected"),
+                                  ("cpu: yes\nadam: {lr: -1}\n", f"lr is '-1' (from {path}:2); expected"),
+                                  ("project: {total_limit: 4}\n", f"{path}:1: the options 'project' change a state that is there")):
+                with self.subTest(text=text):
+                    path.write_text(text)
+                    refused(["--config_file", str(path)], message)
+                    refused([], message, ACCELERATE_CONFIG_FILE=str(path))
+        refused([], "cpu_kernels is 'quick' (from ACCEL_CPU_KERNELS); expected one of", ACCEL_CPU_KERNELS="quick")
+
     def shown(self, *arguments):
         return subprocess.run([ACCEL, *arguments], capture_output=True, text=True, timeout=30, check=True).stdout
 

@@ -62,6 +62,20 @@ static void count_numbers(accel_state_t* state, const accel_value_t* numbers, in
     seen[found[i]]++;
   }
   accel_value_dispose(&all);
+
+  /* The same as objects, of which each rank keeps those of its own rows. */
+  accel_value_t list = ACCEL_VALUE_INIT;
+  int64_t rows = 0;
+  const int64_t* const own = integers(numbers->as.tensor, &rows);
+  CHECK(accel_value_list(NULL, 0, &list));
+  for (int64_t i = 0; i < rows; i++) {
+    const accel_value_t number = accel_arg_int(own[i]);
+    CHECK(accel_value_push(&list, &number));
+  }
+  CHECK(accel_gather_object_for_metrics(state, &list, &all));
+  EXPECT((int64_t)accel_value_count(&all) == count);
+  accel_value_dispose(&all);
+  accel_value_dispose(&list);
 }
 
 static void expect_each_once(const int64_t* seen, int64_t count) {

@@ -2738,12 +2738,72 @@ Rows of the first leaf of the tree.
 - `value`: Any.
 - `out`: The number.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 
 Threads: any.
 """
 accel_find_batch_size(value, out) =
     check(ccall(@address(accel_find_batch_size), accel_status_t, (Ptr{accel_value_t}, Ptr{Int64}), value, out), "accel_find_batch_size")
+
+"""
+    accel_find_device(value, out)
+
+The device of the first tensor of the tree.
+
+- `value`: Any.
+- `out`: The device; NONE when there is no tensor.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_find_device(value, out) =
+    check(ccall(@address(accel_find_device), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_find_device")
+
+"""
+    accel_get_shape(value, out)
+
+The tree with the shape of each tensor in its place, a list of integers.
+
+- `value`: A tensor or a tree of tensors.
+- `out`: The new tree.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+
+Threads: any.
+"""
+accel_get_shape(value, out) =
+    check(ccall(@address(accel_get_shape), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_get_shape")
+
+"""
+    accel_get_data_structure(value, out)
+
+What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device \"meta\", which has no memory. So rank 0 can tell others what they are to receive.
+
+- `value`: A tensor or a tree of tensors.
+- `out`: The new tree.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+
+Threads: any.
+"""
+accel_get_data_structure(value, out) =
+    check(ccall(@address(accel_get_data_structure), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), value, out), "accel_get_data_structure")
+
+"""
+    accel_initialize_tensors(structure, out)
+
+A tree of new tensors on the CPU, whose elements are not initialised.
+
+- `structure`: What accel_get_data_structure() returned, or any tree of tensors.
+- `out`: The new tree.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+
+Threads: any.
+"""
+accel_initialize_tensors(structure, out) =
+    check(ccall(@address(accel_initialize_tensors), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_value_t}), structure, out), "accel_initialize_tensors")
 
 """
     accel_device_parse(text, out)
@@ -3612,6 +3672,22 @@ accel_gather_for_metrics(state, value, out) =
     check(@collective(ccall(@address(accel_gather_for_metrics), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, value, out)), "accel_gather_for_metrics")
 
 """
+    accel_gather_object_for_metrics(state, items, out)
+
+As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+
+- `state`: A state.
+- `items`: This rank's list; tensors in it may have any sizes.
+- `out`: The list of all ranks' items.
+
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+
+Threads: collective, waits.
+"""
+accel_gather_object_for_metrics(state, items, out) =
+    check(@collective(ccall(@address(accel_gather_object_for_metrics), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{accel_value_t}), state, items, out)), "accel_gather_object_for_metrics")
+
+"""
     accel_gather_object(state, object, out)
 
 Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
@@ -3860,6 +3936,22 @@ Threads: collective.
 """
 accel_gather_for_metrics_async(state, value, out_work) =
     check(@collective(ccall(@address(accel_gather_for_metrics_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, value, out_work)), "accel_gather_for_metrics_async")
+
+"""
+    accel_gather_object_for_metrics_async(state, items, out_work)
+
+Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
+
+- `state`: A state.
+- `items`: As there.
+- `out_work`: The call under way.
+
+Returns: ACCEL_OK. The errors of the collective come from the work.
+
+Threads: collective.
+"""
+accel_gather_object_for_metrics_async(state, items, out_work) =
+    check(@collective(ccall(@address(accel_gather_object_for_metrics_async), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Ptr{Ptr{accel_work_t}}), state, items, out_work)), "accel_gather_object_for_metrics_async")
 
 """
     accel_gather_object_async(state, object, out_work)
@@ -11498,6 +11590,10 @@ const FUNCTIONS = (
     :accel_send_to_device,
     :accel_convert_to_fp32,
     :accel_find_batch_size,
+    :accel_find_device,
+    :accel_get_shape,
+    :accel_get_data_structure,
+    :accel_initialize_tensors,
     :accel_device_parse,
     :accel_device_type_name,
     :accel_device_count,
@@ -11558,6 +11654,7 @@ const FUNCTIONS = (
     :accel_gather,
     :accel_gather_uneven,
     :accel_gather_for_metrics,
+    :accel_gather_object_for_metrics,
     :accel_gather_object,
     :accel_reduce,
     :accel_broadcast,
@@ -11573,6 +11670,7 @@ const FUNCTIONS = (
     :accel_gather_async,
     :accel_gather_uneven_async,
     :accel_gather_for_metrics_async,
+    :accel_gather_object_for_metrics_async,
     :accel_gather_object_async,
     :accel_reduce_async,
     :accel_broadcast_async,

@@ -21,6 +21,13 @@ std::string contents(const Header& header) {
   return text(dtype, "[", shape, "]");
 }
 
+// A barrier is also what a rank without tensors sends where others send tensors.
+std::string part_of(const Header& header) {
+  const char* const called = operation_name(header.operation);
+  if (header.operation == Operation::kBarrier) return text("called ", called, " or passed no tensor");
+  return text("called ", called, " of ", contents(header));
+}
+
 double factor_of(const Header& header) { return header.reduction == ReduceOp::kScaledSum ? header.factor : 1; }
 
 std::string details(const Header& header, const Header& other) {
@@ -96,9 +103,8 @@ std::string find_mismatch(const std::vector<const Header*>& headers) {
     const Header& other = *headers[rank];
     if (are_equal(first, other)) continue;
     if (first.operation != other.operation)
-      return text("collective #", first.sequence, ": rank 0 called ", operation_name(first.operation), " of ",
-                  contents(first), ", rank ", rank, " called ", operation_name(other.operation), " of ",
-                  contents(other), "; all ranks must make the same calls in the same order");
+      return text("collective #", first.sequence, ": rank 0 ", part_of(first), ", rank ", rank, " ", part_of(other),
+                  "; all ranks must make the same calls in the same order");
     return text(title(first), ": rank 0 has ", details(first, other), ", rank ", rank, " has ", details(other, first),
                 "; all ranks must pass the same shape, dtype and options");
   }

@@ -344,6 +344,30 @@ static void accel_find_batch_size_null_pointers(void **state) {
   refused_with_status("accel_find_batch_size", "out", accel_find_batch_size(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_find_device_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_find_device", "value", accel_find_device(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_find_device", "out", accel_find_device(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_shape_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_shape", "value", accel_get_shape(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_shape", "out", accel_get_shape(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_get_data_structure_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_get_data_structure", "value", accel_get_data_structure(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_get_data_structure", "out", accel_get_data_structure(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_initialize_tensors_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_initialize_tensors", "structure", accel_initialize_tensors(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_initialize_tensors", "out", accel_initialize_tensors(&samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_device_parse_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_device_parse", "text", accel_device_parse(NULL, (accel_device_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -668,6 +692,13 @@ static void accel_gather_for_metrics_null_pointers(void **state) {
   refused_with_status("accel_gather_for_metrics", "out", accel_gather_for_metrics(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_gather_object_for_metrics_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_for_metrics", "state", accel_gather_object_for_metrics(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_for_metrics", "items", accel_gather_object_for_metrics(samples->valid.state, NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_for_metrics", "out", accel_gather_object_for_metrics(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_gather_object_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_object", "state", accel_gather_object(NULL, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -766,6 +797,13 @@ static void accel_gather_for_metrics_async_null_pointers(void **state) {
   refused_with_status("accel_gather_for_metrics_async", "state", accel_gather_for_metrics_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
   refused_with_status("accel_gather_for_metrics_async", "out_work", accel_gather_for_metrics_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_gather_object_for_metrics_async_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_for_metrics_async", "state", accel_gather_object_for_metrics_async(NULL, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_for_metrics_async", "items", accel_gather_object_for_metrics_async(samples->valid.state, NULL, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_gather_object_for_metrics_async", "out_work", accel_gather_object_for_metrics_async(samples->valid.state, &samples->value, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_gather_object_async_null_pointers(void **state) {
@@ -3762,6 +3800,10 @@ int main(void) {
       sweep_test(accel_send_to_device_null_pointers),
       sweep_test(accel_convert_to_fp32_null_pointers),
       sweep_test(accel_find_batch_size_null_pointers),
+      sweep_test(accel_find_device_null_pointers),
+      sweep_test(accel_get_shape_null_pointers),
+      sweep_test(accel_get_data_structure_null_pointers),
+      sweep_test(accel_initialize_tensors_null_pointers),
       sweep_test(accel_device_parse_null_pointers),
       sweep_test(accel_device_default_null_pointers),
       sweep_test(accel_device_current_null_pointers),
@@ -3812,6 +3854,7 @@ int main(void) {
       sweep_test(accel_gather_null_pointers),
       sweep_test(accel_gather_uneven_null_pointers),
       sweep_test(accel_gather_for_metrics_null_pointers),
+      sweep_test(accel_gather_object_for_metrics_null_pointers),
       sweep_test(accel_gather_object_null_pointers),
       sweep_test(accel_reduce_null_pointers),
       sweep_test(accel_broadcast_null_pointers),
@@ -3827,6 +3870,7 @@ int main(void) {
       sweep_test(accel_gather_async_null_pointers),
       sweep_test(accel_gather_uneven_async_null_pointers),
       sweep_test(accel_gather_for_metrics_async_null_pointers),
+      sweep_test(accel_gather_object_for_metrics_async_null_pointers),
       sweep_test(accel_gather_object_async_null_pointers),
       sweep_test(accel_reduce_async_null_pointers),
       sweep_test(accel_broadcast_async_null_pointers),

@@ -203,6 +203,30 @@ static void accel_find_batch_size_wrong_handles(void **state) {
   refused_value("accel_find_batch_size", "value", accel_find_batch_size(&samples->released_value, (int64_t *)samples->room));
 }
 
+static void accel_find_device_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_find_device", "value", accel_find_device(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_find_device", "value", accel_find_device(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_get_shape_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_get_shape", "value", accel_get_shape(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_get_shape", "value", accel_get_shape(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_get_data_structure_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_get_data_structure", "value", accel_get_data_structure(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_get_data_structure", "value", accel_get_data_structure(&samples->released_value, (accel_value_t *)samples->room));
+}
+
+static void accel_initialize_tensors_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_value("accel_initialize_tensors", "structure", accel_initialize_tensors(&samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_initialize_tensors", "structure", accel_initialize_tensors(&samples->released_value, (accel_value_t *)samples->room));
+}
+
 static void accel_state_share_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_state_share", "state", accel_state_share(samples->foreign.state, &samples->state_options, (accel_state_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -525,6 +549,14 @@ static void accel_gather_for_metrics_wrong_handles(void **state) {
   refused_value("accel_gather_for_metrics", "value", accel_gather_for_metrics(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
 }
 
+static void accel_gather_object_for_metrics_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_for_metrics", "state", accel_gather_object_for_metrics(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_object_for_metrics", "state", accel_gather_object_for_metrics(samples->released.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_object_for_metrics", "items", accel_gather_object_for_metrics(samples->valid.state, &samples->foreign_value, (accel_value_t *)samples->room));
+  refused_value("accel_gather_object_for_metrics", "items", accel_gather_object_for_metrics(samples->valid.state, &samples->released_value, (accel_value_t *)samples->room));
+}
+
 static void accel_gather_object_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_gather_object", "state", accel_gather_object(samples->foreign.state, &samples->value, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -643,6 +675,14 @@ static void accel_gather_for_metrics_async_wrong_handles(void **state) {
   refused_with_status("accel_gather_for_metrics_async", "state", accel_gather_for_metrics_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
   refused_value("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
   refused_value("accel_gather_for_metrics_async", "value", accel_gather_for_metrics_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
+}
+
+static void accel_gather_object_for_metrics_async_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_gather_object_for_metrics_async", "state", accel_gather_object_for_metrics_async(samples->foreign.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_gather_object_for_metrics_async", "state", accel_gather_object_for_metrics_async(samples->released.state, &samples->value, (accel_work_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_gather_object_for_metrics_async", "items", accel_gather_object_for_metrics_async(samples->valid.state, &samples->foreign_value, (accel_work_t **)samples->room));
+  refused_value("accel_gather_object_for_metrics_async", "items", accel_gather_object_for_metrics_async(samples->valid.state, &samples->released_value, (accel_work_t **)samples->room));
 }
 
 static void accel_gather_object_async_wrong_handles(void **state) {
@@ -3195,6 +3235,10 @@ int main(void) {
       sweep_test(accel_send_to_device_wrong_handles),
       sweep_test(accel_convert_to_fp32_wrong_handles),
       sweep_test(accel_find_batch_size_wrong_handles),
+      sweep_test(accel_find_device_wrong_handles),
+      sweep_test(accel_get_shape_wrong_handles),
+      sweep_test(accel_get_data_structure_wrong_handles),
+      sweep_test(accel_initialize_tensors_wrong_handles),
       sweep_test(accel_state_share_wrong_handles),
       sweep_test(accel_state_retain_wrong_handles),
       sweep_test(accel_state_release_wrong_handles),
@@ -3240,6 +3284,7 @@ int main(void) {
       sweep_test(accel_gather_wrong_handles),
       sweep_test(accel_gather_uneven_wrong_handles),
       sweep_test(accel_gather_for_metrics_wrong_handles),
+      sweep_test(accel_gather_object_for_metrics_wrong_handles),
       sweep_test(accel_gather_object_wrong_handles),
       sweep_test(accel_reduce_wrong_handles),
       sweep_test(accel_broadcast_wrong_handles),
@@ -3255,6 +3300,7 @@ int main(void) {
       sweep_test(accel_gather_async_wrong_handles),
       sweep_test(accel_gather_uneven_async_wrong_handles),
       sweep_test(accel_gather_for_metrics_async_wrong_handles),
+      sweep_test(accel_gather_object_for_metrics_async_wrong_handles),
       sweep_test(accel_gather_object_async_wrong_handles),
       sweep_test(accel_reduce_async_wrong_handles),
       sweep_test(accel_broadcast_async_wrong_handles),

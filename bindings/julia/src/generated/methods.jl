@@ -3057,6 +3057,34 @@ gather_for_metrics_async(state::State, value) =
     under_way(LibAccel.accel_gather_for_metrics_async, state, value)
 
 """
+    gather_object_for_metrics(state, items)
+
+As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
+batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as
+many first items stay as the batch has.
+
+- `items`: This rank's list; tensors in it may have any sizes.
+
+Gives: The list of all ranks' items.
+"""
+gather_object_for_metrics(state::State, items) =
+    done(LibAccel.accel_gather_object_for_metrics, LibAccel.accel_gather_object_for_metrics_async, state, items)
+
+"""
+    gather_object_for_metrics_async(state, items)
+
+As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
+batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as
+many first items stay as the batch has.
+
+- `items`: This rank's list; tensors in it may have any sizes.
+
+Gives: The list of all ranks' items.
+"""
+gather_object_for_metrics_async(state::State, items) =
+    under_way(LibAccel.accel_gather_object_for_metrics_async, state, items)
+
+"""
     gather_object(state, object)
 
 Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers,

@@ -60,16 +60,16 @@ Communication.
 module Collectives
 using ..Accel: Mesh, Work, all_gather!, all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!,
     broadcast!, broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, flight_record, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, group,
-    interruptible!, mesh, pad_across_processes, pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce,
-    reduce_async, reduce_scatter!, reduce_scatter_async!, scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group,
-    split_group, then, wait_for
+    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_object_for_metrics,
+    gather_object_for_metrics_async, gather_uneven, gather_uneven_async, group, interruptible!, mesh, pad_across_processes,
+    pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce, reduce_async, reduce_scatter!,
+    reduce_scatter_async!, scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group, split_group, then, wait_for
 export Mesh, Work, all_gather!, all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!,
     broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, flight_record, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_uneven, gather_uneven_async, group,
-    interruptible!, mesh, pad_across_processes, pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!,
-    reduce_async, reduce_scatter!, reduce_scatter_async!, scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group,
-    split_group, then, wait_for
+    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_object_for_metrics,
+    gather_object_for_metrics_async, gather_uneven, gather_uneven_async, group, interruptible!, mesh, pad_across_processes,
+    pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!,
+    scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group, split_group, then, wait_for
 end
 
 """

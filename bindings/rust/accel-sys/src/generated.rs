@@ -4133,10 +4133,52 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The number.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_find_batch_size(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
+
+    /// The device of the first tensor of the tree.
+    ///
+    /// * `value`: Any.
+    /// * `out`: The device; NONE when there is no tensor.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_find_device(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The tree with the shape of each tensor in its place, a list of integers.
+    ///
+    /// * `value`: A tensor or a tree of tensors.
+    /// * `out`: The new tree.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_get_shape(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device "meta", which has no memory.
+    ///
+    /// So rank 0 can tell others what they are to receive.
+    ///
+    /// * `value`: A tensor or a tree of tensors.
+    /// * `out`: The new tree.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_get_data_structure(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A tree of new tensors on the CPU, whose elements are not initialised.
+    ///
+    /// * `structure`: What accel_get_data_structure() returned, or any tree of tensors.
+    /// * `out`: The new tree.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_initialize_tensors(structure: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Reads the name of a device.
     ///
@@ -4722,6 +4764,19 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
+    /// As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches.
+    ///
+    /// A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+    ///
+    /// * `state`: A state.
+    /// * `items`: This rank's list; tensors in it may have any sizes.
+    /// * `out`: The list of all ranks' items.
+    ///
+    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_gather_object_for_metrics(state: *mut accel_state_t, items: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// Every rank gets the values of all ranks in one list, in rank order; a list counts as its items.
     ///
     /// Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
@@ -4898,6 +4953,17 @@ functions! {
     ///
     /// Threads: collective. Since 0.1.
     pub fn accel_gather_for_metrics_async(state: *mut accel_state_t, value: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
+
+    /// Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
+    ///
+    /// * `state`: A state.
+    /// * `items`: As there.
+    /// * `out_work`: The call under way.
+    ///
+    /// Returns: ACCEL_OK. The errors of the collective come from the work.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_gather_object_for_metrics_async(state: *mut accel_state_t, items: *const accel_value_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
 
     /// Starts accel_gather_object().
     ///

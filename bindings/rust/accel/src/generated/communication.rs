@@ -50,6 +50,22 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather_for_metrics(self.as_raw(), value.as_raw(), out) })?)
     }
 
+    /// As [`State::gather_object`](crate::State::gather_object) for a list of results, and leaves out those of samples that the loader repeated to
+    /// fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated;
+    /// of other lists as many first items stay as the batch has.
+    ///
+    /// * `items`: This rank's list; tensors in it may have any sizes.
+    ///
+    /// Gives: The list of all ranks' items.
+    ///
+    /// # Errors
+    /// TypeMismatch, InvalidState.
+    #[inline]
+    pub fn gather_object_for_metrics(&self, items: &Value) -> Result<Value> {
+        memory::reads(items)?;
+        made(|out| unsafe { sys::accel_gather_object_for_metrics(self.as_raw(), items.as_raw(), out) })
+    }
+
     /// Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are
     /// numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is
     /// ever run.
@@ -226,6 +242,14 @@ impl State {
     #[inline]
     pub fn gather_for_metrics_async<T: Tree>(&self, value: T) -> Result<Work<T>> {
         Work::of_tree(value, |value, out| unsafe { sys::accel_gather_for_metrics_async(self.as_raw(), value, out) })
+    }
+
+    /// Starts [`State::gather_object_for_metrics`](crate::State::gather_object_for_metrics), for the batch that the loader gave last.
+    ///
+    /// Gives: The call under way.
+    #[inline]
+    pub fn gather_object_for_metrics_async<T: Tree>(&self, items: T) -> Result<Work<T>> {
+        Work::of_tree(items, |items, out| unsafe { sys::accel_gather_object_for_metrics_async(self.as_raw(), items, out) })
     }
 
     /// Starts [`State::gather_object`](crate::State::gather_object).

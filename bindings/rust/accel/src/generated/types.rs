@@ -29,6 +29,60 @@ pub fn recent_errors(after: i64) -> Result<Value> {
     made(|out| unsafe { sys::accel_recent_errors(after, out) })
 }
 
+/// The device of the first tensor of the tree.
+///
+/// * `value`: Any.
+///
+/// Gives: The device; NONE when there is no tensor.
+#[inline]
+pub fn find_device(value: &Value) -> Result<Value> {
+    memory::reads(value)?;
+    made(|out| unsafe { sys::accel_find_device(value.as_raw(), out) })
+}
+
+/// The tree with the shape of each tensor in its place, a list of integers.
+///
+/// * `value`: A tensor or a tree of tensors.
+///
+/// Gives: The new tree.
+///
+/// # Errors
+/// TypeMismatch.
+#[inline]
+pub fn get_shape(value: &Value) -> Result<Value> {
+    memory::reads(value)?;
+    made(|out| unsafe { sys::accel_get_shape(value.as_raw(), out) })
+}
+
+/// What [`initialize_tensors`](crate::initialize_tensors) makes a like tree from: each tensor's shape and dtype, as a tensor of the
+/// device "meta", which has no memory. So rank 0 can tell others what they are to receive.
+///
+/// * `value`: A tensor or a tree of tensors.
+///
+/// Gives: The new tree.
+///
+/// # Errors
+/// TypeMismatch.
+#[inline]
+pub fn get_data_structure(value: &Value) -> Result<Value> {
+    memory::reads(value)?;
+    made(|out| unsafe { sys::accel_get_data_structure(value.as_raw(), out) })
+}
+
+/// A tree of new tensors on the CPU, whose elements are not initialised.
+///
+/// * `structure`: What [`get_data_structure`](crate::get_data_structure) returned, or any tree of tensors.
+///
+/// Gives: The new tree.
+///
+/// # Errors
+/// TypeMismatch, OutOfMemory.
+#[inline]
+pub fn initialize_tensors(structure: &Value) -> Result<Value> {
+    memory::reads(structure)?;
+    made(|out| unsafe { sys::accel_initialize_tensors(structure.as_raw(), out) })
+}
+
 /// The name of a type of devices.
 ///
 /// * `type`: ACCEL_DEVICE_*.
@@ -215,7 +269,7 @@ impl Value {
     /// Gives: The number.
     ///
     /// # Errors
-    /// InvalidArgument, TypeMismatch.
+    /// InvalidArgument, TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn batch_size(&self) -> Result<i64> {
         made(|out| unsafe { sys::accel_find_batch_size(self.as_raw(), out) })
