@@ -512,13 +512,14 @@ class Usage(LaunchTest):
 
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "job.yaml")
-            for text, message in (("gradient_accumulation_steps: 0\n", f"gradient_accumulation_steps is '0' (from {path}:1); expected"),
-                                  ("cpu: yes\nadam: {lr: -1}\n", f"lr is '-1' (from {path}:2); expected"),
-                                  ("project: {total_limit: 4}\n", f"{path}:1: the options 'project' change a state that is there")):
+            for text, message in (("gradient_accumulation_steps: 0\n", "gradient_accumulation_steps is '0' (from {}); expected"),
+                                  ("adam: {lr: -1}\n", "lr is '-1' (from {}); expected"),
+                                  ("project: {total_limit: 4}\n", "{}: the options 'project' change a state that is there")):
                 with self.subTest(text=text):
                     path.write_text(text)
-                    refused(["--config_file", str(path)], message)
-                    refused([], message, ACCELERATE_CONFIG_FILE=str(path))
+                    refused([], message.format(f"{path}:1"), ACCELERATE_CONFIG_FILE=str(path))
+                    path.write_text("distributed_type: 'NO'\n" + text)
+                    refused(["--config_file", str(path)], message.format(f"{path}:2"))
         refused([], "cpu_kernels is 'quick' (from ACCEL_CPU_KERNELS); expected one of", ACCEL_CPU_KERNELS="quick")
 
     def shown(self, *arguments):
