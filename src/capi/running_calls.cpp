@@ -1,20 +1,31 @@
 #include "capi/running_calls.hpp"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/current_call.hpp"
+#include "base/file_descriptor.hpp"
 #include "capi/process_check.hpp"
 
 namespace accel::capi {
 namespace {
 
-constexpr std::chrono::seconds kPatience(1);
+// A call may wait for other ranks until its deadline, and does no harm meanwhile. One that computes does, however long
+// a busy machine makes it take.
+constexpr std::chrono::seconds kPatience(1), kPatienceWhileTheyCompute(10);
 
 // Several, so that threads do not share one cache line.
 struct alignas(64) Counter {
@@ -28,13 +39,37 @@ thread_local Counter* counter_of_thread = nullptr;
 std::atomic<bool> exiting{false};
 pthread_t exiting_thread;  // written before `exiting`
 
+// 'R' computes or wants to, 'D' waits for a disk; zero if the thread has ended. The name in front may have parentheses.
+char thread_state(const char* thread) {
+  char path[64], line[512];
+  std::snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
+  const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t size = read(file.number(), line, sizeof line);
+  const std::string_view text(line, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string_view::npos || name_end + 2 >= text.size() ? '\0' : text[name_end + 2];
+}
+
+bool other_threads_compute() {
+  const std::string own = std::to_string(syscall(SYS_gettid));
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
+  while (const dirent* const entry = threads == nullptr ? nullptr : readdir(threads.get())) {
+    if (entry->d_name[0] == '.' || own == entry->d_name) continue;
+    if (const char state = thread_state(entry->d_name); state == 'R' || state == 'D') return true;
+  }
+  return false;
+}
+
 void wait_for_others() {
   if (exiting.load() || is_forked_off()) return;  // in a child, the threads that are counted are the parent's
   exiting_thread = pthread_self();
   exiting.store(true);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (calls_of_others() > 0 && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_patient = [begin] {
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    return waited < kPatience || (waited < kPatienceWhileTheyCompute && other_threads_compute());
+  };
+  while (calls_of_others() > 0 && is_patient()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace

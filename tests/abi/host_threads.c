@@ -89,6 +89,43 @@ static void test_exit_beside_running_calls(void** state) {
   for (i = 0; i < EXITS; i++) assert_int_equal(run_in_child(exit_beside_training_threads), 0);
 }
 
+static volatile int call_has_ended = 0;
+
+static accel_status_t compute(accel_tensor_t* tensor, accel_tensor_t** out, void* unused) {
+  struct timespec begin, now;
+  (void)unused;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < 2000);
+  return accel_tensor_detach(tensor, out);
+}
+
+static void* call_for_two_seconds(void* unused) {
+  const int64_t shape[] = {2};
+  accel_tensor_t* tensor = NULL;
+  accel_value_t value, made = ACCEL_VALUE_INIT;
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK) _exit(2);
+  value = accel_arg_tensor(tensor);
+  if (accel_recursively_apply(&value, 1, compute, NULL, NULL, &made) != ACCEL_OK) _exit(2);
+  call_has_ended = 1;
+  return unused;
+}
+
+static void expect_that_the_call_has_ended(void) { _exit(call_has_ended ? 0 : 5); }
+
+static void exit_beside_a_long_computation(void) {
+  pthread_t thread;
+  atexit(expect_that_the_call_has_ended); /* before the first call, so that it runs after the library's */
+  if (pthread_create(&thread, NULL, call_for_two_seconds, NULL) != 0) _exit(3);
+  sleep_ms(500);
+  exit(0);
+}
+
+static void test_exit_waits_for_a_call_that_computes(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(exit_beside_a_long_computation), 0);
+}
+
 static accel_tensor_t* held = NULL;
 
 static void release_what_is_held(void) {
@@ -179,9 +216,8 @@ static void test_a_small_stack_is_enough(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exit_beside_running_calls),
-      cmocka_unit_test(test_handlers_of_the_host_may_call),
-      cmocka_unit_test(test_num_threads_holds_on_every_thread),
+      cmocka_unit_test(test_exit_beside_running_calls),     cmocka_unit_test(test_exit_waits_for_a_call_that_computes),
+      cmocka_unit_test(test_handlers_of_the_host_may_call), cmocka_unit_test(test_num_threads_holds_on_every_thread),
       cmocka_unit_test(test_a_small_stack_is_enough),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
