@@ -151,9 +151,12 @@ class Prepared(DataLoader):
     def __iter__(self):
         self.end_of_dataloader, self.remainder = False, -1
         with loop_over(self):
+            state = current()
             for batch in super().__iter__():
-                state = current()
-                self.end_of_dataloader, self.remainder = bool(capi.accel_end_of_dataloader(state)), capi.accel_remainder(state)
+                if capi.accel_end_of_dataloader(state):
+                    self.end_of_dataloader, self.remainder = True, capi.accel_remainder(state)
+                elif self.remainder < 0:  # that of a stream is not known before its end
+                    self.remainder = capi.accel_remainder(state)
                 yield batch
 
     iteration = property(lambda self: self.epoch, lambda self, epoch: self.set_epoch(epoch), doc="The epoch, by its name in the reference.")
