@@ -36,27 +36,35 @@ def without_codes(text, names):
     return text.replace("](../", "](").replace("](#", "](parity.md#")
 
 
+def references():
+    """{the last part of a name of the reference: functions and structs of the header that have it after @accelerate}."""
+    found = {}
+    api = json.loads((ROOT / "api/accel.json").read_text())
+    for declared in api["functions"] + api["structs"]:
+        for reference in filter(None, declared["reference"].split(", ")):
+            found.setdefault(reference.split(".")[-1], []).append(declared["name"])
+    return found
+
+
 def functions(name, references):
-    """The functions of the header that have one of the names of a feature."""
+    """What the header has of the names of a feature: functions, or structs where no function has one of the names."""
     words = re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", name)))
-    return list(dict.fromkeys(function for word in words for function in references.get(word, [])))[:4]
+    found = list(dict.fromkeys(entry for word in words for entry in references.get(word, [])))
+    return ([entry for entry in found if not entry.endswith("_t")] or found)[:4]
 
 
 def page():
     rows = [line.rstrip("\n").split("\t") for line in (ROOT / "tests/checks/reference_rows.txt").read_text().splitlines() if not line.startswith("#")]
     names = {row: name for row, _, name in rows}
     texts = differences()
-    references = {}
-    for function in json.loads((ROOT / "api/accel.json").read_text())["functions"]:
-        for reference in filter(None, function["reference"].split(", ")):
-            references.setdefault(reference.split(".")[-1], []).append(function["name"])
+    known = references()
     parts = ["<!-- Written by tools/migration_page.py. -->\n" + (ROOT / "docs/site/migration.md.in").read_text()]
     for letter, topic in TOPICS.items():
         lines = []
         for row, state, name in rows:
             if not re.fullmatch(rf"{letter}\d+[a-z]?", row):
                 continue
-            called = ", ".join(f"`{function}()`" for function in functions(name, references))
+            called = ", ".join(f"`{entry}`" if entry.endswith("_t") else f"`{entry}()`" for entry in functions(name, known))
             text = without_codes(texts[row], names) if state == "differs" else "As in Accelerate."
             lines.append(f"| {name} | {called} | {text} |\n")
         parts.append(f"## {topic}\n\n| in Accelerate | in C | what differs |\n| --- | --- | --- |\n{''.join(lines)}")

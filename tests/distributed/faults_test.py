@@ -13,7 +13,8 @@ import sys
 import time
 
 from looping_ranks import LATE_MS, LIMIT_S, LoopingRanks
-from run_ranks import fail, shared_memory
+from private_shared_memory import nothing_left_in_shared_memory
+from run_ranks import fail
 
 KILLS = 20
 STOPS = 2
@@ -47,19 +48,16 @@ def main():
     if len(sys.argv) not in (2, 3):
         fail(__doc__)
     program, kills = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
-    before = shared_memory()
     chance = random.Random(1)
     times = []
-    for i in range(kills):
-        count = 2 + i % 3
-        how = (signal.SIGKILL, signal.SIGSEGV, "exit", signal.SIGKILL)[i % 4]
-        times.append(lose(program, count, chance.randrange(count), how, chance))
-    for i in range(STOPS):
-        count = 2 + 2 * i
-        lose(program, count, chance.randrange(count), signal.SIGSTOP, chance)
-    left = shared_memory() - before
-    if left:
-        fail(f"left in /dev/shm: {sorted(left)}")
+    with nothing_left_in_shared_memory():
+        for i in range(kills):
+            count = 2 + i % 3
+            how = (signal.SIGKILL, signal.SIGSEGV, "exit", signal.SIGKILL)[i % 4]
+            times.append(lose(program, count, chance.randrange(count), how, chance))
+        for i in range(STOPS):
+            count = 2 + 2 * i
+            lose(program, count, chance.randrange(count), signal.SIGSTOP, chance)
     print(f"{kills} ranks were lost; the slowest report came after {max(times)} ms, "
           f"the middle one after {sorted(times)[len(times) // 2]} ms")
 

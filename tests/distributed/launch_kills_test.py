@@ -15,18 +15,20 @@ import sys
 import tempfile
 import time
 
+from private_shared_memory import nothing_left_in_shared_memory
+
 RANKS = 4
 GONE_WITHIN = 10.0
 SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSEGV,
            signal.SIGABRT, signal.SIGSTOP]
-# Each rank has a child, one that leaves its group, a file in /dev/shm that nobody has a name for, and rank 0 a port. Some
-# ignore that they are asked to end.
+# Each rank has a child, one that leaves its group, a file in /dev/shm that has no name, and rank 0 a port. Some ignore
+# that they are asked to end.
 PROGRAM = """
 import os, signal, socket, subprocess, sys, time
 if os.environ["RANK"] in os.environ["STUBBORN"]: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for new_session in (False, True):
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=new_session)
-memory = open(f"/dev/shm/accel-kills-{os.getpid()}", "wb"); os.unlink(memory.name); memory.write(b"x" * 65536)
+memory = open(os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR), "wb"); memory.write(b"x" * 65536)
 if os.environ["RANK"] == "0":
     listener = socket.socket(); listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", int(os.environ["MASTER_PORT"]))); listener.listen()
@@ -101,9 +103,6 @@ def kill_once(accel, number, choose):
             for process in left:
                 os.kill(process, signal.SIGKILL)
             sys.exit(f"{what}: left {left}")
-        left = [name for name in os.listdir("/dev/shm") if name.startswith("accel-kills-")]
-        if left:
-            sys.exit(f"{what}: left {left} in /dev/shm")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
@@ -118,8 +117,9 @@ def main():
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 30)
     print(f"{count} kills with seed {seed}", flush=True)
     choose = random.Random(seed)
-    for number in range(count):
-        kill_once(accel, number, choose)
+    with nothing_left_in_shared_memory():
+        for number in range(count):
+            kill_once(accel, number, choose)
     print("nothing was left")
 
 

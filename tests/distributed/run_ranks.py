@@ -12,45 +12,13 @@ import sys
 import tempfile
 import time
 
+from private_shared_memory import nothing_left_in_shared_memory
+
 LIMIT_S = 100
 
 
 def fail(message):
     sys.exit(message)
-
-
-def shared_memory():
-    """Names in /dev/shm that could be ours, by owner and prefix, and that no process maps, now and a moment later: those of other
-    jobs that run beside this one are mapped or are gone then."""
-    found = unmapped_shared_memory()
-    if found:
-        time.sleep(0.5)
-        found &= unmapped_shared_memory()
-    return found
-
-
-def unmapped_shared_memory():
-    found = set()
-    for name in os.listdir("/dev/shm"):
-        try:
-            if os.stat("/dev/shm/" + name).st_uid == os.getuid():
-                found.add(name)
-        except FileNotFoundError:
-            pass
-    found = {name for name in found if name.startswith(("accel", "ucx"))}
-    return {name for name in found if not is_mapped("/dev/shm/" + name)} if found else found
-
-
-def is_mapped(path):
-    for process in os.listdir("/proc"):
-        if process.isdigit():
-            try:
-                with open(f"/proc/{process}/maps", encoding="utf-8", errors="replace") as mappings:
-                    if path in mappings.read():
-                        return True
-            except OSError:  # it has ended, or belongs to somebody else
-                pass
-    return False
 
 
 def launch(accel, program, count, *arguments):
@@ -237,11 +205,8 @@ TESTS = {
 def main():
     if len(sys.argv) != 4 or sys.argv[3] not in TESTS:
         fail(__doc__.splitlines()[0] + "\ntests: " + " ".join(TESTS))
-    before = shared_memory()
-    TESTS[sys.argv[3]](sys.argv[1], sys.argv[2])
-    left = shared_memory() - before
-    if left:
-        fail(f"left in /dev/shm: {sorted(left)}")
+    with nothing_left_in_shared_memory():
+        TESTS[sys.argv[3]](sys.argv[1], sys.argv[2])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import tempfile
 import time
 
 from looping_ranks import LIMIT_S, LoopingRanks
-from run_ranks import fail, shared_memory, start_directly
+from private_shared_memory import nothing_left_in_shared_memory
+from run_ranks import fail, start_directly
 
 FULL, SHARDED = 1, 3  # ACCEL_STATE_DICT_TYPE_*
 GONE_WITHIN_MS = 2000
@@ -84,7 +85,6 @@ def main():
     if len(sys.argv) not in (2, 3):
         fail(__doc__)
     program, random_losses = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else RANDOM_LOSSES
-    before = shared_memory()
     chance = random.Random(2)
     expected = losses(program, 2)
     if len(expected) != 12 or not expected[11] < 0.9 * expected[0]:
@@ -92,13 +92,11 @@ def main():
     cases = CASES + [(2 + i % 3, chance.randrange(2 + i % 3), "anywhere", signal.SIGKILL, (FULL, SHARDED)[i % 2])
                      for i in range(random_losses)]
     slowest = 0
-    for count, victim, place, how, state_dict_type in cases:
-        with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
-            slowest = max(slowest, lose(program, count, victim, place, how, state_dict_type, folder, chance))
-            continue_on_fewer(program, count - 1, folder, expected)
-    left = shared_memory() - before
-    if left:
-        fail(f"left in /dev/shm: {sorted(left)}")
+    with nothing_left_in_shared_memory():
+        for count, victim, place, how, state_dict_type in cases:
+            with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+                slowest = max(slowest, lose(program, count, victim, place, how, state_dict_type, folder, chance))
+                continue_on_fewer(program, count - 1, folder, expected)
     print(f"{len(cases)} ranks were lost; the slowest report came after {slowest} ms")
 
 

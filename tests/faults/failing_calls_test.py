@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
-from run_ranks import shared_memory
+from private_shared_memory import nothing_left_in_shared_memory
 
 KINDS = ("malloc", "mmap", "open", "write", "read", "fsync", "rename", "mkdir", "thread", "socket", "event")
 WORKS = ("create", "train", "data", "save", "load")
@@ -62,7 +62,6 @@ def run(program, ranks, injections):
     """The outcomes of some works with calls of some kinds that fail, a list of the ranks' for each: (work, kind, sample), 0 for each
     call."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where nothing waits for a disk
-    before = shared_memory()
     with tempfile.TemporaryDirectory(prefix="failing-calls-", dir=memory) as folder:
         words = [folder, ranks, *itertools.chain(*injections)]
         result = subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=False, errors="replace")
@@ -71,9 +70,6 @@ def run(program, ranks, injections):
         sys.exit(result.stderr.strip())
     if left:
         sys.exit(f"left behind by a save after all others: {left}")
-    left = shared_memory() - before
-    if left:
-        sys.exit(f"left in /dev/shm: {sorted(left)}")
     outcomes = []
     for line in result.stdout.splitlines():
         *fields, frames = line.split("\t")
@@ -150,13 +146,23 @@ def complaint(outcome, ranks):
 
 
 def main():
+    with nothing_left_in_shared_memory():
+        complaints = complaints_of(options_given())
+    sys.exit(1 if complaints else 0)
+
+
+def options_given():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("program")
     parser.add_argument("--every", action="store_true", help="each call, not a sample")
     parser.add_argument("--ranks", nargs="*", type=int, default=[1, 2], choices=[1, 2])
     parser.add_argument("--works", nargs="*", default=WORKS, choices=WORKS)
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def complaints_of(options):
+    """What was wrong; it is printed, too."""
     ends, complaints = collections.Counter(), collections.OrderedDict()
     for ranks, works in itertools.product(options.ranks, [[work] for work in options.works] if options.every else [options.works]):
         injections = [(work, kind, (0 if ranks == 1 else MOST_OF_TWO_RANKS.get(kind, 10)) if options.every else SAMPLES.get(kind, 1))
@@ -179,7 +185,7 @@ def main():
     for (where, wrong), numbers in complaints.items():
         print(f"{where}: call {', '.join(numbers[:5])} ({len(numbers)} times): {wrong}")
     print(", ".join(f"{count:,} {end}" for end, count in ends.items()))
-    sys.exit(1 if complaints else 0)
+    return complaints
 
 
 if __name__ == "__main__":

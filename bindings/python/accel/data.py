@@ -1,12 +1,12 @@
 """Loaders: batches of a dataset's items, in the order of a sampler. The engine orders, shares, reads ahead and collates."""
 
-from . import capi
+from . import capi, missing
 from .dataset import Dataset, EngineDataset, IterableDataset, handle_of
 from .datasets import Subset, TensorDataset, map_file
 from .generated import datasets, samplers
 from .generated.datasets import *  # noqa: F403
 from .generated.samplers import *  # noqa: F403
-from .handlers import fill, whole_number
+from .handlers import fill, warn_of_copies_that_block, whole_number
 from .objects import from_this_host, packed_item, unpacked
 from .sampler import Sampler
 from .state import current, loop_over
@@ -146,9 +146,23 @@ class Prepared(DataLoader):
     def _is_from_this_host(self):  # rank 0 may hand out what it reads
         return from_this_host(current())
 
+    end_of_dataloader, remainder = False, -1  # as in GradientState, of the batch in hand or of the last loop
+
     def __iter__(self):
+        self.end_of_dataloader, self.remainder = False, -1
         with loop_over(self):
-            yield from super().__iter__()
+            state = current()
+            for batch in super().__iter__():
+                if capi.accel_end_of_dataloader(state):
+                    self.end_of_dataloader, self.remainder = True, capi.accel_remainder(state)
+                elif self.remainder < 0:  # that of a stream is not known before its end
+                    self.remainder = capi.accel_remainder(state)
+                yield batch
+
+    iteration = property(lambda self: self.epoch, lambda self, epoch: self.set_epoch(epoch), doc="The epoch, by its name in the reference.")
+
+    def __getattr__(self, name):
+        raise AttributeError(missing.text(f"Prepared.{name}") or f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def total_batch_size(self):
@@ -182,6 +196,8 @@ def _batches_of(sampler, epoch):
 
 def prepare(loader, state, config, slice_fn_for_dispatch=None):
     """The prepared loader; `config` is an accel_dataloader_config_t."""
+    if config.put_on_device == 1:
+        warn_of_copies_that_block(config.non_blocking == 1, loader._arguments["pin_memory"])
     if slice_fn_for_dispatch is not None:
         capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: packed_item(
             slice_fn_for_dispatch(unpacked(rows, trusted=True), slice(begin, end), process_index, num_processes)))

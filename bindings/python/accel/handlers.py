@@ -3,6 +3,7 @@
 import copy
 import operator
 import os
+import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Optional, Union
@@ -136,6 +137,11 @@ class DistributedDataParallelKwargs(KwargsHandler):
         options.comm_state_option = power
         return options, power  # the second lives as long as the first is used
 
+    def register_comm_hook(self, model):
+        raise NotImplementedError("DistributedDataParallelKwargs.register_comm_hook(): prepare() registers comm_hook and comm_wrapper when the "
+                                  "Accelerator has these settings among its kwargs_handlers; a function of the program is a hook by "
+                                  "register_comm_hook() of the prepared module")
+
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
@@ -173,6 +179,13 @@ class DataLoaderConfiguration(KwargsHandler):
         from . import capi
 
         return fill(capi.accel_dataloader_config_t(), {**self.to_dict(), "data_seed": whole_number("data_seed", self.data_seed, least=0)})
+
+
+def warn_of_copies_that_block(non_blocking, pin_memory):
+    """Of a loader whose batches go to a device."""
+    if non_blocking and not pin_memory:
+        warnings.warn("non_blocking=True for a loader without pin_memory: copies to a GPU from memory that is not page-locked block all the same; "
+                      "give the DataLoader pin_memory=True, or leave non_blocking out", stacklevel=2)
 
 
 @dataclass

@@ -76,7 +76,7 @@ _HOMES = {
     "state": "AcceleratorState GradientState is_initialized PartialState",
     "tracking": """AimTracker ClearMLTracker CometMLTracker DVCLiveTracker filter_trackers GeneralTracker get_available_trackers LOGGER_TYPE_TO_CLASS
         MLflowTracker on_main_process register_tracker_class SwanLabTracker TensorBoardTracker TrackioTracker WandBTracker""",
-    "trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 find_batch_size
+    "trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 ConvertOutputsToFp32 find_batch_size
         find_device get_data_structure get_shape honor_type ignorant_find_batch_size initialize_tensors is_namedtuple
         is_tensor_information is_torch_tensor listify pad_input_tensors recursively_apply send_to_device slice_tensors TensorInformation""",
     "utils.constants": """BETA_CP_AVAILABLE_PYTORCH_VERSION BETA_SP_AVAILABLE_DEEPSPEED_VERSION BETA_TP_AVAILABLE_PYTORCH_VERSION

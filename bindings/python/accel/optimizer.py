@@ -5,6 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from . import capi, errors, handlers
+from .creation import zeros
 from .module import Module, Parameters
 from .names import resolver
 
@@ -27,6 +28,11 @@ class ParamGroup(MutableMapping):
         return None if value == capi.ACCEL_UNSET_DOUBLE else value
 
     def __setitem__(self, name, value):
+        if name == "initial_lr":  # where schedules begin, which torch keeps beside the settings
+            state = capi.accel_optimizer_state_dict(self._optimizer.handle)
+            state["param_groups"][self._place][name] = float(value)
+            capi.accel_optimizer_load_state_dict(self._optimizer.handle, state)
+            return
         for part, number in zip(("beta1", "beta2"), value) if name == "betas" else ((name, value),):
             capi.accel_optimizer_set_setting(self._optimizer.handle, self._place, part, float(number))
 
@@ -142,10 +148,17 @@ class Optimizer:
 
     def step(self, closure=None):
         """One update of all parameters that have a gradient; False when nothing was updated. With a closure, which zeroes the gradients,
-        runs forward and backward and returns the loss, the result is that loss, and None when the closure was not called."""
+        runs forward and backward and returns the loss, the result is what it returned, and None when the closure was not called."""
         if closure is None:
             return capi.accel_optimizer_step(self.handle) == capi.ACCEL_OK
-        return capi.accel_optimizer_step_closure(self.handle, closure)[1]
+        answers = []
+
+        def loss():
+            answers.append(closure())
+            return answers[0] if isinstance(answers[0], capi.accel_tensor) else zeros(1)  # the engine hands it back, and does not compute with it
+
+        capi.accel_optimizer_step_closure(self.handle, loss)
+        return answers[0] if answers else None
 
     def train(self):
         """Parameters of a schedule-free optimizer become those that are trained; others have nothing to switch."""

@@ -8,6 +8,7 @@ from typing import Any
 from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
 from .device import for_program
 from .enums import DistributedType, PrecisionType
+from .environment import parse_flag_from_env
 from .generated.choices import CHOICES
 from .handlers import fill
 from .names import resolver
@@ -160,7 +161,10 @@ class View:
         return next(name for name, value in CHOICES["precision"].items() if value == number)
 
     local_num_processes: int = of_state(capi.accel_local_num_processes)
-    fork_launched: bool = of_state(capi.accel_fork_launched, bool)
+    @property
+    def fork_launched(self) -> bool:
+        """Whether notebook_launcher() started this process, as the environment says now."""
+        return parse_flag_from_env("FORK_LAUNCHED")
 
     def wait_for_everyone(self) -> None:
         """A barrier."""
@@ -423,6 +427,9 @@ class AcceleratorState(View):
             leave()
 
 
+# The settings of an accumulation of which nothing is said.
+_DEFAULTS = {"num_steps": 1, "adjust_scheduler": False, "sync_with_dataloader": True, "sync_each_batch": False}
+
 _running: list = []  # weak references to the prepared loaders whose loops are under way
 
 
@@ -449,26 +456,63 @@ def loop_over(loader):
         end_loop(loader)
 
 
-class GradientState:
-    """Gradient accumulation as it stands now. All instances are one."""
+def _set_accumulation(settings):
+    """Changes some settings of the accumulation."""
+    capi.accel_set_gradient_accumulation(current(), fill(capi.accel_gradient_accumulation_options_t(), settings))
 
+
+class _Accumulation(dict):
+    """The settings as they were when they were asked for. A change of one changes the job's."""
+
+    def __setitem__(self, name, value):
+        _set_accumulation({name: value})
+        super().__setitem__(name, value)
+
+    def update(self, *others, **settings):
+        for name, value in dict(*others, **settings).items():
+            self[name] = value
+
+
+def _setting(name: str, kind: Any) -> Any:
+    """A setting of the accumulation, which can be changed."""
+    return property(lambda _: kind(capi.accel_gradient_accumulation(current())[name]), lambda _, value: _set_accumulation({name: value}))
+
+
+class GradientState:
+    """Gradient accumulation as it stands now. All instances are one, which has no attributes but these."""
+
+    __slots__ = ("__weakref__",)
     _current = staticmethod(current)
 
     def __init__(self, gradient_accumulation_plugin=None):
         """A plugin replaces the settings of the job."""
         if gradient_accumulation_plugin is not None:
             plugin = gradient_accumulation_plugin
-            capi.accel_set_gradient_accumulation(current(), fill(capi.accel_gradient_accumulation_options_t(), {
-                "num_steps": plugin.num_steps or 1, "adjust_scheduler": bool(plugin.adjust_scheduler),
-                "sync_with_dataloader": plugin.sync_with_dataloader, "sync_each_batch": plugin.sync_each_batch}))
+            self.plugin_kwargs = {"num_steps": plugin.num_steps or 1, "adjust_scheduler": bool(plugin.adjust_scheduler),
+                                  "sync_with_dataloader": plugin.sync_with_dataloader, "sync_each_batch": plugin.sync_each_batch}
 
-    sync_gradients: bool = of_state(capi.accel_sync_gradients, bool)
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether the backward of now completes a step."""
+        return bool(capi.accel_sync_gradients(current()))
+
+    @sync_gradients.setter
+    def sync_gradients(self, sync):
+        capi.accel_set_sync_gradients(current(), int(sync))
+
+    def _set_sync_gradients(self, sync_gradients):
+        self.sync_gradients = sync_gradients
+
     end_of_dataloader: bool = of_state(capi.accel_end_of_dataloader, bool)
 
     @property
     def dataloader_references(self) -> list:
         """The prepared loaders whose loops are under way, the outermost first."""
         return [loader for loader in (reference() for reference in _running) if loader is not None]
+
+    @dataloader_references.setter
+    def dataloader_references(self, loaders):
+        _running[:] = [weakref.ref(loader) for loader in loaders if loader is not None]
 
     @property
     def active_dataloader(self) -> Any:
@@ -483,17 +527,19 @@ class GradientState:
     _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"plugin_kwargs": capi.accel_gradient_accumulation(current())})
 
     remainder: int = of_state(capi.accel_remainder)
-    num_steps: int = of_state(capi.accel_gradient_accumulation_steps)
+    num_steps: int = _setting("num_steps", int)
+    adjust_scheduler: bool = _setting("adjust_scheduler", bool)
+    sync_with_dataloader: bool = _setting("sync_with_dataloader", bool)
+    sync_each_batch: bool = _setting("sync_each_batch", bool)
 
     @property
-    def adjust_scheduler(self) -> bool:
-        return self.plugin_kwargs["adjust_scheduler"]
+    def plugin_kwargs(self) -> dict:
+        """All settings. Those that are set replace all: what they leave out gets its default."""
+        return _Accumulation(capi.accel_gradient_accumulation(current()))
 
-    @property
-    def sync_with_dataloader(self) -> bool:
-        return self.plugin_kwargs["sync_with_dataloader"]
-
-    plugin_kwargs: dict = of_state(capi.accel_gradient_accumulation)
+    @plugin_kwargs.setter
+    def plugin_kwargs(self, settings):
+        _set_accumulation({**_DEFAULTS, **settings})
 
     @staticmethod
     def _reset_state():

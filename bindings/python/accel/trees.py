@@ -2,8 +2,11 @@
 The tensors may be torch's or the engine's; results are of the same kind.
 """
 
+import copy
 import dataclasses
 import functools
+import pickle
+import types
 from collections.abc import Mapping
 
 from . import capi, ops
@@ -87,27 +90,48 @@ def _is_half(value):
     return dtype is not None and getattr(dtype, "is_floating_point", False) and dtype.itemsize == 2
 
 
+class ConvertOutputsToFp32:
+    """A forward, or a method, whose outputs in float16 and bfloat16 become float32."""
+
+    def __init__(self, model_forward):
+        self.model_forward = model_forward
+        functools.update_wrapper(self, model_forward)
+
+    def __call__(self, *args, **kwargs):
+        return convert_to_fp32(self.model_forward(*args, **kwargs))
+
+    def __get__(self, instance, _=None):  # as a function in a class
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __deepcopy__(self, memo):
+        return type(self)(copy.deepcopy(self.model_forward, memo))
+
+    def __getstate__(self):
+        raise pickle.PicklingError("a forward whose outputs become float32 cannot be pickled: pickle the model inside, which "
+                                   "Accelerator.unwrap_model(model) returns")
+
+
 def convert_outputs_to_fp32(model_forward):
     """The forward, whose outputs in float16 and bfloat16 become float32."""
-    @functools.wraps(model_forward)
-    def forward(*args, **kwargs):
-        return convert_to_fp32(model_forward(*args, **kwargs))
-
-    return forward
+    return ConvertOutputsToFp32(model_forward)
 
 
 def find_batch_size(data):
-    """Rows of the first tensor of the tree."""
-    found = _first(data)
-    if found is None:
-        raise TypeError(f"the batch has no tensor: it is a {type(data).__name__}; expected a tensor, or a list, tuple or dict of tensors")
-    if len(found.shape) == 0:
-        raise ValueError("the first tensor of the batch has no dimensions; expected rows in dimension 0")
-    return found.shape[0]
+    """Rows of the first tensor of the tree, which is the first thing in it."""
+    first = data
+    while isinstance(first, (list, tuple, Mapping)):
+        if not first:
+            raise ValueError(f"the batch begins with a {type(first).__name__} that is empty; expected a tensor")
+        first = first[0] if isinstance(first, (list, tuple)) else next(iter(first.values()))
+    if not is_torch_tensor(first):
+        raise TypeError(f"the batch begins with a {type(first).__name__}; expected a tensor, or a list, tuple or dict of tensors")
+    if not first.shape:
+        raise IndexError("the first tensor of the batch has no dimensions; expected rows in dimension 0")
+    return first.shape[0]
 
 
 def ignorant_find_batch_size(data):
-    """As find_batch_size(), and None where there is no tensor."""
+    """As find_batch_size(), and None where no tensor comes first."""
     try:
         return find_batch_size(data)
     except (TypeError, ValueError):
@@ -116,16 +140,10 @@ def ignorant_find_batch_size(data):
 
 def find_device(data):
     """The device of the first tensor of the tree; None where there is none."""
-    found = _first(data)
-    return None if found is None else found.device
-
-
-def _first(data):
-    """The first tensor of a tree; None where there is none."""
     if is_torch_tensor(data):
-        return data
+        return data.device
     parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else ()
-    return next((found for found in map(_first, parts) if found is not None), None)
+    return next((found for found in map(find_device, parts) if found is not None), None)
 
 
 def get_data_structure(data):

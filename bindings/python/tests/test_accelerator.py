@@ -484,6 +484,45 @@ def test_accumulation_can_be_changed():
     assert plain.gradient_accumulation_steps == 2 and not plain.gradient_state.adjust_scheduler  # as in the reference
 
 
+def test_the_gradient_state_is_set_as_the_references():
+    accelerator = Accelerator(cpu=True)
+    state = accel.state.GradientState()
+    for set_it in (lambda value: setattr(state, "sync_gradients", value), state._set_sync_gradients):
+        for value in (False, True):
+            set_it(value)
+            assert state.sync_gradients is accelerator.sync_gradients is value
+    state.plugin_kwargs = {"num_steps": 3, "sync_with_dataloader": False}
+    assert (accelerator.gradient_accumulation_steps, state.sync_with_dataloader, state.adjust_scheduler) == (3, False, False)
+    state.plugin_kwargs.update({"num_steps": 4}, adjust_scheduler=True)
+    state.plugin_kwargs["sync_each_batch"] = True
+    assert state.plugin_kwargs == {"num_steps": 4, "adjust_scheduler": True, "sync_with_dataloader": False, "sync_each_batch": True, "true_divisor": False}
+    state.num_steps, state.adjust_scheduler, state.sync_with_dataloader, state.sync_each_batch = 2, False, True, False
+    assert accelerator.gradient_accumulation_steps == state.num_steps == 2
+    assert not state.adjust_scheduler and state.sync_with_dataloader and not state.sync_each_batch
+    with pytest.raises(TypeError, match="no setting 'steps'"):
+        state.plugin_kwargs = {"steps": 3}
+    loader = accelerator.prepare(DataLoader([1, 2]))
+    state.dataloader_references += [loader]
+    assert state.active_dataloader is loader and state.in_dataloader
+    state.dataloader_references = [None]
+    assert state.active_dataloader is None and state.dataloader_references == []
+    for name in ("remainder", "end_of_dataloader", "active_dataloader", "is_xla_gradients_synced", "unknown"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(state, name, True)
+
+
+def test_the_environment_says_who_forked(accelerator, monkeypatch):
+    """Also when it changes behind the first state."""
+    assert not accelerator.state.fork_launched
+    monkeypatch.setenv("FORK_LAUNCHED", "1")
+    assert accelerator.state.fork_launched and accel.PartialState().fork_launched
+
+
+def test_hooks_of_settings_are_registered_by_prepare():
+    with pytest.raises(NotImplementedError, match=r"register_comm_hook\(\) of the prepared module"):
+        DistributedDataParallelKwargs().register_comm_hook(nn.Linear(1, 1))
+
+
 def test_one_process_checks_what_several_do():
     accelerator = Accelerator(cpu=True)
     weight = accel.ones(2, 2).requires_grad_()

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 
@@ -245,6 +246,37 @@ def test_the_running_loaders(accelerator):
             assert state.active_dataloader is inner and state.dataloader_references == [outer, inner]
         assert state.active_dataloader is outer
     assert not state.in_dataloader and state.dataloader_references == []
+
+
+def test_prepared_loaders_tell_of_their_loops(accelerator):
+    """end_of_dataloader, remainder and iteration, by the names of the reference."""
+    loader, inner = accelerator.prepare(DataLoader(list(range(5)), batch_size=2), DataLoader([1, 2]))
+    assert (loader.end_of_dataloader, loader.remainder, loader.iteration) == (False, -1, 0)
+    seen = []
+    for _ in loader:
+        list(inner)  # another loop inside does not change what this one tells
+        seen.append((loader.end_of_dataloader, loader.remainder))
+    assert seen == [(False, 1), (False, 1), (True, 1)] and loader.end_of_dataloader and inner.end_of_dataloader
+    assert loader.iteration == loader.epoch == 1
+    next(iter(loader))
+    assert not loader.end_of_dataloader
+    loader.iteration = 7
+    assert loader.epoch == 7
+    for name, text in (("begin", "begins with iter"), ("end", "ends with its batches"), ("reset", "begins with iter"), ("get_sampler", "`sampler` is"),
+                       ("set_sampler", "make a DataLoader"), ("unknown", "no attribute 'unknown'")):
+        assert not hasattr(loader, name)
+        with pytest.raises(AttributeError, match=text):
+            getattr(loader, name)
+
+
+def test_copies_that_block_are_warned_of(accelerator):
+    accelerator.dataloader_config.non_blocking = True
+    with pytest.warns(UserWarning, match="non_blocking=True for a loader without pin_memory"):
+        accelerator.prepare(DataLoader([1, 2]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        accelerator.prepare_data_loader(DataLoader([1, 2]), device_placement=False)  # the host's batches are not copied
+        accelerator.prepare(DataLoader([1, 2], pin_memory=True))
 
 
 def test_datasets_hear_of_the_epoch(accelerator):

@@ -264,6 +264,44 @@ def test_a_step_by_a_closure():
         optimizer.step(lambda: 1 / 0)
 
 
+def test_closures_may_answer_anything():
+    """As those of torch.optim: the answer is handed back as it is."""
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = optim.SGD(model, lr=1.0)
+
+    for place, answer in enumerate((None, 0.5, "text", accel.ones(1))):
+        def closure(answer=answer):
+            optimizer.zero_grad()
+            model(accel.ones(1, 1)).sum().backward()
+            return answer
+
+        before = model.weight.item()
+        assert optimizer.step(closure) is answer, place
+        assert model.weight.item() == pytest.approx(before - 1)
+
+
+def test_rates_to_go_on_from_can_be_set():
+    """The usual lines of torch: initial_lr of the groups, and then last_epoch."""
+    model = nn.Linear(1, 1)
+
+    def groups(**more):
+        return [{"params": [model.weight], **more}, {"params": [model.bias], **more}]
+
+    expected = None
+    for set_it in (lambda group: group.__setitem__("initial_lr", 4.0), lambda group: group.setdefault("initial_lr", 4.0), None):
+        optimizer = optim.Adam(groups(initial_lr=4.0) if set_it is None else groups(), lr=1.0)
+        model(accel.ones(1, 1)).sum().backward()
+        optimizer.step()
+        kept = {name: tensor.clone() for name, tensor in optimizer.state[model.weight].items()}
+        for group in optimizer.param_groups if set_it else ():
+            set_it(group)
+        assert [group["initial_lr"] for group in optimizer.param_groups] == [4, 4] and all("initial_lr" in group for group in optimizer.param_groups)
+        assert all(ops.equal(tensor, kept[name]) for name, tensor in optimizer.state[model.weight].items())  # and nothing else changes
+        scheduler = lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step), last_epoch=3)
+        expected = expected or scheduler.get_last_lr()
+        assert scheduler.get_last_lr() == expected == [pytest.approx(4 / 5)] * 2
+
+
 @pytest.mark.parametrize("kind", [optim.SGDScheduleFree, optim.AdamWScheduleFree])
 def test_schedule_free_optimizers_are_switched(kind):
     model = nn.Linear(1, 1, bias=False)

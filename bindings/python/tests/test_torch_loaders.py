@@ -8,6 +8,7 @@ import importlib.util
 import json
 import pathlib
 import pickle
+import warnings
 import weakref
 
 import pytest
@@ -729,3 +730,14 @@ def test_native_shards():
     stream = datasets.Dataset.from_dict({"x": list(range(10))}).to_iterable_dataset(num_shards=2)
     loader = prepare_data_loader(DataLoader(stream, batch_size=5), num_processes=2, process_index=1, dispatch_batches=False)
     assert not isinstance(loader.dataset, IterableDatasetShard) and [batch["x"].tolist() for batch in loader] == [[5, 6, 7, 8, 9]]
+
+
+def test_copies_that_block_are_warned_of():
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(non_blocking=True))
+    data = list(range(4))
+    with pytest.warns(UserWarning, match="non_blocking=True for a loader without pin_memory"):
+        accelerator.prepare(DataLoader(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        accelerator.prepare_data_loader(DataLoader(data), device_placement=False)  # the host's batches are not copied
+        accelerator.prepare(DataLoader(data, pin_memory=True))

@@ -9,7 +9,9 @@ import random
 ROWS = 12  # of a batch: ranks and micro-batches take equal shares of it
 FEATURES = 4
 
-# Flags are taken or left at random. Learning rates are large enough for each step to be seen.
+# Flags are taken or left at random. Learning rates are large enough for each step to be seen. Not here, for their runs need not agree:
+# LOMO and AdaLomo, which update in each backward and so do not accumulate; Muon, which takes matrices only and rounds to bf16 meanwhile,
+# so that the last bit of a gradient decides about the third digit of an update.
 OPTIMIZERS = {
     "SGD": {"momentum": (0.9,), "weight_decay": (0.1,), "maximize": (True,)},
     "Adam": {"weight_decay": (0.1,), "amsgrad": (True,), "betas": ((0.5, 0.7),)},
@@ -19,7 +21,19 @@ OPTIMIZERS = {
     "NAdam": {"weight_decay": (0.1,), "momentum_decay": (0.01,)},
     "RAdam": {"weight_decay": (0.1,), "betas": ((0.5, 0.7),)},
     "Adamax": {"weight_decay": (0.1,), "betas": ((0.5, 0.7),)},
+    "Adafactor": {"weight_decay": (0.1,), "d": (2.0,), "maximize": (True,)},
+    "AdamW8bit": {"weight_decay": (0.0, 0.3), "betas": ((0.5, 0.7),)},  # so small parameters keep float32 moments
+    "AdamWScheduleFree": {"weight_decay": (0.1,), "warmup_steps": (3,), "r": (1.0,)},
+    "LAMB": {"weight_decay": (0.0, 0.1), "betas": ((0.5, 0.7),)},
+    "Lion": {"weight_decay": (0.1,), "betas": ((0.5, 0.7),)},
+    "SGDScheduleFree": {"momentum": (0.5,), "weight_decay": (0.1,), "warmup_steps": (3,)},
 }
+NOT_IN_TORCH = ("AdamW8bit", "AdamWScheduleFree", "LAMB", "Lion", "SGDScheduleFree")
+# Whose update of an element has the size of the learning rate however small the gradient is: what rounding makes of a gradient near 0
+# decides about its direction.
+WITHOUT_SIZE = ("Lion",)
+SMOOTH = ("SGD", "SGDScheduleFree")
+SINGLE = ("AdamW8bit",)  # not for float64
 SCHEDULES = {
     "StepLR": {"step_size": (2, 3), "gamma": (0.5,)},
     "MultiStepLR": {"milestones": ([1, 4],), "gamma": (0.3,)},
@@ -29,8 +43,20 @@ SCHEDULES = {
     "ConstantLR": {"factor": (0.5,), "total_iters": (2,)},
     "PolynomialLR": {"total_iters": (5,), "power": (2.0,)},
     "OneCycleLR": {"max_lr": (0.2,), "total_steps": (12,), "pct_start": (0.3,), "cycle_momentum": (False,)},
+    "CosineAnnealingWarmRestarts": {"T_0": (2, 3), "T_mult": (2,), "eta_min": (0.001,)},
+    "CyclicLR": {"base_lr": (0.01,), "max_lr": (0.1,), "step_size_up": (2, 3), "mode": ("triangular2",), "cycle_momentum": (False,)},
+    "LambdaLR": {"decay": (0.5,)},
+    "ReduceLROnPlateau": {"factor": (0.5,), "patience": (0, 1), "threshold": (0.05,), "cooldown": (1,)},
+    "ChainedScheduler": {"parts": ([("ConstantLR", {"factor": 0.5, "total_iters": 3}), ("ExponentialLR", {"gamma": 0.8})],)},
+    "SequentialLR": {"parts": ([("LinearLR", {"start_factor": 0.25, "total_iters": 2}), ("ExponentialLR", {"gamma": 0.8})],), "milestones": ([2],)},
+    "get_constant_schedule_with_warmup": {"num_warmup_steps": (3,)},
+    "get_cosine_schedule_with_warmup": {"num_warmup_steps": (2,), "num_training_steps": (9,), "num_cycles": (1.5,)},
+    "get_cosine_with_hard_restarts_schedule_with_warmup": {"num_warmup_steps": (2,), "num_training_steps": (9,), "num_cycles": (2,)},
+    "get_inverse_sqrt_schedule": {"num_warmup_steps": (2,), "timescale": (4,)},
+    "get_linear_schedule_with_warmup": {"num_warmup_steps": (2,), "num_training_steps": (9,)},
 }
-REQUIRED = {"step_size", "milestones", "gamma", "T_max", "max_lr", "total_steps", "cycle_momentum"}
+REQUIRED = {"step_size", "milestones", "gamma", "T_max", "max_lr", "total_steps", "cycle_momentum", "T_0", "base_lr", "step_size_up", "decay",
+            "factor", "patience", "parts", "num_warmup_steps", "num_training_steps"}
 
 
 def choose_flags(rng, flags):
@@ -40,7 +66,7 @@ def choose_flags(rng, flags):
 def make_program(seed):
     """The program of a seed."""
     rng = random.Random(seed)
-    steps = rng.randint(5, 8)
+    steps = rng.randint(4, 7)
     heads = rng.choice((1, 1, 2, 3))
     width = rng.randint(2, 5)
     optimizer = rng.choice(sorted(OPTIMIZERS))
@@ -48,14 +74,17 @@ def make_program(seed):
     if optimizer == "SGD" and "momentum" in settings and rng.random() < 0.5:
         settings |= rng.choice(({"nesterov": True}, {"dampening": 0.3}))
     schedule = rng.choice((None, *sorted(SCHEDULES)))
+    precisions = ["float64"] * 3 * (optimizer not in SINGLE) + ["float32"] * (optimizer not in WITHOUT_SIZE) + ["bf16"] * (optimizer in SMOOTH)
     program = {
         "seed": seed,
         "steps": steps,
+        "precision": rng.choice(precisions),  # bf16: float32 under mixed precision
         "width": width,
         "layers": rng.randint(1, 2),
         "shared": rng.random() < 0.3,  # the last layer of the trunk is applied twice
         "unused": rng.random() < 0.3,  # a parameter that no forward reaches
-        "buffer": rng.random() < 0.3,
+        "buffer": rng.random() < 0.3,  # one counts rows, one scales what comes out
+        "tied": rng.random() < 0.3,  # the first head's weight is that of another layer, too
         "heads": heads,
         "head_of_step": [step * heads // steps if rng.random() < 0.9 else rng.randrange(heads) for step in range(steps)],
         "frozen_from": rng.choice((None, None, rng.randint(0, steps - 1))),  # the first layer's weight
@@ -70,8 +99,8 @@ def make_program(seed):
         "set_to_none": rng.random() < 0.8,
         "resume_at": rng.randint(1, steps - 1),
     }
-    if schedule == "OneCycleLR":
-        program["schedule_first"] = False  # it would be asked for a step behind its end
+    if schedule in ("OneCycleLR", "ReduceLROnPlateau"):
+        program["schedule_first"] = False  # it would be asked for a step behind its end; it needs the loss of the step
     return program
 
 

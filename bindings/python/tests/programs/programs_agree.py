@@ -17,7 +17,9 @@ import unittest
 import program as programs
 
 RUNNER = pathlib.Path(__file__).with_name("run_programs.py")
-TOLERANCE = 1e-6  # of float64; NAdam keeps a product in float32
+# Of runs that share their rows otherwise. Measured in 600 programs: 1e-15, of RMSprop 4e-13; 3e-7, of RMSprop 3e-5; 6e-3. NAdam of the reference
+# keeps a product in float32, which makes 2e-8.
+TOLERANCES = {"float64": 1e-6, "float32": 3e-4, "bf16": 3e-2}
 SECONDS = 2  # of a program, on a busy machine
 
 
@@ -53,24 +55,24 @@ class Programs(unittest.TestCase):
     def setUpClass(cls):
         cls.expected = run_programs(with_ranks(1))
 
-    def assert_agree(self, outcomes, is_comparable=lambda program: True):
-        self.assertEqual(len(outcomes), COUNT)
-        for seed, outcome in outcomes.items():
+    def assert_agree(self, outcomes, is_comparable=lambda program: True, tolerances=TOLERANCES):
+        for seed in self.expected:
             program = programs.make_program(int(seed))
             if not is_comparable(program):
                 continue
             with self.subTest(program=program):
-                for part in ("losses", "lrs", "parameters"):
+                outcome, tolerance = outcomes[seed], tolerances[program["precision"]]
+                for part in ("losses", "lrs", "parameters", "buffers"):
                     ours, theirs = numbers(outcome[part]), numbers(self.expected[seed][part])
                     self.assertEqual(len(ours), len(theirs))
                     for mine, other in zip(ours, theirs):
-                        self.assertLessEqual(abs(mine - other), TOLERANCE * max(1, abs(other)), part)
+                        self.assertLessEqual(abs(mine - other), tolerance * max(1, abs(other)), part)
 
     def test_accumulation(self):
         self.assert_agree(run_programs(with_ranks(1), "--accumulation", "2"))
 
     def test_resume(self):
-        self.assert_agree(run_programs(with_ranks(1), "--resume"), resumes_exactly)
+        self.assert_agree(run_programs(with_ranks(1), "--resume"), resumes_exactly, dict.fromkeys(TOLERANCES, 0))  # bit for bit
 
     def test_two_ranks_that_accumulate(self):
         self.assert_agree(run_programs(with_ranks(2), "--accumulation", "3"))
@@ -85,7 +87,7 @@ class Programs(unittest.TestCase):
     def test_the_reference(self):
         # torch goes on moving a frozen parameter whose gradient was filled with zeros.
         self.assert_agree(run_programs([os.environ["ACCEL_REFERENCE_PYTHON"]], "--reference"),
-                          lambda program: program["frozen_from"] is None or program["set_to_none"])
+                          lambda program: (program["frozen_from"] is None or program["set_to_none"]) and program["optimizer"] not in programs.NOT_IN_TORCH)
 
 
 if __name__ == "__main__":
