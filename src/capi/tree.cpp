@@ -27,11 +27,12 @@ at::Tensor call_tensor_function(const Callback<accel_tensor_fn>& function, const
 
 // For functions that need only the tree.
 template <typename Function>
-accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t* out, Function&& function) {
+accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t* out, Function&& function,
+                     const char* parameter = "value") {
   return guarded(name, [&] {
-    check_pointer(value, "value");
+    check_pointer(value, parameter);
     check_pointer(out, "out");
-    give(out, function(to_ivalue(*value, "value")));
+    give(out, function(to_ivalue(*value, parameter)));
     return ACCEL_OK;
   });
 }
@@ -119,7 +120,9 @@ ACCEL_FUNCTION accel_status_t accel_get_data_structure(const accel_value_t* valu
 }
 
 ACCEL_FUNCTION accel_status_t accel_initialize_tensors(const accel_value_t* structure, accel_value_t* out) {
-  return apply(__func__, structure, out, [](const c10::IValue& tree) { return tree::empty_tensors(tree, at::kCPU); });
+  return apply(
+      __func__, structure, out, [](const c10::IValue& tree) { return tree::empty_tensors(tree, at::kCPU); },
+      "structure");
 }
 
 }  // namespace accel::capi
