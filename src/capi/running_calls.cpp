@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -41,9 +40,8 @@ pthread_t exiting_thread;  // written before `exiting`
 
 // 'R' computes or wants to, 'D' waits for a disk; zero if the thread has ended. The name in front may have parentheses.
 char thread_state(const char* thread) {
-  char path[64], line[512];
-  std::snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
-  const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
+  char line[512];
+  const FileDescriptor file(open(("/proc/self/task/" + std::string(thread) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t size = read(file.number(), line, sizeof line);
   const std::string_view text(line, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   const size_t name_end = text.rfind(") ");

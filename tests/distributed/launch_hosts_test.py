@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -414,7 +415,10 @@ class Places(HostsTest):
         for nodes, word in (("n[3-", "has 'n\\[3-'; expected numbers in brackets"), ("n[]", "expected numbers in brackets"),
                             ("n[5-2]", "has '5-2'; expected N or FIRST-LAST"), ("n[x]", "has 'x'; expected N"),
                             ("n[1-999999999]", "expected at most 65536 nodes"), ("n[1-9999][1-9999]", "has more than 65536")):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             self.expect([self.launch("true", **self.SLURM, SLURM_STEP_NODELIST=nodes)], 2, words=[word])
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assertLess(after.ru_utime - before.ru_utime, 1, nodes)  # seconds of processor time
 
     def test_several_launchers_on_a_host(self):
         variables = dict(self.SLURM, SLURM_STEP_NUM_TASKS="4", SLURM_STEP_NODELIST="a,b")
