@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One call to the system fails in everyday work: whichever it is, the library answers with a status that names the cause.
 
-usage: failing_calls_test.py FAILING_WORK [--every] [--ranks 1 2]
+usage: failing_calls_test.py FAILING_WORK [--every [--part K N]] [--ranks 1 2]
 
 The work is done by one rank, then by two, of which one has the failing call. No crash or hang of ours, no handle left, no checkpoint
 worse than before: all ranks load the old or the new contents, and the new ones when one of them said so. The other rank succeeds, or
@@ -156,6 +156,7 @@ def options_given():
     parser.add_argument("program")
     parser.add_argument("--every", action="store_true", help="each call, not a sample")
     parser.add_argument("--ranks", nargs="*", type=int, default=[1, 2], choices=[1, 2])
+    parser.add_argument("--part", nargs=2, type=int, metavar=("K", "N"), help="with --every and one rank: the K-th of N parts of the calls")
     parser.add_argument("--works", nargs="*", default=WORKS, choices=WORKS)
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     return parser.parse_args()
@@ -165,7 +166,8 @@ def complaints_of(options):
     """What was wrong; it is printed, too."""
     ends, complaints = collections.Counter(), collections.OrderedDict()
     for ranks, works in itertools.product(options.ranks, [[work] for work in options.works] if options.every else [options.works]):
-        injections = [(work, kind, (0 if ranks == 1 else MOST_OF_TWO_RANKS.get(kind, 10)) if options.every else SAMPLES.get(kind, 1))
+        each = 0 if options.part is None else "/".join(map(str, options.part))
+        injections = [(work, kind, (each if ranks == 1 else MOST_OF_TWO_RANKS.get(kind, 10)) if options.every else SAMPLES.get(kind, 1))
                       for work in works for kind in options.kinds
                       if ranks == 1 or options.every or kind in OF_TWO_RANKS[work]]
         outcomes = run(options.program, ranks, injections)

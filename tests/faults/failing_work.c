@@ -212,12 +212,16 @@ static void inject(const named_work_t* named, const work_t* work, const char* ki
   fflush(stdout);
 }
 
-/* In the rank that `work` names. */
-static void inject_all(const named_work_t* named, work_t work, const char* kind, int64_t count, int64_t sample) {
-  const int64_t injections = sample == 0 || sample > count ? count : sample;
+/* In the rank that `work` names. `sample` is a number of calls, 0 for all, or "2/8" for the second eighth of all. */
+static void inject_all(const named_work_t* named, work_t work, const char* kind, int64_t count, const char* sample) {
+  long long number = 0, parts = 0;
+  const int is_part = sscanf(sample, "%lld/%lld", &number, &parts) == 2;
+  const int64_t wanted = is_part ? 0 : number, injections = wanted == 0 || wanted > count ? count : wanted;
+  const int64_t first = is_part ? (number - 1) * injections / parts : 0,
+                last = is_part ? number * injections / parts : injections;
   outcome_t seen[kMostRanks];
   for (work.lasting = 0; work.lasting < 2; work.lasting++)
-    for (int64_t i = 0; i < injections; i++) { /* one in each part of the same length */
+    for (int64_t i = first; i < last; i++) { /* one in each part of the same length */
       const int64_t begin = i * count / injections, end = (i + 1) * count / injections;
       work.number = 1 + begin + rand() % (end - begin);
       inject(named, &work, kind, seen);
@@ -248,7 +252,7 @@ int main(int argc, char** argv) {
     if (counted != named) inject(named, &work, "none", without_faults);
     counted = named;
     for (work.failing = 0; work.failing < ranks; work.failing++)
-      inject_all(named, work, argv[i + 1], without_faults[work.failing].counts[work.kind], atoll(argv[i + 2]));
+      inject_all(named, work, argv[i + 1], without_faults[work.failing].counts[work.kind], argv[i + 2]);
   }
   save_first(folder, ranks);
   return 0;
