@@ -99,7 +99,6 @@ void LaunchSettings::read_file() {
     file_ = read_launch_configuration(default_path);
   }
   if (!file_) return;
-  ConfigurationFile(file_->path).check_values();  // as the ranks will read it
   require(!file_->is_sagemaker, Status::kUnsupported, file_->path,
           ": compute_environment is 'AMAZON_SAGEMAKER', and nothing is started on SageMaker; expected LOCAL_MACHINE");
   for (const LaunchConfiguration::Value& value : file_->values) add_of_file("", value);

@@ -518,8 +518,6 @@ class Usage(LaunchTest):
                 with self.subTest(text=text):
                     path.write_text(text)
                     refused([], message.format(f"{path}:1"), ACCELERATE_CONFIG_FILE=str(path))
-                    path.write_text("distributed_type: 'NO'\n" + text)
-                    refused(["--config_file", str(path)], message.format(f"{path}:2"))
         refused([], "cpu_kernels is 'quick' (from ACCEL_CPU_KERNELS); expected one of", ACCEL_CPU_KERNELS="quick")
 
     def shown(self, *arguments):
