@@ -1,18 +1,18 @@
 // Section 15: ranks that this program starts itself, and what is known of the machine.
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "accel.h"
 #include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/list_folder.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
@@ -72,11 +72,11 @@ void require_no_state() {
 }
 
 int64_t num_threads() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
-  if (threads == nullptr) return 1;
-  int64_t number = 0;
-  while (const dirent* const entry = readdir(threads.get())) number += entry->d_name[0] != '.';
-  return number;
+  try {
+    return static_cast<int64_t>(list_folder("/proc/self/task").size());
+  } catch (const Error&) {
+    return 1;
+  }
 }
 
 void require_forkable() {

@@ -1,6 +1,5 @@
 #include "capi/running_calls.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -10,13 +9,14 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <memory>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "base/current_call.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/list_folder.hpp"
 #include "capi/process_check.hpp"
 
 namespace accel::capi {
@@ -38,23 +38,26 @@ thread_local Counter* counter_of_thread = nullptr;
 std::atomic<bool> exiting{false};
 pthread_t exiting_thread;  // written before `exiting`
 
+constexpr const char* kThreads = "/proc/self/task";
+
 // 'R' computes or wants to, 'D' waits for a disk; zero if the thread has ended. The name in front may have parentheses.
-char thread_state(const char* thread) {
+char thread_state(const std::string& thread) {
   char line[512];
-  const FileDescriptor file(open(("/proc/self/task/" + std::string(thread) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(open((kThreads + ("/" + thread) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t size = read(file.number(), line, sizeof line);
   const std::string_view text(line, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   const size_t name_end = text.rfind(") ");
   return name_end == std::string_view::npos || name_end + 2 >= text.size() ? '\0' : text[name_end + 2];
 }
 
-bool other_threads_compute() {
+bool other_threads_compute() try {
   const std::string own = std::to_string(syscall(SYS_gettid));
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
-  while (const dirent* const entry = threads == nullptr ? nullptr : readdir(threads.get())) {
-    if (entry->d_name[0] == '.' || own == entry->d_name) continue;
-    if (const char state = thread_state(entry->d_name); state == 'R' || state == 'D') return true;
+  for (const std::string& thread : list_folder(kThreads)) {
+    const char state = thread == own ? 'S' : thread_state(thread);
+    if (state == 'R' || state == 'D') return true;
   }
+  return false;
+} catch (const std::exception&) {  // no memory
   return false;
 }
 

@@ -55,13 +55,16 @@ c10::intrusive_ptr<c10::ivalue::Future> UcxWork::getFuture() {
 }
 
 void UcxWork::on_end(OnEnd callback) {
+  std::vector<at::Tensor> released;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!completed_) {
       on_end_ = std::move(callback);
       return;
     }
+    if (!future_) released.swap(outputs_);
   }
+  released.clear();
   callback(exception_);
 }
 
