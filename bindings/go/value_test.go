@@ -1,6 +1,7 @@
-package accel
+package accel_test
 
 import (
+	. "accel"
 	"math"
 	"reflect"
 	"strings"
