@@ -19,6 +19,12 @@ _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRI
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
 
 
+# Settings of an Accelerator. The others are the job's.
+_OF_TRAINING = frozenset({"mixed_precision", "gradient_accumulation_steps", "adjust_scheduler", "sync_with_dataloader", "sync_each_batch",
+                          "step_scheduler_with_optimizer", "split_batches", "true_divisor", "keep_output_dtype", "device_placement",
+                          "rng_types", "scheduler_steps"})
+
+
 class _Job:
     """The engine's states, and what the job was made from."""
 
@@ -48,6 +54,12 @@ def connect(settings: dict) -> None:
 def share(settings: dict) -> None:
     """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
     _Job.handle = capi.accel_state_share(_Job.handle, fill(capi.accel_state_options_t(), settings))
+
+
+def begin_again():
+    """What comes next has neither settings nor objects of the Accelerators before, in the same job."""
+    _Job.settings = {name: value for name, value in _Job.settings.items() if name not in _OF_TRAINING}
+    share(_Job.settings)
 
 
 def leave():
@@ -421,6 +433,8 @@ class AcceleratorState(View):
 
     @staticmethod
     def _reset_state(reset_partial_state=False):
+        if _Job.accelerator and not reset_partial_state:
+            begin_again()
         _Job.accelerator = False
         shard_by(None, None)
         if reset_partial_state:
@@ -546,7 +560,7 @@ class GradientState:
         """Forgets the settings of accumulation, and loops over loaders that were left."""
         _running.clear()
         if _Job.handle is not None:
-            capi.accel_set_gradient_accumulation(current(), capi.accel_gradient_accumulation_options_t())
+            _set_accumulation(_DEFAULTS)
 
     @property
     def initialized(self) -> bool:

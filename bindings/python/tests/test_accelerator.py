@@ -767,3 +767,20 @@ def test_processes_stay_what_they_are_after_a_reset():
     accelerator = Accelerator(cpu=True)
     accel.AcceleratorState._reset_state()
     assert accelerator.is_main_process and accelerator.is_local_main_process and accelerator.is_last_process
+
+
+def test_an_accelerator_after_a_reset_begins_anew(tmp_path):
+    first = Accelerator(cpu=True, gradient_accumulation_steps=3)
+    first.prepare(nn.Linear(2, 2))
+    accel.AcceleratorState._reset_state()
+    second = Accelerator(cpu=True)
+    assert second.gradient_accumulation_steps == 1
+    second.prepare(nn.Linear(3, 1))
+    second.save_state(tmp_path / "second")
+    assert len(list((tmp_path / "second").glob("model*"))) == 1  # that of the first is not there
+
+
+def test_a_reset_of_the_gradient_state_forgets_the_settings():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
+    accel.GradientState._reset_state()
+    assert accel.GradientState().num_steps == accelerator.gradient_accumulation_steps == 1
