@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""One rank of a program that computes on the job's device and writes what came out: device_program.py CASE OUT [FOLDER].
+"""One rank of programs that compute on the job's device, one after another: device_program.py FOLDER CASE...
 
-The device is that of ACCELERATE_TORCH_DEVICE. Rank 0 writes a JSON object of lists of numbers to OUT. devices_agree_test.py
-compares it with that of the CPU.
+The device is that of ACCELERATE_TORCH_DEVICE. Rank 0 writes what came out of a case, a JSON object of lists of numbers, to
+FOLDER/CASE.json, which devices_agree_test.py compares with that of the CPU.
 """
 
 import json
 import os
 import pathlib
 import sys
+import traceback
 
 import accel
 from accel import Accelerator, DataLoader, DataLoaderConfiguration, nn, optim
@@ -244,11 +245,11 @@ def checkpoint(outcome, folder):
 
 
 @case
-def from_the_cpu(outcome, folder):
-    """Loads what the case `checkpoint` of another device left in the folder."""
+def from_the_cpu(outcome, _):
+    """Loads what the case `checkpoint` of the CPU left in the folder that $FOLDER_OF_THE_CPU names."""
     accelerator = Accelerator()
     model, _, _ = prepared(accelerator, dropout=0.2)
-    accelerator.load_state(os.path.join(folder, "state"))
+    accelerator.load_state(os.path.join(os.environ["FOLDER_OF_THE_CPU"], "state"))
     outcome.add_model(accelerator.unwrap_model(model))
 
 
@@ -381,12 +382,19 @@ def dlpack(outcome, _):
 
 
 def main():
-    name, out, *folder = sys.argv[1:]
-    outcome = Outcome()
-    CASES[name](outcome, *(folder or [None]))
-    if accel.PartialState().is_main_process:
-        with open(out, "w", encoding="utf-8") as file:
-            json.dump(outcome.numbers, file)
+    folder, *names = sys.argv[1:]
+    for name in names:
+        outcome = Outcome()
+        try:
+            CASES[name](outcome, folder)
+        except Exception as error:  # other ranks wait for this one
+            traceback.print_exc()
+            raise SystemExit(f"case {name}") from error
+        if accel.PartialState().is_main_process:
+            with open(os.path.join(folder, f"{name}.json"), "w", encoding="utf-8") as file:
+                json.dump(outcome.numbers, file)
+        accel.AcceleratorState._reset_state()
+        accel.GradientState._reset_state()
     accel.PartialState().destroy_process_group()
     return 0
 
