@@ -26,6 +26,7 @@ TOGETHER = ["--checks=-bugprone-suspicious-include"]
 PATHS = ["--checks=-*,clang-analyzer-core.*,clang-analyzer-cplusplus.*,clang-analyzer-unix.*",
          *(f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "ipa-always-inline-size=12"))]
 PATHS_BYTES = 80_000  # of sources in a compilation whose paths are analysed
+LEAST_BYTES = 400_000  # of sources for each core: of fewer, most of the time goes into the headers once more
 
 
 def commands(root, folder, part):
@@ -54,6 +55,8 @@ def arguments_for_clang(command):
     for word in words:
         if word in ("-o", "-MF", "-MQ", "-c"):
             next(words, None)
+        elif word.startswith("-I") and word.endswith(".p"):
+            continue  # the target's own folder, in which nothing is: targets that compile alike are one
         elif word.startswith("-") and word != "-MD":
             kept.append(word)
     # The compiler itself warns about what is deprecated, but not inside of the C++ library's headers.
@@ -88,7 +91,7 @@ class Unit:
 
 
 def together(sources, folder, copies, parts):
-    """Sources that are compiled alike, joined to `parts` units of about the same size, or of PATHS_BYTES."""
+    """Sources that are compiled alike, joined to `parts` units of about the same size, but not of fewer than LEAST_BYTES, or of PATHS_BYTES."""
     alike = {}
     for file, how in sources.items():
         # The public C++ names and the engine's are alike, and no source has both.
@@ -97,7 +100,7 @@ def together(sources, folder, copies, parts):
     units = []
     for (how, _), files in alike.items():
         total = sum(map(os.path.getsize, files))
-        most = total / (parts or -(-total // PATHS_BYTES))
+        most = total / (min(parts, max(total // LEAST_BYTES, 1)) if parts else -(-total // PATHS_BYTES))
         members = [[]]
         size = 0
         for file in files:  # neighbours stay together
