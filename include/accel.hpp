@@ -320,6 +320,7 @@ class Value {
   }
   Value key_at(std::size_t index) const {
     const accel_value_t* key = accel_value_key_at(&value_, index);
+    if (key == nullptr && value_.kind == ACCEL_VALUE_MAP && index < size()) throw std::bad_alloc();
     if (key == nullptr) throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
     return copy(key);
   }

@@ -18,6 +18,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/whole_write.hpp"
 #include "launch/shell_words.hpp"
 
 namespace accel::launch {
@@ -79,14 +80,6 @@ std::vector<std::string> command_for(const LaunchOptions& options, const std::st
   words.push_back(host);
   words.push_back("exec " + shell_quoted(std::filesystem::read_symlink("/proc/self/exe").string()) + " host");
   return words;
-}
-
-void write_whole(int target, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(target, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody reads any more
-    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  }
 }
 
 // The input becomes empty for what is started; the descriptor that was it is closed when the connection ends.

@@ -1,4 +1,5 @@
 #include "cpp_test.hpp"
+#include "no_memory.hpp"
 
 namespace value_test {
 
@@ -43,6 +44,26 @@ TEST_F(CppValue, NestsListsAndMaps) {
   Value items = Value::list({});
   for (const Value& item : settings.at("shape").items()) items.push(item.integer() * 10);
   EXPECT_EQ(items.to_json(), "[20,30]");
+}
+
+TEST_F(CppValue, AMapWithoutMemoryIsNotEmpty) {
+  const Value settings = Value::map({{"lr", 0.5}});
+  bool item = false, key = false;
+  {
+    const NoMemory none;
+    try {
+      settings.at(0);
+    } catch (const std::bad_alloc&) {
+      item = true;
+    }
+    try {
+      settings.key_at(0);
+    } catch (const std::bad_alloc&) {
+      key = true;
+    }
+  }
+  EXPECT_TRUE(item && key) << item << key;
+  EXPECT_EQ(settings.key_at(0), Value("lr"));
 }
 
 TEST_F(CppValue, CopiesAndMoves) {
