@@ -65,9 +65,12 @@ class StagedBackend : public simulated_device::tests::SimulatedDeviceTest {
 };
 
 at::Tensor values(int64_t numel, at::ScalarType dtype, int rank) {
-  const at::Tensor numbers = at::arange(numel, at::kLong).remainder(11) + rank;
-  if (dtype == at::kBool) return numbers.remainder(2).to(at::kBool);
-  return at::isIntegralType(dtype, false) ? numbers.to(dtype) : (numbers.to(at::kDouble) * 0.37).to(dtype);
+  // Of 2200, the period over and over: a division takes longer than a copy.
+  const at::Tensor numbers = at::arange(2200, at::kLong).remainder(11) + rank;
+  const at::Tensor period = dtype == at::kBool                 ? numbers.remainder(2).to(at::kBool)
+                            : at::isIntegralType(dtype, false) ? numbers.to(dtype)
+                                                               : (numbers.to(at::kDouble) * 0.37).to(dtype);
+  return period.repeat({numel / period.numel() + 1}).narrow(0, 0, numel);
 }
 
 // Every collective on tensors of `numel` elements for each rank; the results are in host memory.

@@ -57,13 +57,22 @@ constexpr c10::ScalarType kMovedOnly[] = {at::kFloat8_e8m0fnu};
 // Around the sizes where the data stops travelling with the header, one chunk, several chunks.
 constexpr int64_t kSizes[] = {0, 7, 2049, 40001};
 
+// The period over and over: only its numbers are computed, for a division takes longer than a copy.
+at::Tensor repeated(const at::Tensor& period, int64_t numel) {
+  return period.repeat({numel / period.numel() + 1}).narrow(0, 0, numel);
+}
+
 // Small whole numbers: exact in every dtype.
 at::Tensor sample(int64_t numel, c10::ScalarType dtype, int rank) {
-  const auto numbers =
-      (at::arange(numel, at::kLong) * 7 + rank * 3).remainder(5) + (dtype == at::kFloat8_e8m0fnu ? 1 : 0);
-  if (dtype == at::kBool) return numbers.remainder(2).to(at::kBool);
-  if (dtype == at::kFloat8_e8m0fnu) return at::ones({numel}, at::kByte).mul_(120 + rank).view(dtype);
-  return numbers.to(at::kFloat).to(dtype);
+  if (dtype == at::kFloat8_e8m0fnu) return at::full({numel}, 120 + rank, at::kByte).view(dtype);
+  const at::Tensor numbers = (at::arange(2000, at::kLong) * 7 + rank * 3).remainder(5);
+  if (dtype == at::kBool) return repeated(numbers.remainder(2).to(at::kBool), numel);
+  return repeated(numbers.to(at::kFloat).to(dtype), numel);
+}
+
+// Of one rank among many.
+at::Tensor multiples(int64_t numel, int rank) {
+  return repeated((at::arange(1009, at::kInt) * (rank + 1)).remainder(1009), numel);
 }
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
@@ -510,11 +519,12 @@ INSTANTIATE_TEST_SUITE_P(Conformance, ManyHosts,
 
 TEST_P(ManyHosts, AgreeOnWhatTheyMove) {
   const int size = GetParam().ranks();
-  run_ranks(GetParam(), [size](const BackendPointer& backend, int rank) {
-    for (const int64_t numel : {1, 200, 3000, 50003, 600001}) {
-      const auto mine = (at::arange(numel, at::kInt) * (rank + 1)).remainder(1009);
-      auto total = at::zeros({numel}, at::kInt);
-      for (int peer = 0; peer < size; peer++) total += (at::arange(numel, at::kInt) * (peer + 1)).remainder(1009);
+  constexpr int64_t kMost = 600001;
+  at::Tensor sum = at::zeros({kMost}, at::kInt);
+  for (int rank = 0; rank < size; rank++) sum += multiples(kMost, rank);
+  run_ranks(GetParam(), [size, &sum](const BackendPointer& backend, int rank) {
+    for (const int64_t numel : {int64_t{1}, int64_t{200}, int64_t{3000}, int64_t{50003}, kMost}) {
+      const at::Tensor mine = multiples(numel, rank), total = sum.narrow(0, 0, numel);
       const int root = static_cast<int>(numel) % size;
 
       Tensors tensors{mine.clone()};
@@ -525,8 +535,7 @@ TEST_P(ManyHosts, AgreeOnWhatTheyMove) {
       auto broadcast = at_once<c10d::BroadcastOptions>();
       broadcast.rootRank = root;
       backend->broadcast(tensors, broadcast)->wait();
-      EXPECT_TRUE(at::equal(tensors[0], (at::arange(numel, at::kInt) * (root + 1)).remainder(1009)))
-          << "broadcast of " << numel;
+      EXPECT_TRUE(at::equal(tensors[0], multiples(numel, root))) << "broadcast of " << numel;
 
       at::Tensor numbers = at::full({size}, rank, at::kInt), others = at::empty({size}, at::kInt),
                  part = at::empty({1}, at::kInt);
