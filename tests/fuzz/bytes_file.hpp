@@ -6,14 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "base/file_descriptor.hpp"
-
-inline void check(bool condition) {
-  if (!condition) std::abort();
-}
+#include "fuzz_target.hpp"
 
 class BytesFile {
  public:

@@ -1,24 +1,18 @@
 // Any bytes as a file of compressed tensors: an error that says what is wrong, or tensors whose blocks lie one after
 // the other within the bytes.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace compressed_header_fuzz {
 
 using namespace accel::checkpoint;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(compressed_header) {
   // The frame around a header, which mutations seldom keep.
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const bool is_framed = is_compressed(text);
@@ -45,3 +39,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace compressed_header_fuzz

@@ -3,6 +3,9 @@
 #include "base/error.hpp"
 #include "bytes_file.hpp"
 #include "data/datasets/csv_dataset.hpp"
+#include "fuzz_target.hpp"
+
+namespace csv_fuzz {
 
 using namespace accel;
 
@@ -28,7 +31,7 @@ int64_t readable_rows(const data::CsvDataset& dataset) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(csv) {
   if (size == 0) return 0;
   const BytesFile file(data + 1, size - 1);
   data::CsvOptions options;
@@ -47,3 +50,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace csv_fuzz

@@ -4,10 +4,13 @@
 #include "base/error.hpp"
 #include "bytes_file.hpp"
 #include "data/datasets/image_decoder.hpp"
+#include "fuzz_target.hpp"
+
+namespace images_fuzz {
 
 using namespace accel;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(images) {
   for (const int64_t channels : {1, 3}) {
     try {
       const at::Tensor image = data::decode_image({reinterpret_cast<const char*>(data), size}, channels, "input");
@@ -19,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace images_fuzz

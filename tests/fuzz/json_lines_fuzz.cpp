@@ -3,6 +3,9 @@
 #include "bytes_file.hpp"
 #include "data/datasets/json_line_dataset.hpp"
 #include "data/datasets/line_dataset.hpp"
+#include "fuzz_target.hpp"
+
+namespace json_lines_fuzz {
 
 using namespace accel;
 
@@ -27,9 +30,11 @@ void read_all(const std::string& path) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(json_lines) {
   const BytesFile file(data, size);
   read_all<data::LineDataset>(file.path());
   read_all<data::JsonLineDataset>(file.path());
   return 0;
 }
+
+}  // namespace json_lines_fuzz

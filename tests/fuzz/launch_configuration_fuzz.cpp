@@ -1,7 +1,6 @@
 // Any bytes as the configuration of a launch: an error of one line that names the file, or values that come back the
 // same when they are written as YAML and as JSON and read again. The same for the document alone, whatever its names.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "base/error.hpp"
@@ -9,14 +8,13 @@
 #include "config/configuration_writer.hpp"
 #include "config/launch_configuration.hpp"
 #include "config/yaml_document.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace launch_configuration_fuzz {
 
 using namespace accel;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
+namespace {
 
 template <typename Read>
 void read_or_refuse(const Read& read) {
@@ -42,9 +40,11 @@ void check_configuration(const std::string& document) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(launch_configuration) {
   const std::string document(reinterpret_cast<const char*>(data), size);
   read_or_refuse([&document] { check_document(document); });
   read_or_refuse([&document] { check_configuration(document); });
   return 0;
 }
+
+}  // namespace launch_configuration_fuzz

@@ -1,20 +1,18 @@
 // Any bytes as the manifest of a checkpoint, and as the list of files in it, which has no hash that mutations spoil: an
 // error that says what is wrong, or files inside of the folder that come back the same.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "checkpoint/manifest.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace manifest_fuzz {
 
 using namespace accel::checkpoint;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
+namespace {
 
 void check_files(const std::vector<FileRecord>& files) {
   for (const FileRecord& file : files)
@@ -32,7 +30,7 @@ void expect_named(Body&& body) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(manifest) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   expect_named([&] {
     const Manifest manifest = parse_manifest(text, "input");
@@ -46,3 +44,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   return 0;
 }
+
+}  // namespace manifest_fuzz

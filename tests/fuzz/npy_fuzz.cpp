@@ -4,10 +4,13 @@
 #include "base/error.hpp"
 #include "bytes_file.hpp"
 #include "data/datasets/numbers_file.hpp"
+#include "fuzz_target.hpp"
+
+namespace npy_fuzz {
 
 using namespace accel;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(npy) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const BytesFile file(data, size);
   try {
@@ -22,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace npy_fuzz

@@ -10,16 +10,15 @@
 #include "checkpoint/formats/pickle_reader.hpp"
 #include "checkpoint/formats/pickle_writer.hpp"
 #include "checkpoint/formats/torch_tensors.hpp"
+#include "fuzz_target.hpp"
 #include "tensor/tree.hpp"
 
-namespace {
+namespace pickle_fuzz {
 
 using namespace accel;
 using namespace accel::checkpoint;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
+namespace {
 
 // Each persistent id is the same small storage, of the type that the id names.
 PickleNode small_storage(const PickleItems& id) {
@@ -66,7 +65,7 @@ void read(std::string_view bytes, const RecordClasses* records) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pickle) {
   constexpr std::string_view kNames[] = {"a.B", "os.system", "torch.distributed.checkpoint.metadata.Metadata"};
   const RecordClasses records = {kNames, std::size(kNames)};
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -74,3 +73,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   read(bytes, &records);
   return 0;
 }
+
+}  // namespace pickle_fuzz

@@ -1,12 +1,15 @@
 // Any bytes as the metrics of a run: values and problems, and a page that a browser can read.
 #include "bytes_file.hpp"
+#include "fuzz_target.hpp"
 #include "report/line_file.hpp"
 #include "report/metrics_reader.hpp"
 #include "report_page.hpp"
 
+namespace report_metrics_fuzz {
+
 using namespace accel::report;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(report_metrics) {
   const BytesFile bytes(data, size);
   Run run;
   run.version = 2;
@@ -17,3 +20,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_page_data(run);
   return 0;
 }
+
+}  // namespace report_metrics_fuzz

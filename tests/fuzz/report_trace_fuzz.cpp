@@ -1,12 +1,15 @@
 // Any bytes as a trace: times that are not negative, and a page that a browser can read.
 #include "base/error.hpp"
 #include "bytes_file.hpp"
+#include "fuzz_target.hpp"
 #include "report/trace_events.hpp"
 #include "report_page.hpp"
 
+namespace report_trace_fuzz {
+
 using namespace accel::report;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(report_trace) {
   const BytesFile bytes(data, size);
   Run run;
   TraceSummarizer summarizer;
@@ -19,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_page_data(run);
   return 0;
 }
+
+}  // namespace report_trace_fuzz

@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "checkpoint/formats/safetensors_header.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace safetensors_fuzz {
 
 using namespace accel::checkpoint;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
+namespace {
 
 bool has_nul(const SafetensorsHeader& header) {
   const auto is_in = [](const std::string& text) { return text.find('\0') != std::string::npos; };
@@ -41,7 +39,7 @@ void check_round_trip(SafetensorsHeader header) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(safetensors) {
   try {
     const SafetensorsHeader header = parse_safetensors_header({reinterpret_cast<const char*>(data), size}, "input");
     for (const TensorEntry& entry : header.tensors)
@@ -53,3 +51,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace safetensors_fuzz

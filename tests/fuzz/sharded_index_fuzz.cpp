@@ -2,24 +2,18 @@
 // same when the index is written again.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace sharded_index_fuzz {
 
 using namespace accel::checkpoint;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(sharded_index) {
   try {
     ShardedIndex index = parse_sharded_index({reinterpret_cast<const char*>(data), size}, "input");
     for (const auto& [name, file] : index.weight_map) check(!file.empty() && file.find('/') == std::string::npos);
@@ -31,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace sharded_index_fuzz

@@ -5,11 +5,14 @@
 #include "base/error.hpp"
 #include "bytes_file.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "fuzz_target.hpp"
 #include "tensor/tree.hpp"
+
+namespace torch_file_fuzz {
 
 using namespace accel;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(torch_file) {
   const BytesFile file(data, size);
   try {
     const c10::IValue value = checkpoint::read_torch_file(std::make_shared<const MappedFile>(file.path()));
@@ -23,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace torch_file_fuzz

@@ -1,12 +1,14 @@
 // Any bytes as the trace of a rank: kCorrupt with the file's name, or a merged trace that is JSON.
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/regular_file.hpp"
 #include "bytes_file.hpp"
+#include "fuzz_target.hpp"
 #include "track/trace_merge.hpp"
+
+namespace trace_merge_fuzz {
 
 using namespace accel;
 
@@ -18,7 +20,7 @@ std::string merged_path() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(trace_merge) {
   static const std::string merged = merged_path();
   const BytesFile file(data, size);
   try {
@@ -33,3 +35,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(std::filesystem::remove(merged));
   return 0;
 }
+
+}  // namespace trace_merge_fuzz

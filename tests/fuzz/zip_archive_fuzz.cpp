@@ -2,21 +2,15 @@
 // overlap.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "checkpoint/formats/zip_reader.hpp"
+#include "fuzz_target.hpp"
 
-namespace {
+namespace zip_archive_fuzz {
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(zip_archive) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     auto entries = accel::checkpoint::read_zip(bytes, "input");
@@ -35,3 +29,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace zip_archive_fuzz
