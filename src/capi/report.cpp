@@ -56,7 +56,8 @@ ACCEL_FUNCTION accel_status_t accel_serve_metrics(accel_state_t* state, const ac
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const ServeMetricsSettings settings = read_settings(options, "options");
-    *check_pointer(out_port, "out_port") = accelerator::serve_metrics(accelerator, settings);
+    int32_t& port = *check_pointer(out_port, "out_port");  // before a server is there
+    port = accelerator::serve_metrics(accelerator, settings);
   });
 }
 

@@ -223,7 +223,8 @@ static void test_data_structures(void **state) {
   assert_ok(accel_find_device(&tree, &device));
   assert_int_equal(device.kind, ACCEL_VALUE_DEVICE);
   assert_int_equal(device.as.device.type, ACCEL_DEVICE_CPU);
-  accel_tensor_t *const tensor = new_test_tensor(kNumbers, (const int64_t[]){2, 3}, 2, ACCEL_DTYPE_INT64);
+  const int64_t numbers[6] = {1, 2, 3, 4, 5, 6};
+  accel_tensor_t *const tensor = new_test_tensor(numbers, (const int64_t[]){2, 3}, 2, ACCEL_DTYPE_INT64);
   const accel_value_t value = accel_arg_tensor(tensor);
   assert_ok(accel_get_shape(&value, &shapes));
   assert_int_equal(accel_value_at(&shapes, 0)->as.integer, 2);
