@@ -191,8 +191,12 @@ static void test_regions_of_autocast(void **unused) {
   options.enabled = 1;
   options.struct_size = 4;
   assert_fails(accel_set_autocast(state, &options), ACCEL_ERROR_INVALID_ARGUMENT, "struct_size is 4");
-  options.struct_size = sizeof options + 8;
-  assert_fails(accel_set_autocast(state, &options), ACCEL_ERROR_UNSUPPORTED, "newer than this library's");
+  struct {
+    accel_autocast_options_t options;
+    int64_t added;
+  } newer = {ACCEL_AUTOCAST_OPTIONS_INIT, 1};
+  newer.options.struct_size = sizeof newer;
+  assert_fails(accel_set_autocast(state, &newer.options), ACCEL_ERROR_UNSUPPORTED, "newer than this library's");
   accel_autocast_options_init(&options);
   options.cache_enabled = 0;
   assert_ok(accel_set_autocast(state, &options));
