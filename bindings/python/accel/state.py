@@ -19,12 +19,6 @@ _DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRI
                 capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
 
 
-# Settings of an Accelerator. The others are the job's.
-_OF_TRAINING = frozenset({"mixed_precision", "gradient_accumulation_steps", "adjust_scheduler", "sync_with_dataloader", "sync_each_batch",
-                          "step_scheduler_with_optimizer", "split_batches", "true_divisor", "keep_output_dtype", "device_placement",
-                          "rng_types", "scheduler_steps"})
-
-
 class _Job:
     """The engine's states, and what the job was made from."""
 
@@ -32,6 +26,7 @@ class _Job:
     was_made = False  # also when it is gone
     settings: dict = {}
     accelerator = False  # whether an Accelerator made it
+    begins_again = False  # whether there was an Accelerator, before a reset
     handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
     groups: list = []  # the handles of those that the program is in
     debug: Any = None  # what the program has set
@@ -56,17 +51,23 @@ def share(settings: dict) -> None:
     _Job.handle = capi.accel_state_share(_Job.handle, fill(capi.accel_state_options_t(), settings))
 
 
-def begin_again():
-    """What comes next has neither settings nor objects of the Accelerators before, in the same job."""
-    _Job.settings = {name: value for name, value in _Job.settings.items() if name not in _OF_TRAINING}
-    share(_Job.settings)
+def begin(settings: dict) -> None:
+    """An Accelerator where there is none. After a reset it shares the job of those before and has none of their settings and objects."""
+    of_process = _Job.settings  # what a PartialState was made with still holds
+    if _Job.begins_again:
+        try:
+            return share(settings)
+        except errors.ArgumentError:  # it has other settings of the job: the ranks meet again
+            leave()
+    connect({**of_process, **settings})
+    _Job.settings = of_process
 
 
 def leave():
     """Leaves the job without waiting for the others."""
     if _Job.handle is not None:
         capi.accel_destroy_process_group(_Job.handle)
-    _Job.handle, _Job.settings, _Job.accelerator, _Job.groups, _Job.debug = None, {}, False, [], None
+    _Job.handle, _Job.settings, _Job.accelerator, _Job.begins_again, _Job.groups, _Job.debug = None, {}, False, False, [], None
     shard_by(None, None)
     _Job.handles.clear()
 
@@ -389,7 +390,7 @@ class AcceleratorState(View):
             return
         given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
-        connect({**_Job.settings, **given})  # what a PartialState was made with still holds
+        begin(given)
         _Job.accelerator = True
 
     @property
@@ -433,8 +434,7 @@ class AcceleratorState(View):
 
     @staticmethod
     def _reset_state(reset_partial_state=False):
-        if _Job.accelerator and not reset_partial_state:
-            begin_again()
+        _Job.begins_again = _Job.begins_again or _Job.accelerator
         _Job.accelerator = False
         shard_by(None, None)
         if reset_partial_state:

@@ -780,6 +780,15 @@ def test_an_accelerator_after_a_reset_begins_anew(tmp_path):
     assert len(list((tmp_path / "second").glob("model*"))) == 1  # that of the first is not there
 
 
+def test_a_reset_leaves_the_job_as_it_is(monkeypatch):
+    first = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=3)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")  # which a CPU refuses, and nobody asks for here
+    accel.AcceleratorState._reset_state()
+    second = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=2)
+    assert second.gradient_accumulation_steps == 2
+    assert first.gather(accel.ones(1)).tolist() == second.gather(accel.ones(1)).tolist() == [1]
+
+
 def test_a_reset_of_the_gradient_state_forgets_the_settings():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
     accel.GradientState._reset_state()
