@@ -320,13 +320,12 @@ class Value {
   }
   Value key_at(std::size_t index) const {
     const accel_value_t* key = accel_value_key_at(&value_, index);
-    if (key == nullptr && value_.kind == ACCEL_VALUE_MAP && index < size()) throw std::bad_alloc();
-    if (key == nullptr) throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
+    if (key == nullptr) refuse_key(index);
     return copy(key);
   }
   std::string key(std::size_t index) const {
     const char* key = accel_value_key(&value_, index);
-    if (key == nullptr) throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
+    if (key == nullptr) refuse_key(index);
     return key;
   }
   std::vector<Value> items() const {
@@ -355,6 +354,10 @@ class Value {
   friend bool operator!=(const Value& a, const Value& b) { return !(a == b); }
 
  private:
+  [[noreturn]] void refuse_key(std::size_t index) const {
+    if (kind() == ACCEL_VALUE_MAP && index < size() && accel_value_key_at(&value_, index) == nullptr) throw std::bad_alloc();
+    throw Error(ACCEL_ERROR_NOT_FOUND, "the value has no key at " + std::to_string(index));
+  }
   const accel_value_t& expect(std::int32_t kind, const char* what) const {
     if (value_.kind != kind)
       throw Error(ACCEL_ERROR_TYPE_MISMATCH,

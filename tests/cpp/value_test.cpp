@@ -48,21 +48,18 @@ TEST_F(CppValue, NestsListsAndMaps) {
 
 TEST_F(CppValue, AMapWithoutMemoryIsNotEmpty) {
   const Value settings = Value::map({{"lr", 0.5}});
-  bool item = false, key = false;
-  {
+  const auto lacks_memory = [](auto&& call) {
     const NoMemory none;
     try {
-      settings.at(0);
+      call();
+      return false;
     } catch (const std::bad_alloc&) {
-      item = true;
+      return true;
     }
-    try {
-      settings.key_at(0);
-    } catch (const std::bad_alloc&) {
-      key = true;
-    }
-  }
-  EXPECT_TRUE(item && key) << item << key;
+  };
+  EXPECT_TRUE(lacks_memory([&] { settings.at(0); }));
+  EXPECT_TRUE(lacks_memory([&] { settings.key_at(0); }));
+  EXPECT_TRUE(lacks_memory([&] { settings.key(0); }));
   EXPECT_EQ(settings.key_at(0), Value("lr"));
 }
 

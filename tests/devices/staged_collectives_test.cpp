@@ -21,6 +21,7 @@
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
 #include "rank_threads.hpp"
+#include "repeated.hpp"
 #include "simulated_device/simulated_device_fixture.hpp"
 #include "tensor/tree.hpp"
 
@@ -65,12 +66,10 @@ class StagedBackend : public simulated_device::tests::SimulatedDeviceTest {
 };
 
 at::Tensor values(int64_t numel, at::ScalarType dtype, int rank) {
-  // Of 2200, the period over and over: a division takes longer than a copy.
   const at::Tensor numbers = at::arange(2200, at::kLong).remainder(11) + rank;
-  const at::Tensor period = dtype == at::kBool                 ? numbers.remainder(2).to(at::kBool)
-                            : at::isIntegralType(dtype, false) ? numbers.to(dtype)
-                                                               : (numbers.to(at::kDouble) * 0.37).to(dtype);
-  return period.repeat({numel / period.numel() + 1}).narrow(0, 0, numel);
+  if (dtype == at::kBool) return tests::repeated(numbers.remainder(2).to(at::kBool), numel);
+  return tests::repeated(
+      at::isIntegralType(dtype, false) ? numbers.to(dtype) : (numbers.to(at::kDouble) * 0.37).to(dtype), numel);
 }
 
 // Every collective on tensors of `numel` elements for each rank; the results are in host memory.

@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "repeated.hpp"
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
@@ -57,22 +58,17 @@ constexpr c10::ScalarType kMovedOnly[] = {at::kFloat8_e8m0fnu};
 // Around the sizes where the data stops travelling with the header, one chunk, several chunks.
 constexpr int64_t kSizes[] = {0, 7, 2049, 40001};
 
-// The period over and over: only its numbers are computed, for a division takes longer than a copy.
-at::Tensor repeated(const at::Tensor& period, int64_t numel) {
-  return period.repeat({numel / period.numel() + 1}).narrow(0, 0, numel);
-}
-
 // Small whole numbers: exact in every dtype.
 at::Tensor sample(int64_t numel, c10::ScalarType dtype, int rank) {
   if (dtype == at::kFloat8_e8m0fnu) return at::full({numel}, 120 + rank, at::kByte).view(dtype);
   const at::Tensor numbers = (at::arange(2000, at::kLong) * 7 + rank * 3).remainder(5);
-  if (dtype == at::kBool) return repeated(numbers.remainder(2).to(at::kBool), numel);
-  return repeated(numbers.to(at::kFloat).to(dtype), numel);
+  if (dtype == at::kBool) return tests::repeated(numbers.remainder(2).to(at::kBool), numel);
+  return tests::repeated(numbers.to(at::kFloat).to(dtype), numel);
 }
 
 // Of one rank among many.
 at::Tensor multiples(int64_t numel, int rank) {
-  return repeated((at::arange(1009, at::kInt) * (rank + 1)).remainder(1009), numel);
+  return tests::repeated((at::arange(1009, at::kInt) * (rank + 1)).remainder(1009), numel);
 }
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
