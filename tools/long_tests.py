@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "reliability.md"
 LOGS = ROOT / "build" / "long"
 SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
 THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
-FUZZERS = ("safetensors", "sharded_index", "manifest", "compressed_header", "pickle", "torch_file", "zip_archive", "npy", "csv", "json_lines", "images")
+FUZZERS = tuple(sorted(path.name[:-len("_fuzz.cpp")] for path in ROOT.glob("tests/fuzz/*_fuzz.cpp")))
 UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
 
 

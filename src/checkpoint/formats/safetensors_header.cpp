@@ -15,7 +15,6 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kLargestHeader = 100'000'000;
 constexpr size_t kMostDimensions = 64;
-constexpr uint64_t kAlignment = 8;
 constexpr const char* kMetadataKey = "__metadata__";
 
 struct DtypeName {
