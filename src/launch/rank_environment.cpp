@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iomanip>
 #include <random>
 #include <sstream>
@@ -45,6 +46,17 @@ bool is_passed(std::string_view inherited, const std::optional<std::string>& nam
 
 // Of a launcher above this one, whose ranks have a mark of their own.
 bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
+
+// From here up, below the ports that the system itself hands out.
+constexpr int kFirstPort = 20000;
+
+// The system takes ports from here up for a program that asks for any, or connects; 0 if it does not say.
+int first_ephemeral_port() {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  range >> first;
+  return first;
+}
 
 // A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
 int bindable_port(int port) {
@@ -102,6 +114,10 @@ Variables rank_variables(const LaunchOptions& options, const JobPlace& place, in
 }
 
 int free_port() {
+  std::random_device random;
+  const int own_ports = first_ephemeral_port() - kFirstPort;
+  for (int tries = 0; tries < 100 && own_ports > 0; tries++)
+    if (const int port = kFirstPort + static_cast<int>(random() % own_ports); is_port_free(port)) return port;
   const int port = bindable_port(0);
   require(port > 0, Status::kIo, "no free port was found: ", std::strerror(errno));
   return port;

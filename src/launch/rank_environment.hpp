@@ -9,7 +9,7 @@
 
 namespace accel::launch {
 
-// A port of this machine that is free now.
+// A port of this machine that is free now, and that the system gives to nobody else until a rank listens at it.
 int free_port();
 bool is_port_free(int port);
 

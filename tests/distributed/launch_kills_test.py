@@ -16,6 +16,7 @@ import tempfile
 import time
 
 from private_shared_memory import nothing_left_in_shared_memory
+from run_ranks import free_port
 
 RANKS = 4
 GONE_WITHIN = 10.0
@@ -61,9 +62,7 @@ def wait_until(condition):
 
 def kill_once(accel, number, choose):
     mark = f"ACCEL_KILLS_TEST={os.getpid()}.{number}"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="accel-kills-") as folder:
         name, value = mark.split("=")
         stubborn = choose.choice(["", "1", "03", "0123"])

@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+from run_ranks import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ACCEL = ""
 GONE_WITHIN = 10.0  # seconds, after a failure, also on a busy machine
@@ -58,12 +60,6 @@ def processes_with(command):
         except OSError:  # it has just ended
             pass
     return found
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_until(condition, seconds):
@@ -147,8 +143,9 @@ class Environment(LaunchTest):
             self.assertEqual(variables["MASTER_ADDR"], "127.0.0.1")
         self.assertEqual(len({variables["MASTER_PORT"] for variables in ranks.values()}), 1)
 
-    def test_the_port_is_free(self):
+    def test_the_port_is_free_and_given_to_nobody_else(self):
         port = int(self.variables_of_each_rank()[0]["MASTER_PORT"])
+        self.assertLess(port, int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))

@@ -4,7 +4,9 @@
 Most tests go through `accel launch`. Those in which a rank dies or stops start their ranks themselves, because a launcher would end
 the others before they can say what they saw. Whatever happens, no process and no shared memory is left."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -35,9 +37,14 @@ def launch(accel, program, count, *arguments):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One below those that the system gives to programs that ask for any, or connect: they would take it before a rank listens."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as range_of_system:
+        first = int(range_of_system.read().split()[0])
+    while True:
+        port = random.randrange(first // 2, first)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listening_sockets(process):

@@ -8,11 +8,12 @@ import glob
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from run_ranks import free_port
 
 ACCEL = ""
 PARTS = ["start", "collectives", "loaders", "training", "checkpoint", "bf16"]
@@ -62,10 +63,7 @@ class SelfTest(unittest.TestCase):
 
     def test_one_that_waits_is_ended_in_time(self):
         program = os.path.join(os.path.dirname(ACCEL), "accel-checkpoint")
-        alone = dict(os.environ, RANK="0", LOCAL_RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_PORT="0")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            alone["MASTER_PORT"] = str(probe.getsockname()[1])
+        alone = dict(os.environ, RANK="0", LOCAL_RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_PORT=str(free_port()))
         result = subprocess.run([program, "self-test", self.folder, "2", "text"], capture_output=True, timeout=100,
                                 check=False, env=alone)
         self.assertEqual(result.returncode, -signal.SIGALRM)

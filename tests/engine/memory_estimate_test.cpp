@@ -9,9 +9,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +32,7 @@
 #include "accelerator/accelerator.hpp"
 #include "base/file_descriptor.hpp"
 #include "kernels/cpu_allocator.hpp"
+#include "launch/rank_environment.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules.hpp"
 
@@ -235,24 +234,13 @@ size_t peak_of_this_rank(const Training& run) {
   return peak;
 }
 
-int free_port() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(socket.number(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return ntohs(address.sin_port);
-}
-
 // Runs this test in a process for each rank; the largest of their peaks.
 double measured_peak(int ranks, const std::string& test) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
   const FileDescriptor reader(ends[0]);
   FileDescriptor writer(ends[1]);
-  const std::string port = std::to_string(free_port()), filter = "--gtest_filter=" + test;
+  const std::string port = std::to_string(launch::free_port()), filter = "--gtest_filter=" + test;
   std::vector<pid_t> processes;
   for (int rank = 0; rank < ranks; rank++) {
     const std::string number = std::to_string(rank), size = std::to_string(ranks), end = std::to_string(ends[1]);

@@ -100,15 +100,25 @@ end:
   return status;
 }
 
+/* A tensor of a batch; its item is made when it is asked for. */
+static accel_status_t tensor_of(const accel_value_t* batch, const char* key, accel_tensor_t** out) {
+  const accel_value_t* const item = accel_value_get(batch, key);
+  if (item == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *out = item->as.tensor;
+  return ACCEL_OK;
+}
+
 static accel_status_t train_step(training_t* t) {
   accel_value_t batch = ACCEL_VALUE_INIT, input, logits = ACCEL_VALUE_INIT;
-  accel_tensor_t *x = NULL, *loss = NULL;
+  accel_tensor_t *values = NULL, *labels = NULL, *x = NULL, *loss = NULL;
   accel_status_t status = ACCEL_OK;
   TRY(accel_dataloader_next(t->loader, &batch));
-  TRY(accel_tensor_to(accel_value_get(&batch, "x")->as.tensor, ACCEL_DTYPE_FLOAT32, kCpu, 0, &x));
+  TRY(tensor_of(&batch, "x", &values));
+  TRY(tensor_of(&batch, "y", &labels));
+  TRY(accel_tensor_to(values, ACCEL_DTYPE_FLOAT32, kCpu, 0, &x));
   input = accel_arg_tensor(x);
   TRY(accel_module_call(t->model, &input, 1, &logits));
-  TRY(accel_cross_entropy(logits.as.tensor, accel_value_get(&batch, "y")->as.tensor, &loss));
+  TRY(accel_cross_entropy(logits.as.tensor, labels, &loss));
   TRY(accel_backward(t->state, loss, NULL));
   TRY(accel_optimizer_step(t->optimizer));
   TRY(accel_optimizer_zero_grad(t->optimizer, 1));

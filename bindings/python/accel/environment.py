@@ -5,6 +5,8 @@ import functools
 import inspect
 import logging
 import os
+import pathlib
+import secrets
 import socket
 
 
@@ -135,6 +137,14 @@ def is_port_in_use(port=29500):
 
 
 def get_free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    """A port that is free now, below those that the system gives to programs that ask for any, so that none takes it meanwhile."""
+    try:
+        first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        first_ephemeral = 0
+    own_ports = [20000 + secrets.randbelow(first_ephemeral - 20000) for _ in range(100)] if first_ephemeral > 20000 else []
+    for port in [*own_ports, 0]:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return probe.getsockname()[1]
+    raise OSError("no free port was found")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import random
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ import time
 import pytest
 
 import accel
+from accel.environment import get_free_port
 from accel.launchers import PrepareForLaunch, _Prefixed
 
 
@@ -30,6 +33,15 @@ def run(text, **environment):
 def test_wrong_settings_start_nothing(settings, error, text):
     with pytest.raises(error, match=text):
         accel.notebook_launcher(lambda: pytest.fail("called"), **settings)
+
+
+def test_a_free_port_is_given_to_nobody_else():
+    state = random.getstate()
+    ports = {get_free_port() for _ in range(8)}
+    first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert len(ports) > 1
+    assert max(ports) < first_ephemeral
+    assert random.getstate() == state
 
 
 def test_devices_in_use_are_no_start(monkeypatch):
