@@ -19,6 +19,7 @@
 #include <execinfo.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,13 @@ static const int kCrashes[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static outcome_t* outcomes; /* of the ranks, in memory that they share with this process */
 static outcome_t* outcome;  /* of this rank */
 
-/* The frames of a crash, for the process that forked this one: that has not loaded all that this one has. */
+/* The frames of a crash, for the process that forked this one: that has not loaded all that this one has. A second
+ * thread that crashes waits, so that it does not end the process before the first is noted. */
 static void note_frames(int signal_number) {
+  static atomic_flag is_noted = ATOMIC_FLAG_INIT;
   void* frames[60];
+  if (atomic_flag_test_and_set(&is_noted))
+    for (;;) pause();
   note_calls(outcome);
   signal(signal_number, SIG_DFL);
   const int count = backtrace(frames, sizeof frames / sizeof *frames);
