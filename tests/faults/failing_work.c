@@ -130,6 +130,17 @@ static pid_t fork_rank(const named_work_t* named, const work_t* work, int port) 
   exit(0);
 }
 
+/* Ends a process that hangs, which says first where it is. */
+static void end_with_frames(pid_t child) {
+  kill(child, SIGABRT);
+  for (int i = 0; i < 200; i++) {
+    siginfo_t ended = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0) return;
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+  }
+  kill(child, SIGKILL);
+}
+
 /* Runs the work with a process for each rank. Says how those ended. */
 static void run_apart(const named_work_t* named, work_t work, end_t* ends) {
   pid_t children[kMostRanks];
@@ -142,7 +153,7 @@ static void run_apart(const named_work_t* named, work_t work, end_t* ends) {
     for (int rank = 0; rank < work.ranks; rank++) {
       int status = 0;
       if (children[rank] == 0) continue;
-      if (late) kill(children[rank], SIGKILL);
+      if (late) end_with_frames(children[rank]);
       if (waitpid(children[rank], &status, late ? 0 : WNOHANG) == 0) continue;
       children[rank] = 0;
       running--;

@@ -1,11 +1,7 @@
 #include "comm/ucx/host_segment.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include "base/error.hpp"
-#include "comm/collective_error.hpp"
 #include "comm/ucx/preamble.hpp"
 #include "comm/ucx/slices.hpp"
 
@@ -34,15 +30,7 @@ HostSegment::HostSegment(const Peers& peers)
       next_preamble_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
   for (const int peer : peers.hosts().neighbours().ranks) {
-    const FileDescriptor file = peers.open_region(peer);
-    if (!file.is_open()) {
-      // It could be opened before, so that rank has closed it, or its process is ending.
-      const bool lost = errno == ENOENT || errno == EACCES;
-      throw CollectiveError(lost ? CollectiveFailure::kPeerLost : CollectiveFailure::kBackend, peers.rank(),
-                            text("rank ", peers.rank(), " cannot open the shared memory of rank ", peer, ": ",
-                                 lost ? "that rank has given up; see what it said" : std::strerror(errno)));
-    }
-    regions_.emplace_back(file.number(), file_size(), peers.rank());
+    regions_.emplace_back(peers.region(peer).number(), file_size(), peers.rank());
     starts_.push_back(regions_.back().data());
   }
 }

@@ -179,14 +179,13 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
     peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
     peers_[peer].group_number = info.group_number;
     peers_[peer].number = info.process;
-    peers_[peer].region = info.region;
     const bool visible = peers_[peer].same_host && info.process_namespace == own.process_namespace;
     const size_t host = names.try_emplace(info.host, hosts.size()).first->second;
     if (host == hosts.size()) hosts.emplace_back();
     hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
-    reaches_neighbours_ =
-        reaches_neighbours_ && visible && info.region >= 0 && begins_with(open_region(peer), info.nonce);
+    if (reaches_neighbours_ && visible && info.region >= 0) peers_[peer].region = open_file(peer, info.region);
+    reaches_neighbours_ = reaches_neighbours_ && begins_with(peers_[peer].region, info.nonce);
     const FileDescriptor page = visible ? open_file(peer, info.status_page) : FileDescriptor();
     if (begins_with(page, info.nonce)) peers_[peer].status_page = std::make_unique<StatusPage>(page.number(), rank);
     local++;
@@ -206,6 +205,7 @@ FileDescriptor Peers::open_file(int peer, int descriptor) const {
 }
 
 bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {
+  for (Peer& peer : peers_) peer.region = FileDescriptor();  // mapped by now, or not wanted
   // One counter for both: the number of connected ranks, plus (kMaxRanks + 1) for each without a segment.
   const int64_t without = has_segment ? 0 : kMaxRanks + 1;
   const int64_t told = store_->add(prefix_ + "connected", 1 + without);

@@ -57,8 +57,9 @@ class Peers {
   FileDescriptor open_file(int peer, int descriptor) const;
   // Of this rank and those of its host; null where it cannot be mapped.
   StatusPage* status_page(int peer) const { return peers_[peer].status_page.get(); }
-  // The file of the peer's host segment: zeros after the nonce, see host_segment.hpp.
-  FileDescriptor open_region(int peer) const { return open_file(peer, peers_[peer].region); }
+  // The file of the peer's host segment, if it reaches_neighbours(): zeros after the nonce, see host_segment.hpp.
+  // Open until all are connected. Opened once: later the number may be that of another file.
+  const FileDescriptor& region(int peer) const { return peers_[peer].region; }
 
   // Waits until all ranks are connected, because a rank that leaves frees its memory. Returns whether all ranks have a
   // host segment; otherwise none uses one, and each rank counts as a host of its own.
@@ -75,8 +76,8 @@ class Peers {
     std::string address;
     uint32_t group_number = 0;
     bool same_host = false;
-    int number = 0;   // its process id
-    int region = -1;  // a descriptor there
+    int number = 0;  // its process id
+    FileDescriptor region;
     FileDescriptor process;
     std::unique_ptr<StatusPage> status_page;
   };
