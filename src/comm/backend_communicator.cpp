@@ -16,8 +16,10 @@
 #include "comm/backend_call.hpp"
 #include "comm/backend_names.hpp"
 #include "comm/call_report.hpp"
+#include "comm/coalescing.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/device_waiter.hpp"
+#include "comm/error_line.hpp"
 #include "comm/notifying_work.hpp"
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
@@ -132,6 +134,15 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
 std::optional<c10::Device> stream_device(c10::DeviceType device, const Collective& collective) {
   if (device == c10::DeviceType::Meta) return std::nullopt;
   return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
+}
+
+// Behind an exception between startCoalescing() and endCoalescing().
+void leave_coalescing(c10d::Backend& backend, const std::exception& error) {
+  auto* const coalescing = dynamic_cast<Coalescing*>(&backend);
+  if (coalescing != nullptr && means_no_memory(error))
+    coalescing->cancel_coalescing();
+  else
+    backend.endCoalescing();  // so that the other ranks learn of it
 }
 
 void end_entries(const GroupInfo& group, const Entries& entries) {
@@ -257,8 +268,8 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
       backend->startCoalescing();
       try {
         post_all();
-      } catch (const std::exception&) {
-        backend->endCoalescing();  // so that the other ranks learn of it
+      } catch (const std::exception& error) {
+        leave_coalescing(*backend, error);
         throw;
       }
       posted.work = backend->endCoalescing();

@@ -1,4 +1,5 @@
-// The message of an exception as one line. Header only: backend plugins use no symbol of libaccel.
+// What an exception says, in one line, and whether it means that memory is missing. Header only: backend plugins use no
+// symbol of libaccel.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -8,6 +9,11 @@
 #include <string>
 
 namespace accel::comm {
+
+inline bool means_no_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+}
 
 // The first line; LibTorch's errors are followed by a stack trace.
 inline std::string error_line(const std::exception& error) {

@@ -174,6 +174,11 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::endCoalescing() {
   return submit(std::move(*call));
 }
 
+void StagedBackend::cancel_coalescing() noexcept {
+  coalesced_.reset();
+  coalescing_thread_ = std::thread::id();
+}
+
 c10::intrusive_ptr<c10d::Work> StagedBackend::submit(StagedOperation operation, Tensors outputs, bool async) {
   if (coalescing_thread_.load() != std::this_thread::get_id()) {
     Call call;

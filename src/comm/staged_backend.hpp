@@ -15,12 +15,13 @@
 #include <vector>
 
 #include "base/torch_compat.hpp"
+#include "comm/coalescing.hpp"
 #include "comm/device_waiter.hpp"
 #include "comm/staging_pipeline.hpp"
 
 namespace accel::comm {
 
-class StagedBackend final : public c10d::Backend {
+class StagedBackend final : public c10d::Backend, public Coalescing {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Work = c10d::Work;
@@ -38,6 +39,7 @@ class StagedBackend final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   c10::intrusive_ptr<Work> endCoalescing() override;
+  void cancel_coalescing() noexcept override;
 
   c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;

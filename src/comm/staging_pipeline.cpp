@@ -6,7 +6,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <new>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
@@ -36,9 +35,7 @@ at::Tensor part_of(const at::Tensor& memory, size_t index, int64_t length) {
 }
 
 CollectiveFailure failure_of(const std::exception& error) {
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-                         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
-  return no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
+  return means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "comm/coalescing.hpp"
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
@@ -181,6 +182,24 @@ class SlowReader final : public c10d::PrefixStore {
     return values;
   }
 };
+
+// As where there is no memory for the rest of a call: a part of it would be a mismatch for the other rank.
+TEST(UcxGroup, ACancelledCallHasSentNothing) {
+  run_ranks(2, [](const BackendPointer& backend, int rank) {
+    Tensors tensors{at::full({4}, rank)};
+    if (rank == 1) {
+      backend->startCoalescing();
+      backend->allreduce(tensors, at_once<c10d::AllreduceOptions>());
+      dynamic_cast<Coalescing&>(*backend).cancel_coalescing();
+    }
+    for (int time = 0; time < 2; time++) {
+      const auto work = backend->allreduce(tensors, at_once<c10d::AllreduceOptions>());
+      ASSERT_NE(work, nullptr);
+      work->wait();
+    }
+    EXPECT_TRUE(tensors[0].eq(2).all().item<bool>());
+  });
+}
 
 TEST(UcxGroup, LeavesOnlyWhenAllHaveCome) {
   const auto store = c10::make_intrusive<c10d::HashStore>();

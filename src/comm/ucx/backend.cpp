@@ -89,6 +89,11 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
   return submit_calls(group_, std::move(*calls));
 }
 
+void UcxBackend::cancel_coalescing() noexcept {
+  coalesced_.reset();
+  coalescing_thread_ = std::thread::id();
+}
+
 void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the group")); }
 void UcxBackend::shutdown() { group_->shutdown(); }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/chunked_calls.hpp"
+#include "comm/coalescing.hpp"
 #include "comm/ucx/group_progress.hpp"
 
 namespace accel::comm::ucx {
@@ -20,7 +21,7 @@ namespace accel::comm::ucx {
 class Call;
 struct CoalescedCalls;
 
-class UcxBackend final : public c10d::Backend, public ChunkedCalls {
+class UcxBackend final : public c10d::Backend, public ChunkedCalls, public Coalescing {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Work = c10d::Work;
@@ -41,6 +42,7 @@ class UcxBackend final : public c10d::Backend, public ChunkedCalls {
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   c10::intrusive_ptr<Work> endCoalescing() override;
+  void cancel_coalescing() noexcept override;
 
   void set_whole_call(const WholeCall* whole) override { whole_call_ = whole; }
   void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }

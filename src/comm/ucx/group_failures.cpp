@@ -127,8 +127,7 @@ Failure GroupProgress::current_failure(const std::string& what) const {
   } catch (const CollectiveError& error) {
     return {error.failure(), rank(), error.what()};
   } catch (const std::exception& error) {
-    const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    return {no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank(),
+    return {means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank(),
             text(what, " failed on rank ", rank(), ": ", error_line(error))};
   }
 }
