@@ -49,7 +49,6 @@ static void note_frames(int signal_number) {
   if (atomic_flag_test_and_set(&is_noted))
     for (;;) pause();
   note_calls(outcome);
-  signal(signal_number, SIG_DFL);
   const int count = backtrace(frames, sizeof frames / sizeof *frames);
   size_t used = 0;
   for (int i = 0; i < count; i++) {
@@ -62,6 +61,7 @@ static void note_frames(int signal_number) {
     used += (size_t)length;
   }
   outcome->frames[used] = '\0';
+  signal(signal_number, SIG_DFL);
   raise(signal_number);
 }
 
