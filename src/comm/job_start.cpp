@@ -180,6 +180,8 @@ void JobStart::wait_for_readers() {
       }
       check();
     }
+  } catch (const std::bad_alloc&) {
+    throw;  // rank 0 would wait for this one until the deadline
   } catch (const std::exception&) {
     // This rank has started; what it calls next says what is wrong.
   }

@@ -48,6 +48,7 @@ class JobStart {
   // The same for the exception that is being handled on this rank: rethrows it, or the lack of memory that caused it.
   [[noreturn]] void give_up(const std::exception& error);
   // This rank has started, and may end from now on. The one that serves the store returns when all have.
+  // Throws where there is no memory to say so.
   void end();
   bool is_over() const { return over_.load(); }
   const Deadline& deadline() const { return deadline_; }

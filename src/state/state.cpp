@@ -144,10 +144,10 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   try {
     communicator =
         std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout, backends);
+    rendezvous.start->end();
   } catch (const std::exception& error) {
     rendezvous.start->give_up(error);
   }
-  rendezvous.start->end();
   communicator->group().rendezvous_endpoints = rendezvous.endpoints;
   return communicator;
 }

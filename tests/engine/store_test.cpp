@@ -4,14 +4,17 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/file_descriptor.hpp"
+#include "comm/job_start.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 #include "comm/socket.hpp"
@@ -32,6 +35,20 @@ class Store : public testing::Test {
   FileDescriptor listener_ = listen_on("127.0.0.1", 0);
   int port_ = port_of(listener_);
 };
+
+class StoreWithoutMemory : public c10d::HashStore {
+ public:
+  int64_t add(const std::string& key, int64_t value) override {
+    if (key == "started") throw std::bad_alloc();
+    return c10d::HashStore::add(key, value);
+  }
+};
+
+// Rank 0 would wait for it until the deadline.
+TEST(JobStart, ARankThatCannotSayThatItHasStartedFails) {
+  JobStart start(c10::make_intrusive<StoreWithoutMemory>(), 1, 2, Deadline(std::chrono::seconds(20)), {});
+  EXPECT_THROW(start.end(), std::bad_alloc);
+}
 
 TEST_F(Store, KeepsValues) {
   const StoreServer server(std::move(listener_));

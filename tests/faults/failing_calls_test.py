@@ -38,9 +38,9 @@ CAUSES = {kind: OF_MEMORY if kind in ("malloc", "mmap", "thread") else OF_FILES 
 BETWEEN_RANKS = (
     ("ACCEL_ERROR_BACKEND", r"UCX on rank \d|needs \d+ (threads|file descriptors)|no file descriptor|no socket|cannot wait for events", KINDS),
     ("ACCEL_ERROR_BACKEND", r"could not be (reserved|mapped|opened)|cannot open the shared memory", ("open", "mmap")),
-    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0|ended, or gave up", ("socket", "event")),
+    ("ACCEL_ERROR_PEER_LOST", r"the store of rank 0|ended, or gave up|its process ended", ("socket", "event")),
     ("ACCEL_ERROR_CANCELLED", r"rank \d+ could not start: .*the store of rank 0", ("socket", "event")),
-    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer", ("socket", "event")),
+    ("ACCEL_ERROR_TIMEOUT", r"did not come within|cannot reach rank 0|did not answer|no answer from rank", ("socket", "event")),
 )
 # What a rank says whose own calls do not fail, beside what the other rank told it: "rank 1: cannot write ...".
 OF_OTHERS = {"ACCEL_ERROR_CANCELLED", "ACCEL_ERROR_PEER_LOST", "ACCEL_ERROR_TIMEOUT"}
