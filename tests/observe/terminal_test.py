@@ -4,6 +4,7 @@
 usage: terminal_test.py PATH_OF_OBSERVED_PROGRAM [unittest argument ...]
 """
 
+import codecs
 import fcntl
 import os
 import pty
@@ -72,7 +73,8 @@ class Screen:
 class Terminal:
     def __init__(self, arguments, columns, **variables):
         self.screen = Screen(columns)
-        self.text = ""
+        self.text = self.cut = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C", **variables}
         self.master, self.slave = pty.openpty()
         self.resize(columns)
@@ -97,10 +99,14 @@ class Terminal:
         try:
             got = os.read(self.master, 65536)
         except OSError:  # the other end is closed
-            return False
-        text = got.decode("utf-8", "replace").replace("\r\n", "\n")
-        self.text += text
-        self.screen.write(text)
+            got = b""
+        text = self.cut + self.decoder.decode(got)
+        # A read can end in the middle of a character, an escape or the end of a line.
+        whole = re.sub(r"(\r|\x1b(\[\d*)?)\Z", "", text) if got else text
+        self.cut = text[len(whole):]
+        whole = whole.replace("\r\n", "\n")
+        self.text += whole
+        self.screen.write(whole)
         return bool(got)
 
     def end(self, case):
