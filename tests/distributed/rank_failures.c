@@ -122,23 +122,25 @@ void run_kill_unread(accel_state_t* state, const char* argument) {
   (void)argument;
   enum { MESSAGES = 2000 };
   static accel_work_t* works[MESSAGES];
-  accel_tensor_t* const tensor = ones(10, ACCEL_DTYPE_FLOAT32);
+  accel_tensor_t *const tensor = ones(10, ACCEL_DTYPE_FLOAT32), *const process = ones(1, ACCEL_DTYPE_FLOAT64);
   const int32_t rank = accel_process_index(state);
-  CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX));
-  if (rank == 1) {
-    sleep_ms(500);
-    raise(SIGKILL);
-  }
-  const int64_t start = now_ms();
+  void* number = NULL;
+  CHECK(accel_tensor_data(process, &number));
+  if (rank == 1) *(double*)number = getpid();
+  CHECK(accel_all_reduce(state, process, ACCEL_REDUCE_MAX));
+  while (rank == 1) pause();
   for (int32_t i = 0; rank == 0 && i < MESSAGES; i++) CHECK(accel_send_async(state, tensor, 1, 0, &works[i]));
+  const int64_t start = now_ms();
+  if (rank == 0) EXPECT(kill((pid_t) * (double*)number, SIGKILL) == 0);
   EXPECT(accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX) == ACCEL_ERROR_PEER_LOST);
-  EXPECT(now_ms() - start < 500 + kDeathNoticedMs);
+  if (rank == 0) EXPECT(now_ms() - start < kDeathNoticedMs);
   /* All sends have ended, well or not. */
   for (int32_t i = 0; rank == 0 && i < MESSAGES; i++) {
     const accel_status_t status = accel_work_wait(works[i], kDeathNoticedMs);
     EXPECT(status == ACCEL_OK || status == ACCEL_ERROR_PEER_LOST);
     accel_work_release(works[i]);
   }
+  accel_tensor_release(process);
   accel_tensor_release(tensor);
 }
 
