@@ -99,7 +99,7 @@ def test_collectives(ranks):
 
 def test_collectives_that_were_started(ranks):
     printed = ranks("""
-        import time
+        import os, time
         import accel
         from accel import collectives, errors
         rank = accel.PartialState().process_index
@@ -114,13 +114,15 @@ def test_collectives_that_were_started(ranks):
         while collectives.progress(0.01):
             pass
         assert work.result() is total and total.tolist() == [2, 2]
-        if rank == 1:
-            time.sleep(1)
+        while rank == 1 and not os.path.exists("rank 0 has waited"):
+            time.sleep(0.01)
         work = collectives.reduce(accel.ones(1), "mean", async_op=True)
-        try:
-            work.wait(timeout=0.05)
-        except TimeoutError:
-            print("goes on", end=" ")
+        if rank == 0:
+            try:
+                work.wait(timeout=0.05)
+            except TimeoutError:
+                print("goes on", end=" ")
+            open("rank 0 has waited", "x").close()
         assert work.wait(timeout=20).item() == 1
         assert collectives.all_gather(accel.full([2], rank)).tolist() == [[0, 0], [1, 1]]
         assert collectives.reduce_scatter(accel.arange(4).reshape(2, 2)).tolist() == [[0, 2], [4, 6]][rank]
