@@ -110,7 +110,7 @@ int JobStart::ended_rank() const {
 void JobStart::check() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_over()) return;
-  check_server();
+  served_.check();
   limit_store();
   if (rank_ == 0) watch_arrivals();
   // Checked before the reported failure, because a rank reports before it ends.
@@ -133,13 +133,13 @@ void JobStart::fail(CollectiveFailure failure, const std::string& reason) {
   store_->compareSet(kAllThere, {}, std::vector<uint8_t>{0});  // wakes who waits for that
 }
 
-void JobStart::check_server() const {
-  if (served_.server != nullptr && served_.server->clients_without_memory() != served_.unserved) throw std::bad_alloc();
+void JobStart::Server::check() const {
+  if (server != nullptr && server->clients_without_memory() != unserved) throw std::bad_alloc();
 }
 
 void JobStart::give_up(const std::exception& error) {
   try {
-    check_server();
+    served_.check();
   } catch (const std::bad_alloc& cause) {
     tell(cause);
     throw;

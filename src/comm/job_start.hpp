@@ -31,6 +31,9 @@ class JobStart {
   struct Server {
     const StoreServer* server = nullptr;
     int64_t unserved = 0;
+
+    // Throws std::bad_alloc if this process had no memory to serve a rank, whose failure is a consequence.
+    void check() const;
   };
 
   JobStart(c10::intrusive_ptr<c10d::Store> store, int rank, int size, const Deadline& deadline, const Server& served);
@@ -54,8 +57,6 @@ class JobStart {
   const Deadline& deadline() const { return deadline_; }
 
  private:
-  // Throws std::bad_alloc if this process had no memory to serve a rank, whose failure is a consequence.
-  void check_server() const;
   void tell(const std::exception& error) noexcept;
   void wait_for_readers();
   void limit_store();

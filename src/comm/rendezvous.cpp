@@ -98,9 +98,8 @@ std::vector<Address> wait_for_all(JobStart& start, const RendezvousOptions& opti
        " MASTER_PORT=", options.port);
 }
 
-RendezvousResult join_job(const RendezvousOptions& options, const Deadline& deadline) {
-  const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
-  const auto [former_groups, served] = enter(options, host);
+RendezvousResult join_job(const RendezvousOptions& options, const std::string& host, const Entry& entry,
+                          const Deadline& deadline) {
   const InterruptionFlag interruption;
   while (!connect_to({host, options.port}, deadline.left()).socket.is_open()) {
     require(!interruption.raised(), Status::kCancelled, "the program was interrupted while rank ", options.rank,
@@ -110,10 +109,10 @@ RendezvousResult join_job(const RendezvousOptions& options, const Deadline& dead
             " ms; see whether rank 0 runs and MASTER_ADDR is right");
     std::this_thread::sleep_for(kConnectPause);
   }
-  const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(former_groups);
+  const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(entry.former_groups);
   const auto client = c10::make_intrusive<StoreClient>(Address{host, options.port}, deadline.left() + Milliseconds(1));
   const auto start = std::make_shared<JobStart>(c10::make_intrusive<c10d::PrefixStore>(prefix, client), options.rank,
-                                                options.size, deadline, served);
+                                                options.size, deadline, entry.served);
   const auto store = c10::make_intrusive<StartingStore>(prefix, client, start);
   sign_in(*store, *start, options);
   try {
@@ -132,10 +131,13 @@ RendezvousResult join_job(const RendezvousOptions& options, const Deadline& dead
 }  // namespace
 
 RendezvousResult rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
+  const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
+  const Entry entry = enter(options, host);
   try {
-    return join_job(options, deadline);
+    return join_job(options, host, entry, deadline);
   } catch (const Error& error) {
     if (error.status() != Status::kPeerLost) throw;
+    entry.served.check();
     fail(Status::kPeerLost, "rank ", options.rank, " lost the store of rank 0 at ", options.host, ":", options.port,
          " before all ", options.size,
          " ranks had come; see what rank 0 says, and whether another program uses that port");

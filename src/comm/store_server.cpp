@@ -175,7 +175,7 @@ class StoreServer::Loop {
   }
 
   // The connection of a client that cannot be served is closed.
-  void accept_client() try {
+  void accept_client() {
     FileDescriptor socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
       // Without a file descriptor the client stays in the queue, and this loop must not spin for it.
@@ -185,11 +185,13 @@ class StoreServer::Loop {
     const int yes = 1;
     setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const int number = socket.number();
-    Client& client = clients_[number];
-    client.socket = std::move(socket);
-    if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) clients_.erase(number);
-  } catch (const std::exception&) {
-    clients_without_memory_++;
+    try {
+      Client& client = clients_[number];
+      client.socket = std::move(socket);
+      if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) clients_.erase(number);
+    } catch (const std::exception&) {
+      clients_without_memory_++;  // before its connection is closed, which may be this process's own
+    }
   }
 
   void serve(int descriptor, uint32_t events) {
