@@ -47,8 +47,9 @@ bool is_passed(std::string_view inherited, const std::optional<std::string>& nam
 // Of a launcher above this one, whose ranks have a mark of their own.
 bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
 
-// From here up, below the ports that the system itself hands out.
-constexpr int kFirstPort = 20000;
+// From here up, behind those that jobs of Slurm have by their numbers (cluster_place.cpp), and below those that the
+// system itself hands out.
+constexpr int kFirstPort = 30000;
 
 // The system takes ports from here up for a program that asks for any, or connects; 0 if it does not say.
 int first_ephemeral_port() {

@@ -142,7 +142,8 @@ def get_free_port():
         first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:
         first_ephemeral = 0
-    own_ports = [20000 + secrets.randbelow(first_ephemeral - 20000) for _ in range(100)] if first_ephemeral > 20000 else []
+    first = 30000  # as for the program accel: jobs of Slurm have those before by their numbers
+    own_ports = [first + secrets.randbelow(first_ephemeral - first) for _ in range(100)] if first_ephemeral > first else []
     for port in [*own_ports, 0]:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
