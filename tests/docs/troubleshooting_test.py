@@ -9,13 +9,15 @@ import functools
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
 import named_tests
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
+from run_ranks import free_port
 
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
@@ -191,10 +193,7 @@ class Messages(unittest.TestCase):
         (folder / "two.py").write_text(TWO_PROCESSES)
         names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL", "OMP_", "GOMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        environment = {**kept, "BUILD": str(BUILD), "PORT": str(port), "PATH": f"{BUILD / 'src/program'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
+        environment = {**kept, "BUILD": str(BUILD), "PORT": str(free_port()), "PATH": f"{BUILD / 'src/program'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
                        "PYTHONDONTWRITEBYTECODE": "1", "LIBACCEL": str(BUILD / "src"), "ACCEL_PLUGIN_PATH": str(BUILD / "src/comm/ucx"),
                        "ACCELERATE_USE_CPU": "1", "HF_HOME": str(folder)}
         if "OMP_NUM_THREADS" not in command:

@@ -5,19 +5,13 @@ import array
 import gc
 import json
 import pathlib
-import socket
 import sys
 import threading
 
 from accel import Error, capi
+from accel.environment import get_free_port
 
 FLOAT = capi.ACCEL_DTYPE_FLOAT32
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def tensor(*numbers):
@@ -38,7 +32,7 @@ def run_rank(rank, port, results):
 
 
 def two_ranks_gather():
-    results, port = {}, free_port()
+    results, port = {}, get_free_port()
     ranks = [threading.Thread(target=run_rank, args=(rank, port, results)) for rank in range(2)]
     for rank in ranks:
         rank.start()
