@@ -10,6 +10,7 @@
 #include "base/background_thread.hpp"
 #include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
+#include "base/running_calls.hpp"
 #include "base/span.hpp"
 #include "tensor/file_memory.hpp"
 
@@ -199,6 +200,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<FilledBuffer> filled;
   std::exception_ptr failure;
   try {
+    const BackgroundWork work;
     const BusErrorGuard lost_pages;
     const Span copied(SpanKind::kOffload, "copy weights", blocks_[block].bytes);
     filled = std::make_shared<FilledBuffer>(uploader_.upload(blocks_[block], std::move(spare)));

@@ -15,8 +15,8 @@
 #include "accel.h"
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "base/running_calls.hpp"
 #include "capi/process_check.hpp"
-#include "capi/running_calls.hpp"
 #include "kernels/thread_count.hpp"
 
 // Before the definition of every function of accel.h. The attribute is repeated because for GCC a definition inside a

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "base/process_use.hpp"
 #include "capi/guard.hpp"
-#include "capi/process_check.hpp"
 
 namespace accel::capi {
 

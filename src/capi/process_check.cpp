@@ -6,14 +6,12 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/process_use.hpp"
 #include "capi/loaded_libtorch.hpp"
 
 namespace accel::capi {
 namespace {
 
-enum class ProcessUse { kNone, kChecked, kForkedOff };
-
-std::atomic<ProcessUse> process_use{ProcessUse::kNone};
 std::atomic<bool> made_state{false};
 
 void mark_child() { process_use.store(ProcessUse::kForkedOff, std::memory_order_relaxed); }
@@ -39,7 +37,5 @@ void accept_forked_off() noexcept { process_use.store(ProcessUse::kChecked, std:
 void note_state() noexcept { made_state.store(true, std::memory_order_relaxed); }
 
 bool has_made_state() noexcept { return made_state.load(std::memory_order_relaxed); }
-
-bool is_forked_off() noexcept { return process_use.load(std::memory_order_relaxed) == ProcessUse::kForkedOff; }
 
 }  // namespace accel::capi

@@ -7,9 +7,6 @@ namespace accel::capi {
 // The entry of every function that can fail. Throws UNSUPPORTED or INVALID_STATE; one load once it has succeeded.
 void require_usable_process();
 
-// In such a child the threads and locks of the parent's objects do not exist, so nothing is released.
-bool is_forked_off() noexcept;
-
 // In a child of fork() that is known to be usable: its parent had one thread and no state.
 void accept_forked_off() noexcept;
 

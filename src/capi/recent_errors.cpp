@@ -8,10 +8,10 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/process_use.hpp"
 #include "base/text_check.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
-#include "capi/process_check.hpp"
 #include "capi/value.hpp"
 #include "tensor/tree.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "base/process_use.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 

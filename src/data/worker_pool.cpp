@@ -7,6 +7,7 @@
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "base/running_calls.hpp"
 #include "base/span.hpp"
 
 namespace accel::data {
@@ -69,6 +70,7 @@ void WorkerPool::run() {
     Slot made;
     made.ready = true;
     try {
+      const BackgroundWork work;
       if (!scope) scope.emplace(policy_);
       const Span read(SpanKind::kData, "read batch");
       made.batch = read_(index);

@@ -89,6 +89,48 @@ static void test_exit_beside_running_calls(void** state) {
   for (i = 0; i < EXITS; i++) assert_int_equal(run_in_child(exit_beside_training_threads), 0);
 }
 
+static int64_t million(void* unused) {
+  (void)unused;
+  return 1000000;
+}
+
+static volatile int64_t last_read = 0;
+static accel_dataloader_t* left_loader = NULL;
+
+static accel_status_t number(int64_t index, accel_value_t* out, void* unused) {
+  (void)unused;
+  last_read = index;
+  *out = accel_arg_int(index);
+  return ACCEL_OK;
+}
+
+static void expect_that_nothing_is_read(void) {
+  const int64_t before = last_read;
+  sleep_ms(50);
+  if (last_read != before) _exit(5);
+  accel_dataloader_release(left_loader); /* joins the workers */
+}
+
+static void exit_beside_reading_workers(void) {
+  accel_dataset_t* numbers = NULL;
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.num_workers = THREADS;
+  options.prefetch = 1000000;          /* so that they read until the end */
+  atexit(expect_that_nothing_is_read); /* before the first call, so that it runs after the library's */
+  if (accel_dataset_create(million, number, NULL, NULL, NULL, NULL, &numbers) != ACCEL_OK ||
+      accel_dataloader_create(numbers, &options, &left_loader) != ACCEL_OK ||
+      accel_dataloader_next(left_loader, &batch) != ACCEL_OK)
+    _exit(2);
+  exit(0);
+}
+
+static void test_exit_beside_reading_workers(void** state) {
+  int i;
+  (void)state;
+  for (i = 0; i < EXITS; i++) assert_int_equal(run_in_child(exit_beside_reading_workers), 0);
+}
+
 static volatile int call_has_ended = 0;
 
 static accel_status_t compute(accel_tensor_t* tensor, accel_tensor_t** out, void* unused) {
@@ -216,9 +258,9 @@ static void test_a_small_stack_is_enough(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exit_beside_running_calls),     cmocka_unit_test(test_exit_waits_for_a_call_that_computes),
-      cmocka_unit_test(test_handlers_of_the_host_may_call), cmocka_unit_test(test_num_threads_holds_on_every_thread),
-      cmocka_unit_test(test_a_small_stack_is_enough),
+      cmocka_unit_test(test_exit_beside_running_calls),           cmocka_unit_test(test_exit_beside_reading_workers),
+      cmocka_unit_test(test_exit_waits_for_a_call_that_computes), cmocka_unit_test(test_handlers_of_the_host_may_call),
+      cmocka_unit_test(test_num_threads_holds_on_every_thread),   cmocka_unit_test(test_a_small_stack_is_enough),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

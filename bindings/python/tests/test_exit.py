@@ -10,7 +10,8 @@ import pytest
 from warm_start import OF_ACCEL, WarmProcess
 
 ROWS = """
-    import threading, time
+    import faulthandler, threading, time
+    faulthandler.enable()  # says which thread crashed
     import accel
     from accel import Accelerator, DataLoader, nn
 
@@ -113,7 +114,7 @@ def run(program, folder):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_end_well(name, tmp_path):
-    assert run(PROGRAMS[name], tmp_path) == [(0, "done\n", "")] * TIMES
+    assert [end for end in run(PROGRAMS[name], tmp_path) if end != (0, "done\n", "")] == []
 
 
 def test_an_error_keeps_its_exit_status(tmp_path):

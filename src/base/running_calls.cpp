@@ -1,4 +1,4 @@
-#include "capi/running_calls.hpp"
+#include "base/running_calls.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,12 +14,12 @@
 #include <string_view>
 #include <thread>
 
-#include "base/current_call.hpp"
+#include "base/error.hpp"
 #include "base/file_descriptor.hpp"
 #include "base/list_folder.hpp"
-#include "capi/process_check.hpp"
+#include "base/process_use.hpp"
 
-namespace accel::capi {
+namespace accel {
 namespace {
 
 // A call may wait for other ranks until its deadline, and does no harm meanwhile. One that computes does, however long
@@ -34,6 +34,7 @@ struct alignas(64) Counter {
 std::array<Counter, 16> counters;
 std::atomic<uint32_t> next_counter{0};
 thread_local Counter* counter_of_thread = nullptr;
+thread_local bool is_counted = false;
 
 std::atomic<bool> exiting{false};
 pthread_t exiting_thread;  // written before `exiting`
@@ -76,13 +77,18 @@ void wait_for_others() {
 }  // namespace
 
 int64_t calls_of_others() {
-  int64_t calls = CurrentCall::function() == nullptr ? 0 : -1;  // this may be inside of a callback
+  int64_t calls = is_counted ? -1 : 0;  // this may be inside of a callback
   for (const Counter& counter : counters) calls += counter.running.load(std::memory_order_acquire);
   return calls;
 }
 
 std::atomic<int64_t>* RunningCall::enter() {
-  if (CurrentCall::function() != nullptr) return nullptr;
+  if (is_counted) return nullptr;
+  if (std::atomic<int64_t>* const running = try_enter()) return running;
+  for (;;) pause();
+}
+
+std::atomic<int64_t>* RunningCall::try_enter() {
   if (counter_of_thread == nullptr)
     counter_of_thread = &counters[next_counter.fetch_add(1, std::memory_order_relaxed) % counters.size()];
   Counter& counter = *counter_of_thread;
@@ -91,9 +97,21 @@ std::atomic<int64_t>* RunningCall::enter() {
   if ((begun & (begun - 1)) == 0) std::atexit(wait_for_others);  // without memory for it, an earlier one will do
   // In one order with the handler's flag: either it sees this call, or this call sees the flag.
   counter.running.fetch_add(1);
-  if (!exiting.load() || pthread_equal(exiting_thread, pthread_self()) != 0) return &counter.running;
+  if (!exiting.load() || pthread_equal(exiting_thread, pthread_self()) != 0) {
+    is_counted = true;
+    return &counter.running;
+  }
   counter.running.fetch_sub(1);
-  for (;;) pause();
+  return nullptr;
 }
 
-}  // namespace accel::capi
+void RunningCall::leave(std::atomic<int64_t>* running) {
+  is_counted = false;
+  running->fetch_sub(1, std::memory_order_release);
+}
+
+BackgroundWork::BackgroundWork() : running_(RunningCall::try_enter()) {
+  require(running_ != nullptr, Status::kCancelled, "the process is ending; no work is begun any more");
+}
+
+}  // namespace accel
