@@ -111,7 +111,8 @@ void RunningCall::leave(std::atomic<int64_t>* running) {
 }
 
 BackgroundWork::BackgroundWork() : running_(RunningCall::try_enter()) {
-  require(running_ != nullptr, Status::kCancelled, "the process is ending; no work is begun any more");
+  require(running_ != nullptr, Status::kCancelled,
+          "the process is ending and reads no more batches or weights; end the loop before exit()");
 }
 
 }  // namespace accel

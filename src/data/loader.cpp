@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "base/running_calls.hpp"
 #include "tensor/generator.hpp"
 #include "tensor/tree.hpp"
 
@@ -17,20 +19,31 @@ namespace {
 // its position is changing, and a worker would wait for itself.
 class Reading {
  public:
-  explicit Reading(const Loader& loader) : loader_(loader), outer_(innermost) { innermost = this; }
+  enum class In { kNext, kBatch };
+
+  Reading(const Loader* loader, In in) : loader_(loader), in_(in), outer_(innermost) { innermost = this; }
   ~Reading() { innermost = outer_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
   static void require_none_of(const Loader& loader) {
     for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
-      require(&reading->loader_ != &loader, Status::kInvalidState,
+      require(reading->loader_ != &loader, Status::kInvalidState,
               "a callback of the loader uses the loader itself; expected another loader");
+  }
+
+  // Whether this thread reads batches ahead for another one's next().
+  static bool is_worker_of(const Loader& loader) {
+    const Reading* outermost = nullptr;
+    for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
+      if (reading->loader_ == &loader) outermost = reading;
+    return outermost != nullptr && outermost->in_ == In::kBatch;
   }
 
  private:
   static inline thread_local const Reading* innermost = nullptr;
-  const Loader& loader_;
+  const Loader* const loader_;  // which a callback may have released
+  const In in_;
   const Reading* const outer_;
 };
 
@@ -39,13 +52,34 @@ void pin_memory(Batch& batch) {
       batch.value, [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor.pin_memory() : tensor; });
 }
 
+// Where there is no thread for it, or the process ends meanwhile, it stays as it is.
+void end_on_another_thread(Prefetcher* prefetcher) noexcept {
+  const auto end = [prefetcher] {
+    prefetcher->stop_workers();
+    try {
+      const BackgroundWork work;
+      std::unique_ptr<Prefetcher>(prefetcher).reset();
+    } catch (const Error&) {
+      return;  // the process ends
+    }
+  };
+  try {
+    background_thread("accel-data-end", end).detach();
+  } catch (const Error&) {
+    return;
+  }
+}
+
 }  // namespace
 
 Loader::Loader(LoaderInput input) : input_(std::move(input)), progress_(std::make_shared<state::LoaderProgress>()) {
   input_.check();
 }
 
-Loader::~Loader() = default;
+// A callback may release the loader on the thread of a worker, which cannot wait for itself.
+Loader::~Loader() {
+  if (is_running() && Reading::is_worker_of(*this)) end_on_another_thread(prefetcher_.release());
+}
 
 std::optional<int64_t> Loader::total_batch_size() const {
   return input_.batch_size() ? std::optional<int64_t>(items_of_step(input_, shard())) : std::nullopt;
@@ -72,7 +106,7 @@ int64_t Loader::valid_rows() const {
 
 std::optional<c10::IValue> Loader::next() {
   Reading::require_none_of(*this);
-  const Reading reading(*this);
+  const Reading reading(this, Reading::In::kNext);
   if (!is_running()) begin_epoch();
   auto batch = next_batch();
   if (!batch) {
@@ -106,9 +140,9 @@ void Loader::begin_epoch() {
   if (input_.data.dataset != nullptr) input_.data.dataset->begin_epoch(state_.epoch);
   EpochSource source = open_epoch();
   progress_->remainder = source.remainder;
-  // The workers call it until the base class ends, so it uses nothing of a derived one.
+  // The workers may call it when the loader has ended, so it uses nothing of it.
   auto read = [this, pins = pins_memory()](BatchSource& batches, int64_t index) {
-    const Reading reading(*this);
+    const Reading reading(this, Reading::In::kBatch);
     auto batch = batches.read(index);
     if (batch && pins) pin_memory(*batch);
     return batch;

@@ -28,6 +28,9 @@ class Prefetcher {
   // The next batch; nothing at the end. A batch that failed is read again by the next call.
   std::optional<Batch> next();
 
+  // Waits for the batches that are being read; no others are, and next() is not called any more.
+  void stop_workers() { workers_->stop(); }
+
  private:
   std::optional<Batch> take();
   void start_workers();

@@ -22,13 +22,15 @@ class WorkerPool {
   // Reads the batches from `begin` on. At most `depth` are being read or wait to be taken, which bounds the memory;
   // `read` runs on as many threads at once as there are workers.
   WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth);
-  // Waits for the batches that are being read.
-  ~WorkerPool();
+  ~WorkerPool();  // stops it
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Waits for the next batch. Nothing, and what reading threw, take the place of their batch; no batches follow them.
   std::optional<Batch> take();
+
+  // Waits for the batches that are being read; no others are, and none is taken any more.
+  void stop();
 
  private:
   struct Slot {
@@ -37,7 +39,6 @@ class WorkerPool {
     std::exception_ptr failure;
   };
 
-  void stop();
   void run();
   Slot& slot(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 

@@ -131,6 +131,71 @@ static void test_exit_beside_reading_workers(void** state) {
   for (i = 0; i < EXITS; i++) assert_int_equal(run_in_child(exit_beside_reading_workers), 0);
 }
 
+static accel_status_t number_or_exit(int64_t index, accel_value_t* out, void* unused) {
+  if (index == 100) exit(7);
+  return number(index, out, unused);
+}
+
+static void release_the_loader(void) { accel_dataloader_release(left_loader); }
+
+/* The main thread waits in next() meanwhile, and never returns. */
+static void exit_in_a_worker(void) {
+  accel_dataset_t* numbers = NULL;
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.num_workers = THREADS;
+  atexit(release_the_loader);
+  if (accel_dataset_create(million, number_or_exit, NULL, NULL, NULL, NULL, &numbers) != ACCEL_OK ||
+      accel_dataloader_create(numbers, &options, &left_loader) != ACCEL_OK)
+    _exit(2);
+  for (;;) {
+    accel_value_t batch = ACCEL_VALUE_INIT;
+    if (accel_dataloader_next(left_loader, &batch) != ACCEL_OK) _exit(4);
+    accel_value_dispose(&batch);
+  }
+}
+
+static void test_a_handler_of_exit_in_a_worker_releases_its_loader(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(exit_in_a_worker), 7);
+}
+
+static volatile int loader_is_left = 0, dataset_has_ended = 0;
+
+static accel_status_t number_that_ends(int64_t index, accel_value_t* out, void* unused) {
+  if (loader_is_left == 1) {
+    loader_is_left = 2;
+    accel_dataloader_release(left_loader);
+  }
+  return number(index, out, unused);
+}
+
+static void note_the_end(void* unused) {
+  (void)unused;
+  dataset_has_ended = 1;
+}
+
+static void release_in_a_worker(void) {
+  accel_dataset_t* numbers = NULL;
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  options.num_workers = 1;
+  options.prefetch = 1000000; /* so that it reads until the end */
+  if (accel_dataset_create(million, number_that_ends, NULL, NULL, NULL, note_the_end, &numbers) != ACCEL_OK ||
+      accel_dataloader_create(numbers, &options, &left_loader) != ACCEL_OK ||
+      accel_dataloader_next(left_loader, &batch) != ACCEL_OK)
+    _exit(2);
+  accel_value_dispose(&batch);
+  accel_dataset_release(numbers);
+  loader_is_left = 1;
+  while (!dataset_has_ended) sleep_ms(1);
+  exit(accel_debug_live_objects() == 0 ? 0 : 5);
+}
+
+static void test_a_worker_releases_its_loader(void** state) {
+  (void)state;
+  assert_int_equal(run_in_child(release_in_a_worker), 0);
+}
+
 static volatile int call_has_ended = 0;
 
 static accel_status_t compute(accel_tensor_t* tensor, accel_tensor_t** out, void* unused) {
@@ -258,9 +323,14 @@ static void test_a_small_stack_is_enough(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exit_beside_running_calls),           cmocka_unit_test(test_exit_beside_reading_workers),
-      cmocka_unit_test(test_exit_waits_for_a_call_that_computes), cmocka_unit_test(test_handlers_of_the_host_may_call),
-      cmocka_unit_test(test_num_threads_holds_on_every_thread),   cmocka_unit_test(test_a_small_stack_is_enough),
+      cmocka_unit_test(test_exit_beside_running_calls),
+      cmocka_unit_test(test_exit_beside_reading_workers),
+      cmocka_unit_test(test_a_handler_of_exit_in_a_worker_releases_its_loader),
+      cmocka_unit_test(test_a_worker_releases_its_loader),
+      cmocka_unit_test(test_exit_waits_for_a_call_that_computes),
+      cmocka_unit_test(test_handlers_of_the_host_may_call),
+      cmocka_unit_test(test_num_threads_holds_on_every_thread),
+      cmocka_unit_test(test_a_small_stack_is_enough),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

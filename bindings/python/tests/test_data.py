@@ -1,10 +1,12 @@
 """Datasets, orders and loaders on one rank; test_ranks.py has several."""
 
 import copy
+import gc
 import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 
 import pytest
@@ -160,6 +162,32 @@ def test_workers_and_batches_of_items():
 
     with pytest.raises(KeyError):
         list(DataLoader(Broken(4), num_workers=2))
+
+
+def test_garbage_collection_in_a_worker_releases_its_own_loader():
+    left, ended = threading.Event(), threading.Event()
+
+    class Rows(Squares):
+        def __getitem__(self, index):
+            if index == 1:  # read ahead
+                left.wait()
+                gc.collect()
+            return index
+
+        def __del__(self):
+            ended.set()
+
+    gc.disable()
+    try:
+        loader = DataLoader(Rows(9), batch_size=1, num_workers=1)
+        loader.itself = loader  # a cycle: only the collector finds that nobody uses it
+        for _ in loader:
+            break
+        del loader
+        left.set()
+        assert ended.wait(60)
+    finally:
+        gc.enable()
 
 
 def test_padding_and_batch_samplers():
