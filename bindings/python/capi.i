@@ -60,7 +60,6 @@ static void raise_error(accel_status_t status) {
 }
 %}
 %init %{
-  loading_process = getpid();
   error_type = PyErr_NewExceptionWithDoc("accel.Error", "An error of libaccel. `status` is its number, `code` the name of that, "
                                          "`function` what failed, `rank` who reported it (-1: no process group).", NULL, NULL);
   if (error_type == NULL || PyModule_AddObject(m, "Error", error_type) != 0) return NULL;

@@ -17,10 +17,10 @@ static void end_call(unsigned long outer) {
 #define BEGIN_WAIT                                 \
   {                                                \
     const unsigned long outer_call = begin_call(); \
-    Py_BEGIN_ALLOW_THREADS
-#define END_WAIT          \
-    Py_END_ALLOW_THREADS  \
-    end_call(outer_call); \
+    PyThreadState *const this_thread = PyEval_SaveThread();
+#define END_WAIT                   \
+    return_to_python(this_thread); \
+    end_call(outer_call);          \
   }
 
 static PyObject *watch_thread(PyObject *self, PyObject *args) {

@@ -62,6 +62,29 @@ PROGRAMS = {
         time.sleep(0.1)
         print("done")
         """,
+    "a daemon thread that stays in its call": """
+        import os, sys
+        sys.setswitchinterval(100)  # it leaves the interpreter in its calls only
+
+        class Last:
+            def __init__(self, thread):
+                self.thread, self.sleep, self.list = str(thread.native_id), time.sleep, os.listdir
+
+            def __del__(self):
+                self.sleep(0.3)
+                print("done" if self.thread in self.list("/proc/self/task") else "the interpreter has killed it")
+
+        x = accel.ones(1)
+
+        def double():
+            while True:
+                x + x
+
+        thread = threading.Thread(target=double, daemon=True)
+        thread.start()
+        threading.last = Last(thread)  # the thread keeps what is in this module
+        time.sleep(0.1)
+        """,
     "a finalizer": """
         class Last:
             def __init__(self):
@@ -140,3 +163,25 @@ def test_the_main_thread_works_on_at_the_end():
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(1, 2)\n", "")
 
+
+
+def test_a_function_of_atexit_may_wait_for_a_daemon_thread():
+    """One that was registered before the library."""
+    program = "import atexit\natexit.register(lambda: end())\n" + textwrap.dedent(ROWS) + textwrap.dedent("""
+        x, ends = accel.ones(1), threading.Event()
+
+        def double():
+            while not ends.is_set():
+                x + x
+
+        def end():
+            ends.set()
+            thread.join()
+            print("joined")
+
+        thread = threading.Thread(target=double, daemon=True)
+        thread.start()
+        time.sleep(0.1)
+        """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "joined\n", "")
