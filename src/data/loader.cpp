@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/background_thread.hpp"
@@ -15,34 +16,42 @@
 namespace accel::data {
 namespace {
 
-// The loaders that this thread reads from, the innermost first. Callbacks of a loader must not use the loader itself:
-// its position is changing, and a worker would wait for itself.
+// The loaders that this thread reads from, the innermost first, each known by its progress: a worker keeps that when a
+// callback has released the loader. Callbacks of a loader must not use the loader itself: its position is changing, and
+// a worker would wait for itself.
 class Reading {
  public:
   enum class In { kNext, kBatch };
 
-  Reading(const Loader* loader, In in) : loader_(loader), in_(in), outer_(innermost) { innermost = this; }
+  Reading(const state::LoaderProgress* loader, In in) : loader_(loader), in_(in), outer_(innermost) {
+    innermost = this;
+  }
   ~Reading() { innermost = outer_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
-  static void require_none_of(const Loader& loader) {
+  // The first reading of this loader on this thread; null if there is none.
+  static const Reading* outermost_of(const state::LoaderProgress* loader) {
+    const Reading* outermost = nullptr;
     for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
-      require(reading->loader_ != &loader, Status::kInvalidState,
-              "a callback of the loader uses the loader itself; expected another loader");
+      if (reading->loader_ == loader) outermost = reading;
+    return outermost;
+  }
+
+  static void require_none_of(const state::LoaderProgress* loader) {
+    require(outermost_of(loader) == nullptr, Status::kInvalidState,
+            "a callback of the loader uses the loader itself; expected another loader");
   }
 
   // Whether this thread reads batches ahead for another one's next().
-  static bool is_worker_of(const Loader& loader) {
-    const Reading* outermost = nullptr;
-    for (const Reading* reading = innermost; reading != nullptr; reading = reading->outer_)
-      if (reading->loader_ == &loader) outermost = reading;
-    return outermost != nullptr && outermost->in_ == In::kBatch;
+  static bool is_worker_of(const state::LoaderProgress* loader) {
+    const Reading* const reading = outermost_of(loader);
+    return reading != nullptr && reading->in_ == In::kBatch;
   }
 
  private:
   static inline thread_local const Reading* innermost = nullptr;
-  const Loader* const loader_;  // which a callback may have released
+  const state::LoaderProgress* const loader_;
   const In in_;
   const Reading* const outer_;
 };
@@ -59,13 +68,13 @@ void end_on_another_thread(Prefetcher* prefetcher) noexcept {
     try {
       const BackgroundWork work;
       std::unique_ptr<Prefetcher>(prefetcher).reset();
-    } catch (const Error&) {
-      return;  // the process ends
+    } catch (const std::exception&) {
+      return;
     }
   };
   try {
     background_thread("accel-data-end", end).detach();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return;
   }
 }
@@ -78,7 +87,7 @@ Loader::Loader(LoaderInput input) : input_(std::move(input)), progress_(std::mak
 
 // A callback may release the loader on the thread of a worker, which cannot wait for itself.
 Loader::~Loader() {
-  if (is_running() && Reading::is_worker_of(*this)) end_on_another_thread(prefetcher_.release());
+  if (is_running() && Reading::is_worker_of(progress_.get())) end_on_another_thread(prefetcher_.release());
 }
 
 std::optional<int64_t> Loader::total_batch_size() const {
@@ -105,8 +114,8 @@ int64_t Loader::valid_rows() const {
 }
 
 std::optional<c10::IValue> Loader::next() {
-  Reading::require_none_of(*this);
-  const Reading reading(this, Reading::In::kNext);
+  Reading::require_none_of(progress_.get());
+  const Reading reading(progress_.get(), Reading::In::kNext);
   if (!is_running()) begin_epoch();
   auto batch = next_batch();
   if (!batch) {
@@ -141,8 +150,8 @@ void Loader::begin_epoch() {
   EpochSource source = open_epoch();
   progress_->remainder = source.remainder;
   // The workers may call it when the loader has ended, so it uses nothing of it.
-  auto read = [this, pins = pins_memory()](BatchSource& batches, int64_t index) {
-    const Reading reading(this, Reading::In::kBatch);
+  auto read = [progress = progress_, pins = pins_memory()](BatchSource& batches, int64_t index) {
+    const Reading reading(progress.get(), Reading::In::kBatch);
     auto batch = batches.read(index);
     if (batch && pins) pin_memory(*batch);
     return batch;
@@ -165,7 +174,7 @@ void Loader::go_to(const LoaderState& state) {
 }
 
 void Loader::set_epoch(int64_t epoch) {
-  Reading::require_none_of(*this);
+  Reading::require_none_of(progress_.get());
   require(epoch >= 0, Status::kInvalidArgument, "epoch is ", epoch, "; expected at least 0");
   LoaderState state;
   state.epoch = epoch;
@@ -179,7 +188,7 @@ c10::IValue Loader::state_dict() const {
 }
 
 void Loader::load_state_dict(const c10::IValue& state_dict) {
-  Reading::require_none_of(*this);
+  Reading::require_none_of(progress_.get());
   const LoaderState state = read_loader_state(state_dict);
   if (input_.data.dataset != nullptr) {
     require(state.position.readers.empty(), Status::kInvalidArgument,
@@ -204,7 +213,7 @@ void Loader::load_state_dict(const c10::IValue& state_dict) {
 }
 
 std::shared_ptr<Loader> Loader::skip_first(int64_t num_batches) {
-  Reading::require_none_of(*this);
+  Reading::require_none_of(progress_.get());
   require(num_batches >= 0, Status::kInvalidArgument, "num_batches is ", num_batches, "; expected at least 0");
   std::shared_ptr<Loader> loader = clone();
   loader->seed_is_settled_ = seed_is_settled_;

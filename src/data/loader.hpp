@@ -86,7 +86,7 @@ class Loader : public tensor::Stateful {
   LoaderState state_;                       // behind the current batch
   int64_t skipped_ = 0;                     // batches that the current epoch leaves out
   std::unique_ptr<Prefetcher> prefetcher_;  // of the current epoch
-  std::shared_ptr<state::LoaderProgress> progress_;
+  const std::shared_ptr<state::LoaderProgress> progress_;
 };
 
 }  // namespace accel::data

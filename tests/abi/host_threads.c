@@ -161,10 +161,24 @@ static void test_a_handler_of_exit_in_a_worker_releases_its_loader(void** state)
 
 static volatile int loader_is_left = 0, dataset_has_ended = 0;
 
+/* Another one, which may be at the place of the one that was released. */
+static void read_another_loader(void) {
+  accel_dataset_t* numbers = NULL;
+  accel_dataloader_t* loader = NULL;
+  accel_value_t batch = ACCEL_VALUE_INIT;
+  if (accel_dataset_create(million, number, NULL, NULL, NULL, NULL, &numbers) != ACCEL_OK ||
+      accel_dataloader_create(numbers, NULL, &loader) != ACCEL_OK || accel_dataloader_next(loader, &batch) != ACCEL_OK)
+    _exit(6);
+  accel_value_dispose(&batch);
+  accel_dataloader_release(loader);
+  accel_dataset_release(numbers);
+}
+
 static accel_status_t number_that_ends(int64_t index, accel_value_t* out, void* unused) {
   if (loader_is_left == 1) {
     loader_is_left = 2;
     accel_dataloader_release(left_loader);
+    read_another_loader();
   }
   return number(index, out, unused);
 }

@@ -164,7 +164,6 @@ def test_the_main_thread_works_on_at_the_end():
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "(1, 2)\n", "")
 
 
-
 def test_a_function_of_atexit_may_wait_for_a_daemon_thread():
     """One that was registered before the library."""
     program = "import atexit\natexit.register(lambda: end())\n" + textwrap.dedent(ROWS) + textwrap.dedent("""
