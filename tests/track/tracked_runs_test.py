@@ -184,7 +184,9 @@ class TrackedRunTest(unittest.TestCase):
         while not os.path.exists(self.jsonl) and time.monotonic() < deadline:
             time.sleep(0.01)
         shutil.rmtree(self.run_folder)
-        while not (os.path.exists(self.jsonl) and os.path.getsize(self.jsonl) > 1000) and time.monotonic() < deadline:
+        table = os.path.join(self.run_folder, "metrics.csv")  # of the next tracker, so a moment later
+        while (not (os.path.exists(table) and os.path.exists(self.jsonl) and os.path.getsize(self.jsonl) > 1000)
+               and time.monotonic() < deadline):
             process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -193,7 +195,7 @@ class TrackedRunTest(unittest.TestCase):
         self.assertEqual(lines[0]["type"], "run")
         steps = [line["step"] for line in lines if line["type"] == "values"]
         self.assertEqual(steps, list(range(steps[0], steps[0] + len(steps))))
-        self.assertTrue(os.path.exists(os.path.join(self.run_folder, "metrics.csv")))
+        self.assertTrue(os.path.exists(table))
 
     def test_a_folder_that_cannot_be_made_is_an_error(self):
         with open(self.run_folder, "w", encoding="utf-8"):

@@ -16,9 +16,9 @@ from accel.launchers import PrepareForLaunch, _Prefixed
 
 
 def run(text, **environment):
-    """What a script prints; its functions are started in other processes."""
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1", **environment})
+    """What a script prints; its functions are started in other processes, whose lines are written whole only with a buffer."""
+    settings = {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1", "PYTHONUNBUFFERED": "", **environment}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, env={**os.environ, **settings})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
