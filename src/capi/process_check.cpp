@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/process_use.hpp"
 #include "capi/loaded_libtorch.hpp"
+#include "tensor/accelerator_library.hpp"
 
 namespace accel::capi {
 namespace {
@@ -21,6 +22,7 @@ void check_process() {
           "this process was forked off one that had used libaccel, whose threads and locks do not exist here; after "
           "fork() only exec() is possible: fork before the first call, or start the process with exec()");
   require_matching_libtorch();
+  tensor::load_accelerators_on_demand();
   // Before the mark, so that no child misses it. Threads that come here at once register it twice, which does no harm.
   if (pthread_atfork(nullptr, nullptr, mark_child) != 0) throw std::bad_alloc();
   process_use.store(ProcessUse::kChecked, std::memory_order_relaxed);

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules.hpp"
+#include "tensor/device_plugins.hpp"
 
 namespace accel::optim {
 namespace {
@@ -87,6 +88,7 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
             }));
       }
     }
+  tensor::load_device_plugins_for_backward();
   autograd::backward({loss}, {}, keeps_graph);
 }
 

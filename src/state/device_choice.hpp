@@ -7,6 +7,9 @@
 
 namespace accel::state {
 
+// Whether the settings say which device it is; else it is chosen.
+bool names_device(const StateSettings& settings);
+
 // ACCELERATE_TORCH_DEVICE if set; otherwise the first accelerator that can be used (tensor::default_accelerator()),
 // unless the settings ask for the CPU; otherwise the CPU. An accelerator without an index is chosen by the local rank.
 // It is made current on this thread.

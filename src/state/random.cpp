@@ -1,16 +1,20 @@
 #include "state/random.hpp"
 
 #include <ATen/Context.h>
-#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/split_text.hpp"
+#include "tensor/accelerator_library.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
+#include "tensor/device_plugins.hpp"
 #include "tensor/generator.hpp"
 
 namespace accel::state {
@@ -21,16 +25,22 @@ at::Generator generator_of(const std::string& type, c10::Device device, const at
   return tensor::default_generator(type == "torch" ? c10::Device(c10::kCPU) : device);
 }
 
-}  // namespace
+// The latest seed of the process, and the accelerator that got it.
+struct LastSeed {
+  std::mutex mutex;
+  std::optional<uint64_t> seed;
+  std::optional<c10::DeviceType> accelerator;
+};
 
-void set_seed_of_default_generators(uint64_t seed) {
-  at::Generator cpu = tensor::default_generator(c10::DeviceType::CPU);
-  tensor::set_seed(cpu, seed);
-  const auto type = at::getAccelerator();
-  if (!type) return;
-  const int64_t count = tensor::device_count(tensor::device_kind(*type));
+LastSeed& last_seed() {
+  static LastSeed& last = *std::make_unique<LastSeed>().release();  // never destroyed
+  return last;
+}
+
+void seed_accelerators(c10::DeviceType type, uint64_t seed) {
+  const int64_t count = tensor::device_count(tensor::device_kind(c10::Device(type)));
   for (int64_t index = 0; index < count; index++) {
-    const c10::Device device(*type, static_cast<c10::DeviceIndex>(index));
+    const c10::Device device(type, static_cast<c10::DeviceIndex>(index));
     if (!tensor::has_default_generator(device)) {
       log(LogLevel::kWarning, "device ", device, " has no generator that could be seeded");
       return;
@@ -38,6 +48,26 @@ void set_seed_of_default_generators(uint64_t seed) {
     at::Generator generator = tensor::default_generator(device);
     tensor::set_seed(generator, seed);
   }
+}
+
+}  // namespace
+
+void set_seed_of_default_generators(uint64_t seed) {
+  at::Generator cpu = tensor::default_generator(c10::DeviceType::CPU);
+  tensor::set_seed(cpu, seed);
+  tensor::load_device_plugins_of_environment();
+  const auto accelerator = tensor::host_is_chosen() ? tensor::loaded_accelerator() : tensor::default_accelerator();
+  if (accelerator) seed_accelerators(accelerator->type(), seed);
+  const std::lock_guard<std::mutex> lock(last_seed().mutex);
+  last_seed().seed = seed;
+  last_seed().accelerator = accelerator ? std::optional(accelerator->type()) : std::nullopt;
+}
+
+void seed_late_accelerator(c10::Device device) {
+  const std::lock_guard<std::mutex> lock(last_seed().mutex);
+  if (device.is_cpu() || !last_seed().seed || last_seed().accelerator == device.type()) return;
+  seed_accelerators(device.type(), *last_seed().seed);
+  last_seed().accelerator = device.type();
 }
 
 void use_deterministic_algorithms() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }

@@ -14,6 +14,8 @@ namespace accel::state {
 
 // Seeds the default generators of the CPU and of all accelerators of the process.
 void set_seed_of_default_generators(uint64_t seed);
+// Gives the latest seed to the generators of an accelerator that was not there when it was set.
+void seed_late_accelerator(c10::Device device);
 
 // Turns on deterministic algorithms for the process.
 void use_deterministic_algorithms();

@@ -13,6 +13,7 @@
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
+#include "tensor/accelerator_library.hpp"
 
 namespace accel::state {
 
@@ -84,6 +85,7 @@ class State {
   StateSettings settings_;
   LauncherEnvironment launcher_;
   c10::Device device_;
+  std::shared_ptr<tensor::HostChoice> host_choice_;  // if the settings name the CPU
   std::shared_ptr<comm::Communicator> communicator_;
   std::shared_ptr<comm::Mesh> mesh_;
   std::shared_ptr<comm::Communicator> data_parallel_;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "tensor/autograd_node.hpp"
+#include "tensor/device_plugins.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -55,6 +56,7 @@ void check_backward(const at::Tensor& tensor, const BackwardOptions& options) {
 }
 
 void backward(const at::Tensor& tensor, const BackwardOptions& options, const at::Tensor& seed) {
+  load_device_plugins_for_backward();
   torch::autograd::variable_list seeds;
   if (seed.defined()) {
     seeds.push_back(seed);
