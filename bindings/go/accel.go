@@ -4382,6 +4382,12 @@ type StateOptions struct {
 	// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
 	// ACCEL_EMBEDDED. Default 0
 	Embedded *bool
+
+	// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
+	// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
+	// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
+	// else "staged"
+	Backend string
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -4484,6 +4490,7 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 	if options.Embedded != nil {
 		made.embedded = C.accel_flag_t(flag(*options.Embedded))
 	}
+	made.backend = given.nullable(options.Backend)
 	return made
 }
 
@@ -8638,8 +8645,8 @@ func NewState(options *StateOptions) (out *State, err error) {
 //
 //   - state: A state, or a group.
 //   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
-//     cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of
-//     the mesh.
+//     cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the
+//     sizes of the mesh.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for
 // what this machine lacks.
@@ -8830,7 +8837,7 @@ func (state *State) DistributedType() DistributedType {
 //
 //   - state: A state.
 //
-// Returns: "ucx", "nccl", or "" for one process; constant.
+// Returns: "ucx" on the CPU, "cpu:ucx,xpu:staged" and the like on an accelerator, or "" for one process; constant.
 func (state *State) Backend() string {
 	result := C.accel_backend(state.c())
 	runtime.KeepAlive(state)
@@ -14760,15 +14767,16 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 // the parameters are released before that.
 //
 //   - state: A state that does not scale losses, for the application computes these.
-//   - tensors: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, on the state's device:
+//   - tensors: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's
+//     device or all on the CPU, where they then are averaged and updated, whatever the state's device is:
 //     accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device
 //     maps name.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another
 // one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype;
-// UNSUPPORTED for another device, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH
-// when the ranks' parameters differ. An error of one rank is that of all.
+// UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when
+// the ranks' parameters differ. An error of one rank is that of all.
 func ParametersRegister(state *State, tensors any, options *ParametersOptions) (out *Parameters, err error) {
 	var given arguments
 	defer given.end()

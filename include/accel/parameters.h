@@ -48,13 +48,13 @@ typedef struct accel_parameters_options {
  * application stays whole, and is written after each step and load; values that the application writes there are lost.
  * The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
  * @param state A state that does not scale losses, for the application computes these.
- * @param tensors A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, on the state's device:
- *   accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+ * @param tensors A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's device or all
+ *   on the CPU, where they then are averaged and updated, whatever the state's device is: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
  * @param options NULL: defaults.
  * @param out The parameters.
  * @return ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory
- *   that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for another
- *   device, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ.
+ *   that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other
+ *   devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ.
  *   An error of one rank is that of all.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -132,7 +132,12 @@ typedef struct accel_state_options {
                                              * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept,
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
-  int32_t reserved; /* 0 */
+  int32_t reserved;                         /* 0 */
+  const char *backend;                      /* What carries the collectives of several ranks, by devices, joined by
+                                             * commas: "cuda:staged". "staged" goes through host memory, with which
+                                             * several ranks may share a GPU. A name without a device is for that of the
+                                             * state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for
+                                             * accelerators "nccl", the plugin's own, or else "staged" */
 } accel_state_options_t;
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in
@@ -153,7 +158,8 @@ accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_st
  * of the job, whose accumulation settings become the new ones for both.
  * @param state A state, or a group.
  * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
- *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of the mesh.
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the
+ *   mesh.
  * @param out The second state. The ranks part when the last of them is released, or one of them ends the
  *   training.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this
@@ -275,7 +281,7 @@ ACCEL_SINCE(0, 1) accel_distributed_type_t accel_distributed_type(const accel_st
 
 /** What carries the collectives.
  * @param state A state.
- * @return "ucx", "nccl", or "" for one process; constant.
+ * @return "ucx" on the CPU, "cpu:ucx,xpu:staged" and the like on an accelerator, or "" for one process; constant.
  * @threads any
  * @accelerate backend */
 ACCEL_SINCE(0, 1) const char *accel_backend(const accel_state_t *state);

@@ -171,7 +171,9 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
 }
 
 std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
-                                                                    const FsdpSettings& fsdp) {
+                                                                    const FsdpSettings& fsdp,
+                                                                    std::optional<c10::Device> given) {
+  const c10::Device device = given.value_or(state_.device());
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
   require_not_sharded(*module, *sharded_models_);
@@ -181,10 +183,10 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   require(!settings.activation_checkpointing, Status::kUnsupported,
           "activation_checkpointing is 1 for parameters whose gradients the program computes, and with them the "
           "activations; expected 0");
-  if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, state_.device());
+  if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, device);
   std::vector<TrainedParameter> trained = trained_parameters(*module);
   const parallel::ParallelGradients parallel =
-      parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, state_.device());
+      parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, device);
   require(parallel.gradients->size() == trained.size(), Status::kUnsupported, "ignored_modules leaves out ",
           trained.size() - parallel.gradients->size(),
           " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");

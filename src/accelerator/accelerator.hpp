@@ -95,8 +95,10 @@ class Accelerator {
   // Prepares all of them or none; schedulers last, because they follow the optimizers.
   std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
 
+  // On the device, or that of the state.
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
-                                                         const FsdpSettings& fsdp = {});
+                                                         const FsdpSettings& fsdp = {},
+                                                         std::optional<c10::Device> device = std::nullopt);
   // The same for memory of the application. `tensors` gives it; an error of it on one rank is that of all.
   std::shared_ptr<PreparedParameters> register_parameters(const std::function<nn::NamedTensors()>& tensors,
                                                           double bucket_cap_mb, const FsdpSettings& fsdp = {});

@@ -30,12 +30,22 @@ bool is_trainable_dtype(at::ScalarType dtype) {
   return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kDouble;
 }
 
+bool is_same_device(c10::Device one, c10::Device other) { return one == other || (one.is_cpu() && other.is_cpu()); }
+
+// The device of the first parameter, on which the others must be too.
+c10::Device device_of(const nn::NamedTensors& tensors, c10::Device of_state) {
+  const auto& [name, tensor] = tensors.front();
+  require(tensor.is_cpu() || is_same_device(tensor.device(), of_state), Status::kUnsupported, "parameter '", name,
+          "' is on ", tensor.device(), " and the state on ", of_state, "; expected that device or the CPU");
+  return tensor.is_cpu() ? c10::Device(c10::kCPU) : tensor.device();
+}
+
 void check_tensor(const std::string& name, const at::Tensor& tensor, c10::Device device) {
   require(is_trainable_dtype(tensor.scalar_type()), Status::kTypeMismatch, "parameter '", name, "' is of dtype ",
           tensor::dtype_name(tensor.scalar_type()), "; expected float16, bfloat16, float32 or float64");
-  const bool is_here = tensor.device() == device || (tensor.is_cpu() && device.is_cpu());
-  require(is_here, Status::kUnsupported, "parameter '", name, "' is on ", tensor.device(), " and the state on ", device,
-          "; expected the same device, because the memory stays where it is");
+  require(is_same_device(tensor.device(), device), Status::kUnsupported, "parameter '", name, "' is on ",
+          tensor.device(), " and others on ", device,
+          "; expected all on one device, because the memory stays where it is");
   require(tensor.layout() == at::kStrided && tensor.is_contiguous(), Status::kUnsupported, "parameter '", name,
           "' of shape ", tensor.sizes(), " is not contiguous; expected memory in the order of its elements");
 }
@@ -137,13 +147,14 @@ nn::ModulePtr module_over(const nn::NamedTensors& tensors) {
 
 }  // namespace
 
-RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device device) : tensors_(std::move(tensors)) {
+RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device of_state) : tensors_(std::move(tensors)) {
   require(!tensors_.empty(), Status::kInvalidArgument,
           "tensors is empty; expected the parameters that are to be trained, by their names");
   std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   check_names(tensors_);
+  device_ = device_of(tensors_, of_state);
   for (auto& [name, tensor] : tensors_) {
-    check_tensor(name, tensor, device);
+    check_tensor(name, tensor, device_);
     tensor = without_index(tensor).detach();  // the tensor of the application does not become a parameter itself
   }
   std::vector<Piece> pieces;
@@ -223,7 +234,7 @@ std::shared_ptr<PreparedParameters> Accelerator::register_parameters(const std::
       if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
     return {};
   });
-  auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp);
+  auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp, memory->device());
   models_.back().memory = memory;
   memory->gather(*parameters->model());
   parameters->set_memory(std::move(memory));

@@ -18,13 +18,15 @@ namespace accel::accelerator {
 class RegisteredMemory {
  public:
   // In the order of the names, so that hash maps of different ranks agree.
-  RegisteredMemory(nn::NamedTensors tensors, c10::Device device);
+  RegisteredMemory(nn::NamedTensors tensors, c10::Device of_state);
 
   // Throws if both have a piece of memory.
   void require_apart_from(const RegisteredMemory& registered) const;
 
   // Modules by the dots of the names, whose parameters are over this memory.
   const nn::ModulePtr& module() const { return module_; }
+  // That of all parameters: the state's, or the CPU.
+  c10::Device device() const { return device_; }
 
   // Collective if the model of the module is sharded: its parameters are parts, and the memory gets the whole of them.
   void gather(parallel::ParallelModel& model) const;
@@ -32,6 +34,7 @@ class RegisteredMemory {
  private:
   nn::NamedTensors tensors_;
   nn::ModulePtr module_;
+  c10::Device device_{c10::kCPU};
   std::vector<at::Tensor> memory_, parameters_;  // in the same order
 };
 

@@ -2,12 +2,49 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/plugin_file.hpp"
 #include "base/split_text.hpp"
 #include "comm/plugin.hpp"
 
 namespace accel::comm {
+namespace {
+
+bool is_of_nccl(c10::DeviceType device) { return device == c10::DeviceType::CUDA; }
+
+std::vector<BackendName> default_backends(c10::DeviceType device) {
+  const BackendName of_cpu{c10::DeviceType::CPU, "ucx"};
+  if (device == c10::DeviceType::CPU) return {of_cpu};
+  if (!is_of_nccl(device)) return {of_cpu, {device, find_device_backend(device) != nullptr ? kOfDevice : kStaged}};
+  std::vector<BackendName> backends{{device, "nccl"}};
+  if (plugin_path("ucx")) backends.push_back(of_cpu);
+  return backends;
+}
+
+// "xpu:staged", or "staged" for the device of the state.
+BackendName parse_given(const std::string& item, c10::DeviceType device) {
+  const std::string own = c10::DeviceTypeName(device, /*lower_case=*/true);
+  const size_t colon = item.find(':');
+  const std::string of = colon == std::string::npos ? own : item.substr(0, colon);
+  const std::string name = colon == std::string::npos ? item : item.substr(colon + 1);
+  require(of == own || of == "cpu", Status::kInvalidArgument, "backend has '", item, "' and the state computes on ",
+          own, "; expected backends of ", own, device == c10::DeviceType::CPU ? "" : " and cpu");
+  const bool is_cpu = of == "cpu";
+  const bool is_possible = !name.empty() && (is_cpu ? name != kStaged && name != kOfDevice && name != "nccl"
+                                                    : name != "ucx" && (name != "nccl" || is_of_nccl(device)));
+  require(is_possible, Status::kInvalidArgument, "backend has '", item, "', and '", name, "' does not send tensors of ",
+          of, "; expected ",
+          is_cpu               ? "ucx"
+          : is_of_nccl(device) ? "nccl or staged"
+                               : "staged");
+  require(name != kOfDevice || find_device_backend(device) != nullptr, Status::kInvalidArgument, "backend has '", item,
+          "', and the plugin of ", of, " has no collectives of its own; expected staged");
+  return {is_cpu ? c10::DeviceType::CPU : device, name};
+}
+
+}  // namespace
 
 std::vector<BackendName> parse_backend_names(const std::string& names) {
   std::vector<BackendName> backends;
@@ -20,11 +57,27 @@ std::vector<BackendName> parse_backend_names(const std::string& names) {
   return backends;
 }
 
-std::string choose_backends(c10::DeviceType device) {
-  if (device == c10::DeviceType::CPU) return "ucx";
-  if (device == c10::DeviceType::CUDA) return plugin_path("ucx") ? "cuda:nccl,cpu:ucx" : "cuda:nccl";
-  return text("cpu:ucx,", c10::DeviceTypeName(device, /*lower_case=*/true), ":",
-              find_device_backend(device) != nullptr ? kOfDevice : kStaged);
+std::string choose_backends(c10::DeviceType device, const std::string& given) {
+  std::vector<BackendName> backends = default_backends(device);
+  for (const std::string& item : split_text(given)) {
+    const BackendName named = parse_given(item, device);
+    const auto same = std::find_if(backends.begin(), backends.end(),
+                                   [&](const BackendName& known) { return known.device == named.device; });
+    if (same != backends.end())
+      same->name = named.name;
+    else
+      backends.insert(backends.begin(), named);
+  }
+  const bool is_staged =
+      std::any_of(backends.begin(), backends.end(), [](const auto& one) { return one.name == kStaged; });
+  if (is_staged)  // the CPU's comes first: what is staged shares its connections
+    std::stable_partition(backends.begin(), backends.end(),
+                          [](const auto& one) { return one.device == c10::DeviceType::CPU; });
+  if (backends.size() == 1 && device == c10::DeviceType::CPU) return backends[0].name;
+  std::string names;
+  for (const auto& [of_device, name] : backends)
+    names += text(names.empty() ? "" : ",", c10::DeviceTypeName(of_device, /*lower_case=*/true), ":", name);
+  return names;
 }
 
 std::string staged_devices(const std::string& names) {

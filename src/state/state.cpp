@@ -35,6 +35,7 @@
 #include "launch/processor_affinity.hpp"
 #include "precision/autocast.hpp"
 #include "state/device_choice.hpp"
+#include "state/random.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_work.hpp"
 
@@ -121,9 +122,21 @@ std::vector<c10::DeviceType> device_types(c10::Device device) {
   return {device.type(), c10::DeviceType::CPU};
 }
 
+std::string chosen_backends(const StateSettings& settings, c10::Device device) {
+  try {
+    return comm::choose_backends(device.type(), settings.backend.value);
+  } catch (const Error& error) {
+    fail(error.status(), error.message(),
+         settings.backend.source == "call" ? "" : text(" (from ", settings.backend.source, ")"));
+  }
+}
+
 std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const LauncherEnvironment& launcher,
                                             c10::Device device) {
-  if (*settings.num_processes == 1) return std::make_shared<comm::BackendCommunicator>(device_types(device));
+  if (*settings.num_processes == 1) {
+    static_cast<void>(chosen_backends(settings, device));  // a wrong one is an error with one rank, too
+    return std::make_shared<comm::BackendCommunicator>(device_types(device));
+  }
   quiet_torch_log();
   const std::chrono::milliseconds timeout(settings.timeout_ms.value);
   comm::RendezvousOptions options;
@@ -134,9 +147,12 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   options.serve = !launcher.agent_store || settings.main_process_port.source == "call";
   options.attempt = launcher.restart_count;
   options.token = launcher.job_token;
-  const std::string backends = comm::choose_backends(device.type()), staged = comm::staged_devices(backends);
+  const std::string backends = chosen_backends(settings, device), staged = comm::staged_devices(backends);
   if (!staged.empty() && *settings.local_process_index == 0)
-    log(LogLevel::kInfo, "collectives of ", staged, " tensors are staged through host memory: no plugin has their own");
+    log(LogLevel::kInfo, "collectives of ", staged, " tensors are staged through host memory: ",
+        settings.backend.is_default()
+            ? text("no plugin has their own")
+            : text("backend is '", settings.backend.value, "' (", settings.backend.source, ")"));
   log(LogLevel::kInfo, "rank ", options.rank, " of ", options.size, " meets the others at ", options.host, ":",
       options.port);
   const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
@@ -245,6 +261,8 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 State::State(const StateSettings& given)
     : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
   set_log_rank(*settings_.process_index);
+  if (device_.is_cpu() && names_device(settings_)) host_choice_ = std::make_shared<tensor::HostChoice>();
+  seed_late_accelerator(device_);
   check_precision(settings_.mixed_precision, device_);
   check_peer_copies(settings_, device_);
   share_cores(*settings_.local_num_processes, settings_.num_threads);

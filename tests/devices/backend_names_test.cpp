@@ -36,6 +36,37 @@ TEST(BackendNames, AreThoseOfTheDevice) {
   EXPECT_EQ(parsed[0].name, "ucx");
 }
 
+TEST(BackendNames, GivenOnesReplaceThoseOfTheirDevices) {
+  EXPECT_EQ(choose_backends(c10::DeviceType::CPU, "ucx"), "ucx");
+  EXPECT_EQ(choose_backends(c10::DeviceType::CPU, "cpu:ucx"), "ucx");
+  EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "cuda:staged"), "cpu:ucx,cuda:staged");
+  EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "staged"), "cpu:ucx,cuda:staged");
+  EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "nccl,cpu:ucx"), "cuda:nccl,cpu:ucx");
+  EXPECT_EQ(choose_backends(c10::DeviceType::XPU, "cpu:other"), "cpu:other,xpu:staged");
+}
+
+TEST(BackendNames, ThatCannotBeMeantAreRefused) {
+  const auto error_of = [](c10::DeviceType device, const char* given) -> std::string {
+    try {
+      choose_backends(device, given);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kInvalidArgument);
+      return error.message();
+    }
+    return "none";
+  };
+  EXPECT_EQ(error_of(c10::DeviceType::CPU, "cuda:staged"),
+            "backend has 'cuda:staged' and the state computes on cpu; expected backends of cpu");
+  EXPECT_EQ(error_of(c10::DeviceType::CPU, "staged"),
+            "backend has 'staged', and 'staged' does not send tensors of cpu; expected ucx");
+  EXPECT_EQ(error_of(c10::DeviceType::XPU, "nccl"),
+            "backend has 'nccl', and 'nccl' does not send tensors of xpu; expected staged");
+  EXPECT_EQ(error_of(c10::DeviceType::CUDA, "cuda:"),
+            "backend has 'cuda:', and '' does not send tensors of cuda; expected nccl or staged");
+  EXPECT_EQ(error_of(c10::DeviceType::XPU, "accelerator"),
+            "backend has 'accelerator', and the plugin of xpu has no collectives of its own; expected staged");
+}
+
 TEST(BackendNames, ADeviceWithoutCollectivesIsStaged) {
   in_own_process([] {
     tensor::load_device_plugins(std::getenv("SIMULATED_DEVICE_LIBRARY"), "the test");

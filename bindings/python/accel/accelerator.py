@@ -88,6 +88,7 @@ class Accelerator(Observed):
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
+            backend=group.backend_of_engine(),
             **(parallelism_config.to_engine() if parallelism_config else {}),
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
@@ -97,7 +98,7 @@ class Accelerator(Observed):
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
             raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
-        if group.backend not in (None, self.state.backend) and self.state.use_distributed:
+        if group.backend not in (None, self.state.backend, group.backend_of_engine()) and self.state.use_distributed:
             raise ValueError(f"backend={group.backend!r}: the collectives of this job are carried by {self.state.backend!r}")
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer

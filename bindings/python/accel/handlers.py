@@ -145,11 +145,16 @@ class DistributedDataParallelKwargs(KwargsHandler):
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
-    """How ranks meet. The backend follows from the devices: `backend` is checked, not chosen."""
+    """How ranks meet. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
+    names devices: "cuda:staged"."""
 
     backend: Optional[str] = None
     init_method: Optional[str] = None
     timeout: Optional[timedelta] = None
+
+    def backend_of_engine(self):
+        """The engine's option; None where `backend` is one of the reference's names, which are checked."""
+        return self.backend if self.backend is not None and (self.backend == "staged" or ":" in self.backend) else None
 
 
 @dataclass

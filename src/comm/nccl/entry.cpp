@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
 #include "comm/error_line.hpp"
+#include "comm/own_device.hpp"
 
 namespace {
 
@@ -30,8 +31,29 @@ std::string obstacle(const BackendArguments& arguments) {
   return "";
 }
 
+// By the number that the driver gave the GPU: ranks may see different ones under the same index.
+void check_gpu(const BackendArguments& arguments, const c10::intrusive_ptr<c10d::Store>& store) {
+  const auto index = at::cuda::current_device();
+  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(index);
+  std::string uuid;
+  for (const char byte : properties.uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    uuid += digits;
+  }
+  c10d::PrefixStore devices("accel/nccl/", store);
+  accel::comm::require_own_device(devices, arguments.rank, arguments.size, uuid,
+                                  text("the GPU ", static_cast<const char*>(properties.name), " with the UUID ", uuid,
+                                       ", here cuda:", static_cast<int>(index)),
+                                  text("NCCL needs a GPU for each rank, and this one sees ", at::cuda::getNumGPUs(),
+                                       ": start as many ranks as there are GPUs, or let ranks share one through host "
+                                       "memory by the backend cuda:staged "
+                                       "(ACCEL_BACKEND=cuda:staged, accel launch --backend cuda:staged)"));
+}
+
 c10d::Backend* create(const BackendArguments& arguments) {
   const auto store = c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments.store);
+  if (arguments.parent == nullptr) check_gpu(arguments, store);  // else the ranks are those of a checked group
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = std::chrono::milliseconds(arguments.timeout_ms);
   options->group_name = arguments.group_name;
@@ -50,6 +72,9 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
   try {
     reason = obstacle(*arguments);
     if (reason.empty()) return create(*arguments);
+  } catch (const accel::comm::CollectiveError& failure) {
+    if (arguments->failure != nullptr) *arguments->failure = failure.failure();
+    reason = failure.what();
   } catch (const std::exception& failure) {
     reason = accel::comm::error_line(failure);
   } catch (...) {

@@ -70,6 +70,7 @@ struct StateSettings {
   Setting<int64_t> tensor_parallel_size{1};
   Setting<std::string> device_plugins{};
   Setting<bool> embedded{false};
+  Setting<std::string> backend{};
 
   static const OptionTable& table() { return option_tables::state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -109,6 +110,7 @@ struct StateSettings {
     visit(table().fields[31], settings.tensor_parallel_size...);
     visit(table().fields[32], settings.device_plugins...);
     visit(table().fields[33], settings.embedded...);
+    visit(table().fields[35], settings.backend...);
   }
 };
 

@@ -55,6 +55,7 @@ int main(void) {
   printf("field device_plugins %zu\n", offsetof(accel_state_options_t, device_plugins));
   printf("field embedded %zu\n", offsetof(accel_state_options_t, embedded));
   printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
+  printf("field backend %zu\n", offsetof(accel_state_options_t, backend));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));

@@ -1404,6 +1404,8 @@ pub struct accel_state_options_t {
     pub embedded: accel_flag_t,
     /// 0
     pub reserved: i32,
+    /// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    pub backend: *const c_char,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1444,6 +1446,7 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     device_plugins: core::ptr::null(),
     embedded: ACCEL_UNSET,
     reserved: 0,
+    backend: core::ptr::null(),
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -4311,7 +4314,7 @@ functions! {
     /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `state`: A state, or a group.
-    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job, and the sizes of the mesh.
+    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
     /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -4466,7 +4469,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: "ucx", "nccl", or "" for one process; constant.
+    /// Returns: "ucx" on the CPU, "cpu:ucx,xpu:staged" and the like on an accelerator, or "" for one process; constant.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_backend(state: *const accel_state_t) -> *const c_char;
@@ -8243,11 +8246,11 @@ functions! {
     /// All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
     ///
     /// * `state`: A state that does not scale losses, for the application computes these.
-    /// * `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, on the state's device: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
+    /// * `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's device or all on the CPU, where they then are averaged and updated, whatever the state's device is: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The parameters.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for another device, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parameters_register(state: *mut accel_state_t, tensors: *const accel_value_t, options: *const accel_parameters_options_t, out: *mut *mut accel_parameters_t) -> accel_status_t;

@@ -25,8 +25,8 @@ impl State {
     /// accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `options`: `None`: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms,
-    ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, the place in the job,
-    ///   and the sizes of the mesh.
+    ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in
+    ///   the job, and the sizes of the mesh.
     ///
     /// Gives: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
@@ -226,7 +226,8 @@ impl StateReader {
 
     /// What carries the collectives.
     ///
-    /// Gives: "ucx", "nccl", or "" for one process; constant.
+    /// Gives: "ucx" on the CPU, "cpu:ucx,xpu:staged" and the like on an accelerator, or "" for one process;
+    /// constant.
     #[inline]
     pub fn backend(&self) -> String {
         unsafe { text(sys::accel_backend(self.as_raw())) }

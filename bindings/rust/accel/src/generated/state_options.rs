@@ -40,6 +40,7 @@ crate::configuration::builder! {
     tensor_parallel_size: i32 = tensor_parallel_size,
     device_plugins: String = device_plugins,
     embedded: bool = embedded,
+    backend: String = backend,
 }
 
 impl StateOptions {
@@ -264,6 +265,15 @@ impl StateOptions {
     /// ACCEL_EMBEDDED. Default false.
     pub fn embedded(mut self, embedded: bool) -> Self {
         self.0.embedded = embedded.into();
+        self
+    }
+
+    /// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
+    /// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
+    /// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
+    /// else "staged".
+    pub fn backend(mut self, backend: impl AsRef<str>) -> Self {
+        self.0.backend = self.1.text(backend.as_ref());
         self
     }
 }

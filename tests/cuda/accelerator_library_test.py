@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""LibTorch's CUDA part is found beside libtorch_cpu.so and loaded before LibTorch decides that there is none, on machines without a GPU.
+
+usage: accelerator_library_test.py PROGRAM LAUNCHER LIBTORCH DRIVER LIBRARY NCCL_FOLDER REAL_LIBTORCH [unittest argument ...]
+
+PROGRAM is accelerator_order, LIBTORCH the lib folder of the build's LibTorch, DRIVER the preloaded stand-in for a driver, LIBRARY
+that for libtorch_cuda.so, NCCL_FOLDER the folder of that for the NCCL plugin. REAL_LIBTORCH is the lib folder of a torch with CUDA;
+empty: its tests are skipped.
+"""
+
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+NVIDIA, AMD = "/dev/nvidiactl", "/dev/kfd"
+UNSET = ("ACCELERATE_USE_CPU", "ACCELERATE_TORCH_DEVICE", "ACCEL_DEVICE_PLUGINS", "ACCEL_BACKEND", "CUDA_VISIBLE_DEVICES")
+
+
+def environment_of(libraries, driver=NVIDIA, **variables):
+    environment = {name: value for name, value in os.environ.items() if name not in UNSET}
+    environment.update(LD_LIBRARY_PATH=str(libraries), LD_PRELOAD=DRIVER, ACCEL_LOG="warning", OMP_NUM_THREADS="1")
+    if driver:
+        environment["STAND_IN_DRIVER"] = driver
+    return {**environment, **variables}
+
+
+def run(libraries, *steps, driver=NVIDIA, **variables):
+    """What the program printed, its lines by their names, and what it logged."""
+    done = subprocess.run([PROGRAM, *steps], env=environment_of(libraries, driver, **variables), capture_output=True, text=True, timeout=100,
+                          check=False)
+    assert done.returncode == 0, f"{steps}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line), done.stderr
+
+
+class StandIn(unittest.TestCase):
+    """A LibTorch whose CUDA part is the stand-in: links to the build's, in a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.site = pathlib.Path(folder.name)
+        self.libraries = self.site / "torch" / "lib"
+        self.libraries.mkdir(parents=True)
+        real = pathlib.Path(LIBTORCH)
+        for file in real.iterdir():
+            if "cuda" not in file.name:
+                (self.libraries / file.name).symlink_to(file)
+        for beside in ("nvidia", "torch.libs"):  # where LibTorch's own run path leads
+            if (real.parents[1] / beside).is_dir():
+                (self.site / beside).symlink_to(real.parents[1] / beside)
+        self.cuda = self.libraries / "libtorch_cuda.so"
+
+    def install(self):
+        self.cuda.symlink_to(LIBRARY)
+
+    def test_each_order(self):
+        self.install()
+        for steps in itertools.permutations(("seed", "conv", "backward", "pin", "state"), 2):
+            with self.subTest(steps):
+                printed, _ = run(self.libraries, *steps)
+                self.assertEqual(printed["hooks"], "real")
+                self.assertEqual(printed["devices"], "1 ")
+
+    def test_a_question_is_needed_for_the_load(self):
+        self.install()
+        printed, _ = run(self.libraries)
+        self.assertEqual((printed["library"], printed["devices"], printed["hooks"]), ("not loaded", "1 ", "real"))
+
+    def test_who_chooses_the_cpu_pays_nothing(self):
+        self.install()
+        for steps, variables in ((("host_state", "seed", "conv", "backward"), {}), (("state", "conv", "backward"), {"ACCELERATE_USE_CPU": "1"}),
+                                 (("conv", "backward", "state"), {"ACCELERATE_TORCH_DEVICE": "cpu"})):
+            with self.subTest(steps):
+                printed, log = run(self.libraries, *steps, **variables)
+                self.assertEqual((printed["library"], printed["hooks"], log), ("not loaded", "none", ""))
+                # Asked for a GPU afterwards: the reason, instead of a device that half works.
+                self.assertTrue(printed["devices"].startswith("0 LibTorch was asked for CUDA before its library was loaded"), printed)
+                self.assertIn("had chosen the CPU", printed["devices"])
+
+    def test_who_chose_the_cpu_may_have_a_gpu_later(self):
+        """As long as LibTorch was not asked: a seed alone does not ask."""
+        self.install()
+        printed, _ = run(self.libraries, "host_state", "seed", "release", "state")
+        self.assertEqual((printed["hooks"], printed["state"]), ("real", "type 1"))
+
+    def test_no_driver(self):
+        self.install()
+        printed, log = run(self.libraries, "backward", "state", driver="")
+        self.assertEqual((printed["library"], printed["devices"], log),
+                         ("not loaded", "0 there is no driver of CUDA here; expected a driver of NVIDIA", ""))
+
+    def test_driver_without_the_library(self):
+        for driver, words in ((NVIDIA, "there is a driver of NVIDIA, but this LibTorch was built without CUDA"), (AMD, "there is a driver of AMD")):
+            printed, log = run(self.libraries, "state", "release", "state", driver=driver)
+            self.assertEqual(log.count(words), 1, log)
+            self.assertEqual(printed["state"], "type 0")
+
+    def test_a_library_that_cannot_be_loaded(self):
+        self.cuda.write_text("no library")
+        printed, log = run(self.libraries, "backward", "state", "release", "state")
+        self.assertEqual(log.count("libtorch_cuda.so cannot be loaded: "), 1, log)
+        self.assertIn("cannot be loaded", printed["devices"])
+        done = subprocess.run([PROGRAM, "state"], env=environment_of(self.libraries, ACCELERATE_TORCH_DEVICE="cuda"), capture_output=True, text=True,
+                              timeout=100, check=False)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("cannot be loaded", done.stderr)
+
+    def test_a_driver_without_a_card(self):
+        self.install()
+        printed, log = run(self.libraries, "state", STAND_IN_DEVICES="0")
+        self.assertEqual(log.count("LibTorch finds no device of CUDA"), 1, log)
+        self.assertEqual(printed["state"], "type 0")
+
+    def test_hidden_cards(self):
+        self.install()
+        for hidden in ("", "7"):
+            printed, log = run(self.libraries, "state", STAND_IN_DEVICES="0", CUDA_VISIBLE_DEVICES=hidden)
+            self.assertEqual(log, "")
+            self.assertIn(f"CUDA_VISIBLE_DEVICES is '{hidden}', which may hide them", printed["devices"])
+
+    def test_a_device_that_is_not_there(self):
+        self.install()
+        done = subprocess.run([PROGRAM, "state"], env=environment_of(self.libraries, ACCELERATE_TORCH_DEVICE="cuda:3"), capture_output=True, text=True,
+                              timeout=100, check=False)
+        self.assertIn("torch_device is 'cuda:3' (from ACCELERATE_TORCH_DEVICE): device cuda:3 is not there; this machine has 1", done.stderr)
+
+    def launch(self, ranks, *arguments, **variables):
+        environment = environment_of(self.libraries, **variables)
+        # A folder for each: the stand-in for NCCL, and the real plugin for UCX.
+        return subprocess.run([LAUNCHER, "launch", "--num-processes", str(ranks), *arguments, "--", PROGRAM, "state", "describe"],
+                              env={**environment, "ACCEL_PLUGIN_PATH": NCCL_FOLDER}, capture_output=True, text=True, timeout=100, check=False)
+
+    def test_ranks_that_share_a_card(self):
+        self.install()
+        began = self.launch(2, STAND_IN_DEVICE="GPU-1")
+        self.assertNotEqual(began.returncode, 0)
+        self.assertIn("the nccl backend does not start: ranks ", began.stderr)
+        self.assertRegex(began.stderr, "ranks (0 and 1|1 and 0) are both on GPU GPU-1; expected backend cuda:staged")
+        apart = self.launch(2)
+        self.assertEqual(apart.returncode, 0, apart.stderr)
+        self.assertIn("backend = cuda:nccl,cpu:ucx", apart.stdout)
+
+    def test_a_card_is_shared_by_staging(self):
+        self.install()
+        for arguments, variables in ((("--backend", "cuda:staged"), {}), ((), {"ACCEL_BACKEND": "cuda:staged"}), ((), {"ACCEL_BACKEND": "staged"})):
+            with self.subTest(arguments or variables):
+                shared = self.launch(2, *arguments, STAND_IN_DEVICE="GPU-1", **variables)
+                self.assertEqual(shared.returncode, 0, shared.stderr)
+                self.assertIn("backend = cpu:ucx,cuda:staged", shared.stdout)
+                self.assertIn("collectives of cuda tensors = staged through host memory", shared.stdout)
+
+    def test_backends_that_cannot_be_meant(self):
+        self.install()
+        for given, words in (("xpu:staged", "and the state computes on cuda; expected backends of cuda and cpu"), ("cuda:ucx", "'ucx' does not send tensors of cuda"),
+                             ("cpu:staged", "'staged' does not send tensors of cpu; expected ucx"), ("cuda:accelerator", "no collectives of its own"),
+                             ("cuda:gloo", "libaccel_gloo.so is in none of"), ("cuda:", "does not send tensors of cuda")):
+            with self.subTest(given):
+                done = self.launch(2, ACCEL_BACKEND=given)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(words, done.stderr)
+
+
+class Real(unittest.TestCase):
+    """The real libtorch_cuda.so, without a card."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not REAL_LIBTORCH:
+            raise unittest.SkipTest("there is no torch with CUDA: make it by tools/setup.sh --torch")
+
+    def test_each_order(self):
+        for steps in (("seed", "state"), ("conv", "state"), ("backward", "state"), ("pin", "state"), ("state", "backward")):
+            with self.subTest(steps):
+                printed, log = run(REAL_LIBTORCH, *steps)
+                self.assertEqual((printed["library"], printed["hooks"]), ("loaded", "real"))
+                self.assertIn("LibTorch finds no device of CUDA", log)
+
+
+if __name__ == "__main__":
+    PROGRAM, LAUNCHER, LIBTORCH, DRIVER, LIBRARY, NCCL_FOLDER = map(os.path.abspath, sys.argv[1:7])
+    REAL_LIBTORCH = sys.argv[7]
+    unittest.main(argv=[sys.argv[0], *sys.argv[8:]])
