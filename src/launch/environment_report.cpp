@@ -1,5 +1,7 @@
 #include "launch/environment_report.hpp"
 
+#include <dlfcn.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -140,7 +142,7 @@ Json devices_of() {
     const std::string file = "/proc/driver/nvidia/gpus/" + address + "/information";
     Json::Members device;
     add(device, "model", field_of(file, "Model:"));
-    add(device, "address", address);
+    add(device, address.find(':') == std::string::npos ? "file" : "address", address);
     if (const auto node = node_of_device(address)) add(device, "memory_node", int64_t{*node});
     devices.emplace_back(std::move(device));
   }
@@ -290,14 +292,45 @@ std::string libtorch_version_in(const std::filesystem::path& folder) {
                                     : version.substr(begin, version.find_first_not_of("0123456789.", begin) - begin);
 }
 
-// Where libaccel.so beside this program looks: $ACCEL_LIBTORCH, which languages heed, lib/torch of an archive, the
-// package torch beside the package accel.
+// libaccel.so beside this program: in lib of an installation or archive, in a Python package, in a build folder.
+std::string own_library() {
+  const std::filesystem::path folder = std::filesystem::path(own_path()).parent_path();
+  const std::filesystem::path above = folder.parent_path();
+  for (const std::filesystem::path& place : {above / "lib", above / kLibraryFolder, above, folder}) {
+    const std::filesystem::path file = place / kLibraryFile;
+    if (access(file.c_str(), R_OK) == 0) return file;
+  }
+  return "";
+}
+
+// The folder of the LibTorch that the dynamic linker finds for the library beside this program, by LD_LIBRARY_PATH, the
+// library's own folders or the system's; empty if it finds none. The linker lists it: nothing is loaded.
+std::filesystem::path linked_libtorch() {
+  const std::string library = own_library();
+  Dl_info linker;
+  if (library.empty() || dladdr(reinterpret_cast<const void*>(getauxval(AT_BASE)), &linker) == 0) return {};
+  const auto said = command_output({linker.dli_fname, "--list", library}, Deadline(kMostOfAQuestion));
+  if (!said) return {};
+  std::istringstream lines(*said);
+  constexpr std::string_view kArrow = "libtorch_cpu.so => /";
+  for (std::string line; read_line(lines, line);) {
+    const size_t begin = line.find(kArrow), end = line.rfind(" (");
+    if (begin == std::string::npos || end == std::string::npos) continue;
+    const size_t path = begin + kArrow.size() - 1;
+    return std::filesystem::path(line.substr(path, end - path)).parent_path().parent_path();
+  }
+  return {};
+}
+
+// Where libaccel.so beside this program looks: $ACCEL_LIBTORCH, which languages heed, what the linker finds, lib/torch
+// of an archive, the package torch beside the package accel.
 Json libtorch_of() {
   Json::Members members;
   add(members, "expected", kTorchVersion);
   const std::filesystem::path prefix = std::filesystem::path(own_path()).parent_path().parent_path();
-  for (const std::filesystem::path& folder : {std::filesystem::path(environment_text("ACCEL_LIBTORCH").value_or("")),
-                                              prefix / "lib" / "torch", prefix.parent_path() / "torch"}) {
+  for (const std::filesystem::path& folder :
+       {std::filesystem::path(environment_text("ACCEL_LIBTORCH").value_or("")), linked_libtorch(),
+        prefix / "lib" / "torch", prefix.parent_path() / "torch"}) {
     if (folder.empty() || access((folder / "lib" / "libtorch_cpu.so").c_str(), R_OK) != 0) continue;
     add(members, "folder", folder);
     const std::string version = libtorch_version_in(folder);

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/environment.hpp"
 #include "base/list_folder.hpp"
@@ -20,6 +23,8 @@ struct Gpu {
   std::string uuid;
 };
 
+constexpr std::string_view kDeviceFile = "nvidia";
+
 // "GPU UUID:   GPU-8c5a..."
 std::string uuid_in(const std::string& file) {
   std::ifstream information(file);
@@ -28,9 +33,23 @@ std::string uuid_in(const std::string& file) {
   return "";
 }
 
+// Containers may lack the driver's folder; they have the file of each GPU, /dev/nvidia0.
+std::vector<Gpu> gpus_without_addresses(const std::string& root) {
+  const std::string folder = root + "/dev";
+  if (access(folder.c_str(), R_OK) != 0) return {};
+  std::map<int64_t, Gpu> by_number;
+  for (const std::string& file : list_folder(folder)) {
+    if (file.rfind(kDeviceFile, 0) != 0) continue;
+    if (const auto number = parse_integer(file.substr(kDeviceFile.size()))) by_number[*number] = {file, ""};
+  }
+  std::vector<Gpu> gpus;
+  for (auto& [number, gpu] : by_number) gpus.push_back(std::move(gpu));
+  return gpus;
+}
+
 std::vector<Gpu> all_gpus(const std::string& root) {
   const std::string folder = root + "/proc/driver/nvidia/gpus";
-  if (access(folder.c_str(), R_OK) != 0) return {};
+  if (access(folder.c_str(), R_OK) != 0) return gpus_without_addresses(root);
   std::vector<std::string> addresses = list_folder(folder);
   std::sort(addresses.begin(), addresses.end());
   std::vector<Gpu> gpus;
@@ -44,8 +63,12 @@ const Gpu* find_gpu(const std::vector<Gpu>& gpus, const std::string& id) {
   if (const auto number = parse_integer(id))
     return *number >= 0 && *number < static_cast<int64_t>(gpus.size()) ? &gpus[static_cast<size_t>(*number)] : nullptr;
   if (id.rfind("GPU-", 0) != 0) return nullptr;
+  // Without the driver's folder nothing tells UUIDs: one is taken for a GPU that is there.
+  const auto is_unknown = [](const Gpu& gpu) { return gpu.uuid.empty(); };
   const auto found =
-      std::find_if(gpus.begin(), gpus.end(), [&id](const Gpu& gpu) { return gpu.uuid.rfind(id, 0) == 0; });
+      std::all_of(gpus.begin(), gpus.end(), is_unknown)
+          ? gpus.begin()
+          : std::find_if(gpus.begin(), gpus.end(), [&id](const Gpu& gpu) { return gpu.uuid.rfind(id, 0) == 0; });
   return found == gpus.end() ? nullptr : &*found;
 }
 

@@ -56,6 +56,15 @@ class Examples(unittest.TestCase):
             for one, other in zip(alone, curve):
                 self.assertAlmostEqual(one, other, delta=0.02 * one + 1e-5, msg=str(case))
 
+    def test_own_gradients_train_beside_an_accelerator(self):
+        """The parameters stay in the program's memory, whatever the state's device is."""
+        losses = []
+        for device in ("cpu", "sim"):
+            done = run([OWN_GRADIENTS], ACCELERATE_TORCH_DEVICE=device, ACCEL_DEVICE_PLUGINS=os.environ["SIMULATED_DEVICE_LIBRARY"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            losses.append(re.findall(r"loss (\S+)", done.stdout))
+        self.assertEqual(*losses)
+
     def test_loss_falls_and_a_sample_is_written(self):
         output, losses = self.train("--steps", "60", "--lr", "0.01")
         self.assertLess(float(losses["60"]), 0.7 * float(losses["1"]))

@@ -528,6 +528,20 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assertTrue(self.shown(*arguments).startswith(beginning), self.shown(*arguments))
 
+    def test_the_libtorch_of_the_linker(self):
+        """accel env names the LibTorch that the library beside the program would be loaded with."""
+        def folder(**variables):
+            said = subprocess.run([ACCEL, "env"], capture_output=True, text=True, timeout=60, check=True, env={**os.environ, **variables}).stdout
+            return pathlib.Path(re.search(r"^libtorch folder +(.+)$", said, re.MULTILINE).group(1))
+
+        library = folder() / "lib" / "libtorch_cpu.so"
+        self.assertTrue(library.exists(), library)
+        with tempfile.TemporaryDirectory() as other:
+            libraries = pathlib.Path(other, "torch", "lib")
+            libraries.mkdir(parents=True)
+            (libraries / library.name).symlink_to(library)
+            self.assertEqual(folder(LD_LIBRARY_PATH=str(libraries)), libraries.parent)
+
     def test_the_help_says_values_variables_and_defaults(self):
         text = self.shown("launch", "--help")
         self.assertLessEqual(max(map(len, text.splitlines())), 118)

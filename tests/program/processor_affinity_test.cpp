@@ -105,6 +105,19 @@ TEST(ProcessorAffinity, GpusAreChosenAsTheDriverDoes) {
   EXPECT_EQ(visible_gpus("", machine.root()), Addresses());
 }
 
+// As in a container whose /proc lacks the driver's folder.
+TEST(ProcessorAffinity, GpusAreCountedByTheirFilesWhereTheDriverHasNoFolder) {
+  TwoNodes machine;
+  for (const char* file : {"nvidia10", "nvidia2", "nvidia0", "nvidiactl", "nvidia-uvm", "null"})
+    machine.write(std::string("/dev/") + file, "");
+  using Files = std::vector<std::string>;
+  EXPECT_EQ(visible_gpus("all", machine.root()), (Files{"nvidia0", "nvidia2", "nvidia10"}));
+  EXPECT_EQ(visible_gpus("1", machine.root()), Files{"nvidia2"});
+  EXPECT_EQ(visible_gpus("GPU-8c5a", machine.root()).size(), 1U);
+  EXPECT_EQ(visible_gpus("", machine.root()), Files());
+  EXPECT_EQ(machine.nodes("0"), std::vector<std::optional<int>>{std::nullopt});
+}
+
 // In a thread of its own, which is the one that is bound.
 std::set<int> bound_processors(int rank, int ranks, Numbers& told) {
   std::set<int> bound;
