@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """LibTorch's CUDA part is found beside libtorch_cpu.so and loaded before LibTorch decides that there is none, on machines without a GPU.
 
-usage: accelerator_library_test.py PROGRAM LAUNCHER LIBTORCH DRIVER LIBRARY NCCL_FOLDER REAL_LIBTORCH [unittest argument ...]
+usage: accelerator_library_test.py PROGRAM LAUNCHER LIBTORCH DRIVER LIBRARY NCCL_FOLDER PROBE PACKAGE REAL_LIBTORCH
+[unittest argument ...]
 
 PROGRAM is accelerator_order, LIBTORCH the lib folder of the build's LibTorch, DRIVER the preloaded stand-in for a driver, LIBRARY
-that for libtorch_cuda.so, NCCL_FOLDER the folder of that for the NCCL plugin. REAL_LIBTORCH is the lib folder of a torch with CUDA;
-empty: its tests are skipped.
+that for libtorch_cuda.so, NCCL_FOLDER the folder of that for the NCCL plugin, PROBE a library that tells which hooks LibTorch has, PACKAGE
+the folder of the Python package. REAL_LIBTORCH is the lib folder of a Python's torch with CUDA; empty: its tests are skipped.
 """
 
 import itertools
@@ -169,8 +170,8 @@ class Real(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if not REAL_LIBTORCH:
-            raise unittest.SkipTest("there is no torch with CUDA: make it by tools/setup.sh --torch")
+        if not REAL_LIBTORCH or not PACKAGE:
+            raise unittest.SkipTest("there is no torch with CUDA (tools/setup.sh --torch), or no Python package")
 
     def test_each_order(self):
         for steps in (("seed", "state"), ("conv", "state"), ("backward", "state"), ("pin", "state"), ("state", "backward")):
@@ -179,8 +180,23 @@ class Real(unittest.TestCase):
                 self.assertEqual((printed["library"], printed["hooks"]), ("loaded", "real"))
                 self.assertIn("LibTorch finds no device of CUDA", log)
 
+    def test_each_order_with_torch(self):
+        """The same in Python, where torch loads the library itself when it is imported."""
+        python = pathlib.Path(REAL_LIBTORCH).parents[4] / "bin" / "python"
+        lines = {"seed": "accel.set_seed(7)", "backward": "accel.nn.Linear(2, 2)(accel.ones(2, 2)).sum().backward()", "state": "accel.Accelerator()",
+                 "torch": "import torch", "torch's backward": "torch.ones(2, requires_grad=True).sum().backward()"}
+        orders = (("seed", "torch", "backward"), ("backward", "torch"), ("torch", "seed", "backward"), ("state", "torch"), ("backward", "state", "torch"),
+                  ("torch", "torch's backward", "state"))
+        end = f"import ctypes; print(ctypes.CDLL({PROBE!r}).cuda_hooks_are_real())"
+        for steps in orders:
+            with self.subTest(steps):
+                environment = environment_of("", PYTHONPATH=PACKAGE)
+                done = subprocess.run([python, "-W", "ignore", "-c", "\n".join(["import accel", *(lines[step] for step in steps), end])], env=environment,
+                                      capture_output=True, text=True, timeout=200, check=False)
+                self.assertEqual((done.returncode, done.stdout), (0, "1\n"), done.stderr)
+
 
 if __name__ == "__main__":
-    PROGRAM, LAUNCHER, LIBTORCH, DRIVER, LIBRARY, NCCL_FOLDER = map(os.path.abspath, sys.argv[1:7])
-    REAL_LIBTORCH = sys.argv[7]
-    unittest.main(argv=[sys.argv[0], *sys.argv[8:]])
+    PROGRAM, LAUNCHER, LIBTORCH, DRIVER, LIBRARY, NCCL_FOLDER, PROBE = map(os.path.abspath, sys.argv[1:8])
+    PACKAGE, REAL_LIBTORCH = sys.argv[8:10]
+    unittest.main(argv=[sys.argv[0], *sys.argv[10:]])
