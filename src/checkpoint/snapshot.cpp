@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/system_error.hpp"
 #include "kernels/parallel.hpp"
+#include "tensor/device_work.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -189,15 +190,17 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
   }
   for (const auto& entry : devices) {
     const c10::Device device = entry.second;
+    const bool is_pinned = tensor::can_pin(device.type());
     // LibTorch keeps page-locked memory that is freed for the next snapshot.
     const auto copied = place(
         parts.all(), [&](const Part& part) { return part.source.device() == device; },
-        [](size_t bytes) {
-          return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+        [&](size_t bytes) {
+          return at::empty({static_cast<int64_t>(bytes)},
+                           at::TensorOptions().dtype(at::kByte).pinned_memory(is_pinned));
         });
     for (const Part* part : copied)
       bytes_in(part->copy, 0, part->size())
-          .copy_(bytes_in(part->source, part->bytes.begin, part->size()), /*non_blocking=*/true);
+          .copy_(bytes_in(part->source, part->bytes.begin, part->size()), /*non_blocking=*/is_pinned);
     const c10::impl::VirtualGuardImpl guard(device.type());
     snapshot.copied.emplace_back(device.type());
     snapshot.copied.back().record(guard.getStream(device));

@@ -5,7 +5,12 @@
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <array>
+#include <atomic>
+#include <cstdint>
+
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "tensor/device_availability.hpp"
 
 namespace accel::tensor {
@@ -41,6 +46,22 @@ c10::DeviceAllocator& allocator_of(c10::Device device) {
   require(allocator != nullptr, Status::kUnsupported, "device ", device.str(),
           " counts no memory: its allocator is no c10::DeviceAllocator");
   return *allocator;
+}
+
+bool tries_to_pin(c10::DeviceType type) {
+  constexpr size_t kBytes = 4096;
+  c10::Allocator* allocator = nullptr;
+  try {
+    at::globalContext().lazyInitDevice(type);
+    allocator = at::globalContext().getAcceleratorHooksInterface(type).getPinnedMemoryAllocator();
+    return allocator != nullptr && allocator->allocate(kBytes).get() != nullptr;
+  } catch (const c10::Error& error) {
+    if (allocator == nullptr) return false;  // the device has no such memory
+    log(LogLevel::kWarning, "this process gets no page-locked memory for ",
+        c10::DeviceTypeName(type, /*lower_case=*/true), ", so that copies wait: ", error.what_without_backtrace(),
+        "; see `ulimit -l`");
+    return false;
+  }
 }
 
 }  // namespace
@@ -107,11 +128,12 @@ bool supports_dtype(c10::Device device, c10::ScalarType dtype) {
 }
 
 bool can_pin(c10::DeviceType type) {
-  try {
-    return at::globalContext().getAcceleratorHooksInterface(type).getPinnedMemoryAllocator() != nullptr;
-  } catch (const c10::Error&) {  // it has none
-    return false;
-  }
+  enum class Answer : int8_t { kUnknown, kYes, kNo };
+  static std::array<std::atomic<Answer>, static_cast<size_t>(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES)> answers{};
+  std::atomic<Answer>& answer = answers.at(static_cast<size_t>(type));
+  if (answer.load(std::memory_order_relaxed) == Answer::kUnknown)
+    answer = tries_to_pin(type) ? Answer::kYes : Answer::kNo;
+  return answer.load(std::memory_order_relaxed) == Answer::kYes;
 }
 
 const at::AcceleratorHooksInterface& device_hooks(c10::DeviceType type) {

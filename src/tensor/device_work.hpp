@@ -35,7 +35,8 @@ void reset_peak_memory(c10::Device device);
 // Whether tensors of this type can be computed with; true if the device does not tell.
 bool supports_dtype(c10::Device device, c10::ScalarType dtype);
 
-// Whether host memory can be pinned for the device, so that copies do not wait; false if it does not tell.
+// Whether host memory can be pinned for the device, so that copies do not wait; false if the device has no such memory,
+// and, with one warning, if the system gives none, as with a limit of 0.
 bool can_pin(c10::DeviceType type);
 
 // LibTorch's hooks of an accelerator.

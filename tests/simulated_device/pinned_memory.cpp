@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "memory.hpp"
+#include "settings.hpp"
 
 namespace simulated_device {
 namespace {
@@ -41,8 +42,9 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
     if (bytes > 0) {
-      TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&data, kPinnedAlignment, bytes) == 0, "no ", bytes,
-                       " bytes of pinned memory");
+      const bool is_allowed = bytes <= static_cast<uint64_t>(settings().pinned_bytes);
+      TORCH_CHECK_WITH(OutOfMemoryError, is_allowed && posix_memalign(&data, kPinnedAlignment, bytes) == 0, "no ",
+                       bytes, " bytes of pinned memory");
       std::memset(data, kPoison, bytes);
       const std::lock_guard<std::mutex> lock(pinned().mutex);
       pinned().ranges[static_cast<const char*>(data)] = bytes;

@@ -1,6 +1,7 @@
 #include "settings.hpp"
 
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <stdexcept>
 
@@ -34,6 +35,7 @@ simulated_device_settings from_environment() {
   settings.random_delay_us = number_of("SIMULATED_DEVICE_RANDOM_DELAY_US", 200);
   settings.copy_delay_us = number_of("SIMULATED_DEVICE_COPY_DELAY_US", 0);
   settings.operator_delay_us = number_of("SIMULATED_DEVICE_OPERATOR_DELAY_US", 0);
+  settings.pinned_bytes = number_of("SIMULATED_DEVICE_PINNED_BYTES", std::numeric_limits<int64_t>::max());
   check(settings);
   return settings;
 }

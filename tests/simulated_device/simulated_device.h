@@ -16,6 +16,7 @@
  *   SIMULATED_DEVICE_RANDOM_DELAY_US  longest random delay of a task of a stream (200)
  *   SIMULATED_DEVICE_COPY_DELAY_US    time that each copy takes (0)
  *   SIMULATED_DEVICE_OPERATOR_DELAY_US  time that each operator takes (0)
+ *   SIMULATED_DEVICE_PINNED_BYTES     most bytes of one allocation of pinned memory (no limit)
  *   SIMULATED_DEVICE_FAIL_ALLOCATION  "DEVICE:N": the N-th allocation fails, counted from 1
  *   SIMULATED_DEVICE_FAIL_COPY        "DEVICE:N": the N-th copy fails */
 #ifndef SIMULATED_DEVICE_H
@@ -36,6 +37,7 @@ typedef struct simulated_device_settings {
   int64_t random_delay_us;
   int64_t copy_delay_us;
   int64_t operator_delay_us;
+  int64_t pinned_bytes; /* most bytes of one allocation of pinned memory, as by `ulimit -l` */
 } simulated_device_settings;
 
 typedef struct simulated_device_statistics {
