@@ -2,9 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "base/torch_compat.hpp"
+#include "comm/coalescing.hpp"
+#include "comm/error_line.hpp"
+#include "comm/queued_work.hpp"
 #include "comm/reduce_op.hpp"
 
 namespace accel::comm {
@@ -21,10 +26,9 @@ Options options_of(const BackendCallOptions& given) {
   return options;
 }
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collective& collective,
-                                            const BackendCallOptions& given) {
+// Null as the backend gives it.
+c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& collective,
+                                    const BackendCallOptions& given) {
   const int size = backend.getSize();
   switch (collective.kind) {
     case Kind::kAllReduce: {
@@ -92,6 +96,40 @@ c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const Collec
       break;
   }
   return backend.barrier(options_of<c10d::BarrierOptions>(given));
+}
+
+// Behind an exception between startCoalescing() and endCoalescing().
+void leave_coalescing(c10d::Backend& backend, const std::exception& error) {
+  auto* const coalescing = dynamic_cast<Coalescing*>(&backend);
+  if (coalescing != nullptr && means_no_memory(error))
+    coalescing->cancel_coalescing();
+  else
+    backend.endCoalescing();  // so that the other ranks learn of it
+}
+
+c10::intrusive_ptr<c10d::Work> post_together(c10d::Backend& backend, c10::ArrayRef<const Collective*> collectives,
+                                             const BackendCallOptions& options) {
+  backend.startCoalescing();
+  try {
+    for (const Collective* collective : collectives) post(backend, *collective, options);
+  } catch (const std::exception& error) {
+    leave_coalescing(backend, error);
+    throw;
+  }
+  return backend.endCoalescing();
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, c10::ArrayRef<const Collective*> collectives,
+                                            const BackendCallOptions& options) {
+  auto work =
+      collectives.size() == 1 ? post(backend, *collectives[0], options) : post_together(backend, collectives, options);
+  if (work) return work;
+  Tensors used;
+  for (const Collective* collective : collectives)
+    if (collective->tensor().defined()) used.push_back(collective->tensor());
+  return work_or_queued({}, used);
 }
 
 void run_alone(const Collective& collective) {

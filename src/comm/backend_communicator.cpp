@@ -16,10 +16,8 @@
 #include "comm/backend_call.hpp"
 #include "comm/backend_names.hpp"
 #include "comm/call_report.hpp"
-#include "comm/coalescing.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/device_waiter.hpp"
-#include "comm/error_line.hpp"
 #include "comm/notifying_work.hpp"
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
@@ -89,9 +87,13 @@ using Entries = c10::SmallVector<uint64_t, 1>;
 
 // The collective that failed, of those in one call of the backend.
 uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const FlightRecord& record) {
-  if (entries.size() > 1 && work != nullptr)
+  if (entries.size() == 1 || work == nullptr) return entries[0];
+  try {
+    const uint64_t sequence = work->getSequencenumber();
     for (const uint64_t number : entries)
-      if (const auto entry = record.find(number); entry && entry->sequence == work->getSequencenumber()) return number;
+      if (const auto entry = record.find(number); entry && entry->sequence == sequence) return number;
+  } catch (const c10::Error&) {  // LibTorch's base class of works has no number
+  }
   return entries[0];
 }
 
@@ -134,15 +136,6 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
 std::optional<c10::Device> stream_device(c10::DeviceType device, const Collective& collective) {
   if (device == c10::DeviceType::Meta) return std::nullopt;
   return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
-}
-
-// Behind an exception between startCoalescing() and endCoalescing().
-void leave_coalescing(c10d::Backend& backend, const std::exception& error) {
-  auto* const coalescing = dynamic_cast<Coalescing*>(&backend);
-  if (coalescing != nullptr && means_no_memory(error))
-    coalescing->cancel_coalescing();
-  else
-    backend.endCoalescing();  // so that the other ranks learn of it
 }
 
 void end_entries(const GroupInfo& group, const Entries& entries) {
@@ -253,27 +246,11 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
     posted.entries.push_back(
         group_->flight_record->begin(collective->name(), sequence + posted.entries.size(), collective->tensor()));
   }
-  const auto post_all = [&] {
-    for (const Collective* collective : batch) {
-      if (backend == nullptr)
-        run_alone(*collective);
-      else
-        posted.work = call_backend(*backend, *collective, {group_->timeout, async || !device.runs_calls_here});
-    }
-  };
   try {
-    if (batch.size() == 1 || backend == nullptr) {
-      post_all();
-    } else {
-      backend->startCoalescing();
-      try {
-        post_all();
-      } catch (const std::exception& error) {
-        leave_coalescing(*backend, error);
-        throw;
-      }
-      posted.work = backend->endCoalescing();
-    }
+    if (backend != nullptr)
+      posted.work = call_backend(*backend, batch, {group_->timeout, async || !device.runs_calls_here});
+    else
+      for (const Collective* collective : batch) run_alone(*collective);
   } catch (const std::exception&) {
     std::rethrow_exception(
         record_failure(std::current_exception(), *group_, posted.device, posted.entries, nullptr, posted.messages));
@@ -308,7 +285,7 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
     const auto post_batch = [&]() -> DeviceWaiter::Wait {
       return [group = group_, posted = post(device, batch, /*async=*/true)] {
         try {
-          if (posted.work) wait_for_backend(*posted.work, posted.device, *group);
+          wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {
           std::rethrow_exception(record_failure(std::current_exception(), *group, posted.device, posted.entries,
                                                 posted.work.get(), posted.messages));

@@ -50,7 +50,7 @@ class BackendCommunicator final : public Communicator {
   };
   using Batch = c10::ArrayRef<const Collective*>;  // collectives that one backend gets together
   struct Posted {
-    c10::intrusive_ptr<c10d::Work> work;  // null if it is complete
+    c10::intrusive_ptr<c10d::Work> work;  // null without a backend: it is complete
     c10::DeviceType device;
     bool messages;
     c10::SmallVector<uint64_t, 1> entries;  // in the flight record

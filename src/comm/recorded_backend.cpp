@@ -3,6 +3,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
+#include "comm/queued_work.hpp"
+
 namespace accel::comm {
 
 RecordedBackend::RecordedBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<GroupInfo> group)
@@ -27,11 +29,7 @@ c10::intrusive_ptr<c10d::Work> RecordedBackend::record(const char* operation, co
   const uint64_t number = flight_record->begin(operation, backend_->getSequenceNumberForGroup(),
                                                tensors.empty() ? at::Tensor() : tensors[0]);
   try {
-    auto work = call();
-    if (!work) {  // it is done, or in the order of the device's stream
-      flight_record->end(number, FlightEntry::State::kDone);
-      return work;
-    }
+    auto work = work_or_queued(call(), tensors);
     const auto end = [record = flight_record, number](c10::ivalue::Future& future) {
       if (future.hasError())
         record->fail(number, future.exception_ptr());

@@ -1,5 +1,5 @@
-// Backend wrapper for c10d's own classes: records the calls of the gradient reducer in the flight record, and posts
-// them in order.
+// Backend wrapper for the gradient reducer and communication hooks: records their calls in the flight record, and posts
+// them in order. A call has a work, also where the backend gives none.
 #pragma once
 
 #include <memory>

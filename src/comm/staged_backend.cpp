@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/queued_work.hpp"
 
 namespace accel::comm {
 namespace {
@@ -227,7 +228,7 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::allreduce(Tensors& tensors, const 
   return submit({"all_reduce", tensors[0], whole, whole, /*in_place=*/true, 1,
                  [host = host_, options = at_once(options)](const at::Tensor&, const at::Tensor& output) {
                    Tensors chunk{output};
-                   host->allreduce(chunk, options)->wait();
+                   work_or_queued(host->allreduce(chunk, options), chunk)->wait();
                  }},
                 tensors, options.asyncOp);
 }
@@ -238,7 +239,7 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::broadcast(Tensors& tensors, const 
   return submit({"broadcast", tensors[0], sends ? whole : none, sends ? none : whole, /*in_place=*/true, 1,
                  [host = host_, options = at_once(options)](const at::Tensor&, const at::Tensor& output) {
                    Tensors chunk{output};
-                   host->broadcast(chunk, options)->wait();
+                   work_or_queued(host->broadcast(chunk, options), chunk)->wait();
                  }},
                 tensors, options.asyncOp);
 }
@@ -275,9 +276,9 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::_reduce_scatter_base(
                  getSize() + 1,
                  [host = host_, options = at_once(options)](at::Tensor from, at::Tensor to) {
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-                   host->reduce_scatter_single(to, from, options)->wait();
+                   work_or_queued(host->reduce_scatter_single(to, from, options), {to})->wait();
 #else
-                   host->_reduce_scatter_base(to, from, options)->wait();
+                   work_or_queued(host->_reduce_scatter_base(to, from, options), {to})->wait();
 #endif
                  }},
                 {output}, options.asyncOp);
@@ -335,13 +336,14 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::barrier(const c10d::BarrierOptions
 c10::intrusive_ptr<c10d::Work> StagedBackend::send(Tensors& tensors, int destination, int tag) {
   flat(tensors.at(0), "send");
   Tensors message{pipeline_->copy_to_host(tensors[0])};
-  return host_->send(message, destination, tag);
+  return work_or_queued(host_->send(message, destination, tag), message);
 }
 
 c10::intrusive_ptr<c10d::Work> StagedBackend::recv(Tensors& tensors, int source, int tag) {
   flat(tensors.at(0), "recv");
   Tensors message{at::empty(tensors[0].sizes(), tensors[0].options().device(at::kCPU))};
-  return c10::make_intrusive<ReceivedWork>(host_->recv(message, source, tag), message[0], tensors[0].detach());
+  auto received = work_or_queued(host_->recv(message, source, tag), message);
+  return c10::make_intrusive<ReceivedWork>(std::move(received), message[0], tensors[0].detach());
 }
 
 }  // namespace accel::comm

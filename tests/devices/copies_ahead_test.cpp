@@ -11,7 +11,7 @@
 #include "accelerator/accelerator.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
-#include "simulated_device/simulated_device_fixture.hpp"
+#include "device_fixture.hpp"
 
 namespace accel::data {
 namespace copies_ahead_test {
@@ -19,7 +19,7 @@ namespace copies_ahead_test {
 constexpr int64_t kBatches = 40, kRows = 8;
 constexpr int64_t kDelay = 1000;  // us, of each copy and of each step
 
-class CopiesAhead : public simulated_device::tests::SimulatedDeviceTest {
+class CopiesAhead : public tests::DeviceTest {
  protected:
   static std::shared_ptr<PreparedDataLoader> make_loader(accelerator::Accelerator& accelerator) {
     const auto rows = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(kBatches * kRows)});
@@ -34,7 +34,7 @@ class CopiesAhead : public simulated_device::tests::SimulatedDeviceTest {
 
   static StateSettings on_the_device() {
     StateSettings settings;
-    settings.torch_device = std::string("sim:0");
+    settings.torch_device = device().str();
     settings.num_processes = 1;
     settings.process_index = 0;
     return settings;
@@ -45,10 +45,10 @@ class CopiesAhead : public simulated_device::tests::SimulatedDeviceTest {
     const auto begin = std::chrono::steady_clock::now();
     int64_t steps = 0;
     while (const auto batch = loader.next()) {
-      simulated_device::tests::library().run_kernel(0, kDelay);
+      keep_busy(device(), kDelay);
       steps++;
     }
-    impl().synchronizeDevice(0);
+    tensor::synchronize(device());
     EXPECT_EQ(steps, kBatches);
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() /
            static_cast<double>(kBatches);
@@ -56,6 +56,7 @@ class CopiesAhead : public simulated_device::tests::SimulatedDeviceTest {
 };
 
 TEST_F(CopiesAhead, CostNoTimeOfTheirOwn) {
+  NEEDS_SIMULATION("copies and kernels that take a given time");
   configure([](auto& settings) { settings.copy_delay_us = kDelay; });
   accelerator::Accelerator accelerator(on_the_device());
   const auto loader = make_loader(accelerator);
@@ -66,10 +67,7 @@ TEST_F(CopiesAhead, CostNoTimeOfTheirOwn) {
 }
 
 TEST_F(CopiesAhead, BringWhatTheHostHad) {
-  configure([](auto& settings) {
-    settings.seed = 3;
-    settings.random_delay_us = 500;
-  });
+  be_late({3, 500});
   accelerator::Accelerator accelerator(on_the_device());
   const auto loader = make_loader(accelerator);
   int64_t row = 0;

@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import accel
+import tested_device
 from accel import Accelerator, DataLoader, DataLoaderConfiguration, nn, optim
 from accel.nn import functional as F
 
@@ -294,21 +295,60 @@ def resume_last(outcome, folder):
 
 
 @case
-def random_numbers(outcome, _):
+def random_numbers(outcome, folder):
+    """What holds of random numbers on every device; the numbers themselves are those of each kind, and "drawn"."""
     accelerator = Accelerator()
-    device = device_of(accelerator)
+    device, rank = device_of(accelerator), accelerator.process_index
+
+    def draw(on=device):
+        return accel.randn(7, device=on).tolist()
+
+    def of_ranks(numbers):
+        return accel.utils.gather_object([numbers])
+
+    # Seeded draws repeat, go on, and are the same on all ranks.
+    accel.set_seed(11)
+    first = draw()
+    assert draw() != first
+    accel.set_seed(11)
+    assert draw() == first
+    assert all(other == first for other in of_ranks(first))
+    # With device_specific each rank has the seed of its number behind the given one.
     accel.set_seed(11, device_specific=True)
-    outcome.add("normal", accel.randn(7, device=device))
-    outcome.add("dropout", F.dropout(accel.ones(64, device=device), 0.5, True))
+    own = draw()
+    assert len({str(numbers) for numbers in of_ranks(own)}) == accelerator.num_processes
+    accel.set_seed(11 + rank)
+    assert draw() == own
+    outcome.add("drawn normal", own)
+    # Each device has a generator of its own.
+    others = [accel.device(f"{device.type}:{index}") for index in range(tested_device.count(device.type))] + [accel.device("cpu")]
+    for other in others:
+        if str(other) not in (str(device), device.type):
+            accel.set_seed(11, device_specific=True)
+            draw(other)
+            assert draw() == own, f"numbers drawn on {other} change those of {device}"
+    accel.set_seed(11, device_specific=True)
+    dropped = F.dropout(accel.ones(64, device=device), 0.5, True)
+    assert set(dropped.tolist()) == {0.0, 2.0}
+    outcome.add("drawn dropout", dropped)
+    # A checkpoint has the generators of the device and of the CPU.
+    state = os.path.join(folder, f"random_{device.type}")
+    accelerator.save_state(state)
+    continued = draw(), draw("cpu")
+    draw(), draw("cpu")
+    accelerator.load_state(state)
+    assert (draw(), draw("cpu")) == continued
     generator = accel.Generator(device=device).manual_seed(5)
-    state = generator.get_state()
-    assert state.device.type == "cpu"
+    before = generator.get_state()
+    assert before.device.type == "cpu"
     generator.manual_seed(6)
-    assert generator.get_state().tolist() != state.tolist()
-    generator.set_state(state)
-    assert generator.get_state().tolist() == state.tolist()
+    assert generator.get_state().tolist() != before.tolist()
+    generator.set_state(before)
+    assert generator.get_state().tolist() == before.tolist()
     accel.utils.synchronize_rng_states(["torch" if device.type == "cpu" else device.type])
-    outcome.add("synchronized", accel.randn(3, device=device))
+    synchronized = draw()
+    assert all(other == synchronized for other in of_ranks(synchronized))
+    outcome.add("drawn synchronized", synchronized)
 
 
 @case

@@ -1,5 +1,5 @@
-// Random programs of copies, operators, events and collectives on streams that are late at random compute what the same
-// steps compute one after another on the host.
+// Random programs of copies, operators, events and collectives on streams that run beside each other compute what the
+// same steps compute one after another on the host.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -13,8 +13,8 @@
 #include <random>
 #include <vector>
 
+#include "device_fixture.hpp"
 #include "rank_threads.hpp"
-#include "simulated_device/simulated_device_fixture.hpp"
 
 namespace accel::comm {
 namespace random_programs_test {
@@ -92,7 +92,7 @@ struct Shared {
   std::vector<c10::Event> writes, reads;
 };
 
-class RandomPrograms : public simulated_device::tests::SimulatedDeviceTest {
+class RandomPrograms : public tests::DeviceTest {
  protected:
   static c10::Event now_on(const c10::Stream& stream) {
     c10::Event event(stream.device_type());
@@ -161,10 +161,7 @@ class RandomPrograms : public simulated_device::tests::SimulatedDeviceTest {
 TEST_F(RandomPrograms, ComputeWhatTheHostComputes) {
   for (unsigned seed = 1; seed <= 8; seed++) {
     SCOPED_TRACE(seed);
-    configure([&](auto& settings) {
-      settings.seed = seed;
-      settings.random_delay_us = 300;
-    });
+    be_late({seed, 300});
     const std::vector<Step> program = make_program(seed);
     const Outcome expected = run_on_host(program);
     Outcome found{std::vector<Tensors>(kRanks), std::vector<Tensors>(kRanks)};
@@ -174,7 +171,7 @@ TEST_F(RandomPrograms, ComputeWhatTheHostComputes) {
           const auto rank = static_cast<size_t>(communicator->rank());
           run_rank(communicator, program, found.tensors[rank], found.on_host[rank]);
         },
-        std::chrono::seconds(60), "cpu:ucx,sim:staged");
+        std::chrono::seconds(60), backends());
     for (size_t rank = 0; rank < kRanks; rank++) {
       for (size_t i = 0; i < kTensors; i++)
         EXPECT_TRUE(at::equal(found.tensors[rank][i], expected.tensors[rank][i])) << "tensor " << i << " of " << rank;
@@ -188,10 +185,8 @@ TEST_F(RandomPrograms, ComputeWhatTheHostComputes) {
 #ifndef __SANITIZE_THREAD__  // which reports the missing order, as it should
 // That the streams are late enough to be seen: the same programs without events are wrong.
 TEST_F(RandomPrograms, WithoutEventsAreWrong) {
-  configure([](auto& settings) {
-    settings.seed = 1;
-    settings.random_delay_us = 300;
-  });
+  NEEDS_SIMULATION("streams that are late for sure");
+  be_late({1, 300});
   int wrong = 0;
   for (int i = 0; i < 20; i++) {
     const c10::DeviceGuard guard(device());

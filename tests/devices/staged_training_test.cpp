@@ -1,5 +1,5 @@
-// Data parallelism on a device whose collectives are staged: ranks are threads, each on its simulated device. Equals
-// the same training on the CPU, bit for bit.
+// Data parallelism on a device whose collectives are staged: ranks are threads, each on its device. Equals the same
+// training on the CPU.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/TensorOperators.h>
@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -32,14 +33,12 @@
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "parallel/uneven_inputs.hpp"
 #include "rank_threads.hpp"
-#include "simulated_device/simulated_device_fixture.hpp"
 #include "staged_ranks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace staged_training_test {
 
-using simulated_device::tests::library;
 using tests::Tensors;
 
 class StagedTraining : public tests::StagedRanks {};
@@ -105,9 +104,10 @@ TEST_F(StagedTraining, GradientsEqualTheCpus) {
   for (const double megabytes : {25.0, 0.0001}) {
     settings.bucket_cap_mb = megabytes;
     for (const int size : {2, 4})
-      expect_equal(size, [&](const CommunicatorPtr& communicator, c10::Device place) {
-        return train(communicator, place, settings);
-      });
+      expect_equal(
+          size,
+          [&](const CommunicatorPtr& communicator, c10::Device place) { return train(communicator, place, settings); },
+          with_every_work());
   }
 }
 
@@ -123,9 +123,12 @@ TEST_F(StagedTraining, UnusedParametersAndStaticGraphsEqualTheCpus) {
   DdpSettings fixed;
   fixed.static_graph = true;
   for (const DdpSettings& settings : {unused, fixed})
-    expect_equal(2, [&](const CommunicatorPtr& communicator, c10::Device place) {
-      return train(communicator, place, settings, /*with_spare=*/false);
-    });
+    expect_equal(
+        2,
+        [&](const CommunicatorPtr& communicator, c10::Device place) {
+          return train(communicator, place, settings, /*with_spare=*/false);
+        },
+        with_every_work());
 }
 
 TEST_F(StagedTraining, CompressedGradientsEqualTheCpus) {
@@ -140,9 +143,9 @@ TEST_F(StagedTraining, CompressedGradientsEqualTheCpus) {
     if (hook == DdpCommHook::kPowerSgd) hooks.push_back(settings);
   }
   for (const DdpSettings& settings : hooks)
-    expect_equal(2, [&](const CommunicatorPtr& communicator, c10::Device place) {
-      return train(communicator, place, settings);
-    });
+    expect_equal(
+        2, [&](const CommunicatorPtr& communicator, c10::Device place) { return train(communicator, place, settings); },
+        with_every_work(), at::kBFloat16);
 }
 
 TEST_F(StagedTraining, BuffersAndUnevenInputsEqualTheCpus) {
@@ -212,6 +215,7 @@ TEST_F(StagedTraining, ObjectsMayHaveTensorsOfADevice) {
 }
 
 TEST_F(StagedTraining, ABucketWithoutMemoryIsAnErrorAndGivesItsMemoryBack) {
+  NEEDS_SIMULATION("a memory of any size");
   at::accelerator::emptyCache();
   configure([](auto& settings) { settings.memory_bytes = 6 << 20; });
   run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
@@ -219,12 +223,12 @@ TEST_F(StagedTraining, ABucketWithoutMemoryIsAnErrorAndGivesItsMemoryBack) {
     {
       auto model = std::make_shared<nn::CallbackModule>("Large");
       model->add_parameter("weight", at::zeros({1 << 20}, place), true);
-      const auto before = statistics(rank).allocated_bytes;
+      const auto before = allocated(rank);
       EXPECT_THROW(DistributedDataParallel(model, communicator, DdpSettings()), c10::OutOfMemoryError);
-      impl().synchronizeDevice(place.index());
-      EXPECT_EQ(statistics(rank).allocated_bytes, before);
+      tensor::synchronize(place);
+      EXPECT_EQ(allocated(rank), before);
     }
-    impl().synchronizeDevice(place.index());
+    tensor::synchronize(place);
     EXPECT_EQ(train(communicator, place, DdpSettings()).size(), 25U);  // what is smaller works
   });
 }
@@ -252,8 +256,43 @@ TEST_F(StagedTraining, ASmallerBatchIsAgreedOnAfterOneRankRanOutOfMemory) {
   });
 }
 
+// The error of the bucket's work, on all ranks; a model that has not stepped can be trained on.
+TEST_F(StagedTraining, ABucketThatFailsLateIsAnErrorOfTheBackwardAndTheNextOneWorks) {
+  const auto train_on = [](const CommunicatorPtr& communicator, c10::Device place, const DdpSettings& settings) {
+    const auto model = make_model(place);
+    DistributedDataParallel ddp(model, communicator, settings);
+    for (int i = 0; i < 6; i++) {
+      const at::Tensor output = ddp.call(batch(i, communicator->rank(), place)).toTensor();
+      if (i != 4) {
+        backward(output);
+        step(*model);
+        continue;
+      }
+      try {
+        backward(output * NAN);
+        ADD_FAILURE() << "a bucket of NaN fails";
+      } catch (const std::exception& error) {
+        EXPECT_NE(std::string(error.what()).find("the link went down"), std::string::npos) << error.what();
+      }
+      for (at::Tensor parameter : model->parameters()) parameter.mutable_grad().reset();
+    }
+    for (const at::Tensor& parameter : model->parameters()) EXPECT_FALSE(parameter.isnan().any().item<bool>());
+  };
+  for (const DdpCommHook hook : {DdpCommHook::kNo, DdpCommHook::kFp16})
+    for (const double megabytes : {25.0, 0.0001}) {
+      DdpSettings settings;
+      settings.comm_hook = hook;
+      settings.bucket_cap_mb = megabytes;
+      run_ranks(
+          2, false,
+          [&](const CommunicatorPtr& communicator, c10::Device place) { train_on(communicator, place, settings); },
+          "late");
+    }
+}
+
 // Its own error on the rank that lost it; the others learn of it when that rank gives up the group.
 TEST_F(StagedTraining, ADeviceThatIsLostInBackwardIsAnErrorOfAllRanks) {
+  NEEDS_SIMULATION("devices that can be lost");
   for (const DdpCommHook hook : {DdpCommHook::kNo, DdpCommHook::kFp16, DdpCommHook::kPowerSgd}) {
     std::vector<std::string> messages(2);
     const auto lose_one = [&](const CommunicatorPtr& communicator, c10::Device place) {
@@ -267,7 +306,7 @@ TEST_F(StagedTraining, ADeviceThatIsLostInBackwardIsAnErrorOfAllRanks) {
       try {
         for (int i = 0; i < 6; i++) {
           const at::Tensor output = ddp.call(batch(i, rank, place)).toTensor();
-          if (i == 4 && rank == 1) library().lose(1);
+          if (i == 4 && rank == 1) simulation().lose(1);
           backward(output);
           step(*model);
         }
@@ -279,7 +318,7 @@ TEST_F(StagedTraining, ADeviceThatIsLostInBackwardIsAnErrorOfAllRanks) {
     EXPECT_THROW(run_ranks(2, false, lose_one), comm::CollectiveError);  // of the last barrier
     EXPECT_NE(messages[1].find("sim:1 is lost"), std::string::npos) << messages[1];
     EXPECT_NE(messages[0].find("rank 1"), std::string::npos) << messages[0];
-    library().restore();
+    simulation().restore();
   }
 }
 
