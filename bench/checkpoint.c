@@ -342,7 +342,7 @@ static accel_status_t leave_models_out(const accel_value_t *models, const char *
 static void compressed_parts(void) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   static double seconds[20];
-  accel_state_t *of_weights = workload_state("no", 1), *of_moments = workload_state("no", GPT_ACCUMULATE);
+  accel_state_t *of_weights = workload_state("cpu", "no", 1), *of_moments = workload_state("cpu", "no", GPT_ACCUMULATE);
   accel_module_t *const model = linear_layers(64), *prepared = NULL;
   struct training training;
   CHECK(accel_module_to(model, ACCEL_DTYPE_BFLOAT16, cpu));
@@ -374,7 +374,7 @@ int main(int argc, char **argv) {
   snprintf(folder, sizeof folder, "%s/checkpoint-%d", options[2].value, (int)getpid());
   const char *const parts = options[1].value;
   const size_t model_bytes = (size_t)n_tensors * TENSOR_BYTES;
-  state = workload_state("no", strstr(parts, "async") != NULL ? GPT_ACCUMULATE : 1);
+  state = workload_state("cpu", "no", strstr(parts, "async") != NULL ? GPT_ACCUMULATE : 1);
   struct job job = {NULL, NULL};
   if (strcmp(parts, "zstd") != 0) job_make(&job);
   if (strstr(parts, "raw") != NULL) raw_parts(3 * model_bytes);

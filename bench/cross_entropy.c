@@ -19,11 +19,10 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
   return result.as.tensor;
 }
 
-static accel_tensor_t *random_matrix(int64_t rows, int64_t columns, double scale) {
+static accel_tensor_t *random_matrix(accel_device_t device, int64_t rows, int64_t columns, double scale) {
   const int64_t shape[] = {rows, columns};
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_tensor_t *drawn = NULL;
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &drawn));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, device, &drawn));
   const accel_value_t factors[] = {accel_arg_tensor(drawn), accel_arg_double(scale)};
   accel_tensor_t *matrix = apply("aten::mul", "Scalar", factors, 2, NULL, NULL, 0);
   accel_tensor_release(drawn);
@@ -56,10 +55,10 @@ static accel_tensor_t *unfused_loss(accel_tensor_t *input, accel_tensor_t *weigh
 }
 
 int main(int argc, char **argv) {
-  enum { VARIANT, PRECISION, ROWS, FEATURES, CLASSES, CHUNK, STEPS, THREADS, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {{"--variant", "fused"}, {"--precision", "no"},  {"--rows", "4096"},
-                                            {"--features", "512"},  {"--classes", "50257"}, {"--chunk", "0"},
-                                            {"--steps", "5"},       {"--threads", "2"}};
+  enum { DEVICE, VARIANT, PRECISION, ROWS, FEATURES, CLASSES, CHUNK, STEPS, THREADS, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--device", "cpu"}, {"--variant", "fused"}, {"--precision", "no"},
+                                            {"--rows", "4096"},  {"--features", "512"},  {"--classes", "50257"},
+                                            {"--chunk", "0"},    {"--steps", "5"},       {"--threads", "2"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const size_t steps = (size_t)measure_integer(&options[STEPS]);
   const int64_t rows = measure_integer(&options[ROWS]), features = measure_integer(&options[FEATURES]);
@@ -67,14 +66,16 @@ int main(int argc, char **argv) {
   const int is_fused = strcmp(options[VARIANT].value, "fused") == 0;
 
   accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
-  settings.cpu = 1;
   settings.mixed_precision = strcmp(options[PRECISION].value, "bf16") == 0 ? ACCEL_PRECISION_BF16 : ACCEL_PRECISION_NO;
-  accel_state_t *state = NULL;
-  CHECK(accel_state_create(&settings, &state));
+  accel_state_t *state = measure_state(settings, options[DEVICE].value);
   CHECK(accel_set_seed(state, 0, 0, 0));
-  accel_tensor_t *hidden = random_matrix(rows, features, 1.0), *matrix = random_matrix(classes, features, 0.02);
-  accel_tensor_t *target = NULL;
-  CHECK(accel_tensor_randint(0, classes, &rows, 1, &target));
+  const accel_device_t device = accel_device(state);
+  accel_tensor_t *hidden = random_matrix(device, rows, features, 1.0),
+                 *matrix = random_matrix(device, classes, features, 0.02);
+  accel_tensor_t *drawn = NULL, *target = NULL;
+  CHECK(accel_tensor_randint(0, classes, &rows, 1, &drawn));
+  CHECK(accel_tensor_to(drawn, ACCEL_UNSET, device, 0, &target));
+  accel_tensor_release(drawn);
 
   double *samples = measure_allocate(steps * sizeof *samples);
   double last_loss = 0;
@@ -88,6 +89,7 @@ int main(int argc, char **argv) {
     accel_tensor_t *loss = is_fused ? fused_loss(input, weight, target, chunk) : unfused_loss(input, weight, target);
     CHECK(accel_scope_end(precision));
     CHECK(accel_tensor_backward(loss, NULL));
+    measure_wait(state);
     if (step >= WARMUP) samples[step - WARMUP] = (measure_now() - start) * 1e3;
     CHECK(accel_tensor_item(loss, &last_loss));
     accel_tensor_release(loss);

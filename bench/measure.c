@@ -79,6 +79,15 @@ int64_t measure_integer(const struct option_value *option) {
   return number;
 }
 
+accel_state_t *measure_state(accel_state_options_t options, const char *device) {
+  accel_state_t *state = NULL;
+  options.torch_device = device;
+  CHECK(accel_state_create(&options, &state));
+  return state;
+}
+
+void measure_wait(const accel_state_t *state) { CHECK(accel_device_synchronize(accel_device(state))); }
+
 double measure_memory(const char *field) {
   char line[256];
   double mebibytes = 0;
@@ -155,6 +164,8 @@ void measure_report(accel_state_t *state, const struct figure *figure) {
     for (int32_t rank = 0; rank < ranks; rank++) printf("%s%.5g", rank == 0 ? "" : ", ", facts[rank * FACTS + PEAK]);
     printf("]");
   }
+  const accel_device_t device = accel_device(state);
+  if (device.type != ACCEL_DEVICE_CPU) printf(", \"device\": \"%s\"", accel_device_type_name(device.type));
   if (figure->base_rss_mb > 0) printf(", \"base_rss_mb\": %.5g", figure->base_rss_mb);
   printf(", \"anonymous_rss_mb\": %.5g", measure_memory("RssAnon"));
   if (figure->extra != NULL) printf(", %s", figure->extra);

@@ -27,6 +27,11 @@ struct option_value {
 void measure_begin(int argc, char **argv, struct option_value *options, size_t n_options);
 int64_t measure_integer(const struct option_value *option);
 
+/* The state of a workload on a device: a kind such as "cuda", or "cpu". */
+accel_state_t *measure_state(accel_state_options_t options, const char *device);
+/* Waits until the state's device has done all that was queued, so that a sample has the whole of its work. */
+void measure_wait(const accel_state_t *state);
+
 /* Seconds of a clock that only goes forward. */
 double measure_now(void);
 /* A memory field of /proc/self/status in MiB: "VmHWM" (the peak), "RssAnon". */

@@ -20,17 +20,16 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
   return result.as.tensor;
 }
 
-static accel_tensor_t *random_matrix(void) {
+static accel_tensor_t *random_matrix(accel_device_t device) {
   const int64_t shape[] = {SIZE, SIZE};
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_tensor_t *matrix = NULL;
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &matrix));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, device, &matrix));
   return matrix;
 }
 
 /* A parameter with a random gradient: that of the sum of its products with the gradient. */
-static accel_tensor_t *make_parameter(void) {
-  accel_tensor_t *parameter = random_matrix(), *gradient = random_matrix();
+static accel_tensor_t *make_parameter(accel_device_t device) {
+  accel_tensor_t *parameter = random_matrix(device), *gradient = random_matrix(device);
   CHECK(accel_tensor_set_requires_grad(parameter, 1));
   const accel_value_t factors[] = {accel_arg_tensor(parameter), accel_arg_tensor(gradient)};
   accel_tensor_t *products = apply("aten::mul", "Tensor", factors, 2);
@@ -97,7 +96,7 @@ static accel_optimizer_t *make_optimizer(const char *name, double *words) {
 }
 
 /* Gigabytes a second of an update that reads two numbers and writes one: what the memory gives to a step. */
-static double memory_bandwidth(accel_tensor_t *const *parameters) {
+static double memory_bandwidth(const accel_state_t *state, accel_tensor_t *const *parameters) {
   accel_optimizer_t *sgd = NULL;
   double samples[9];
   accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
@@ -107,6 +106,7 @@ static double memory_bandwidth(accel_tensor_t *const *parameters) {
   for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
     const double start = measure_now();
     CHECK(accel_optimizer_step(sgd));
+    measure_wait(state);
     samples[i] = measure_now() - start;
   }
   accel_optimizer_release(sgd);
@@ -114,32 +114,32 @@ static double memory_bandwidth(accel_tensor_t *const *parameters) {
 }
 
 int main(int argc, char **argv) {
-  enum { NAME, VARIANT, STEPS, THREADS, N_OPTIONS };
+  enum { DEVICE, NAME, VARIANT, STEPS, THREADS, N_OPTIONS };
   struct option_value options[N_OPTIONS] = {
-      {"--optimizer", "adamw"}, {"--variant", "fused"}, {"--steps", "10"}, {"--threads", "2"}};
+      {"--device", "cpu"}, {"--optimizer", "adamw"}, {"--variant", "fused"}, {"--steps", "10"}, {"--threads", "2"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const size_t steps = (size_t)measure_integer(&options[STEPS]);
 
-  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
-  settings.cpu = 1;
-  accel_state_t *state = NULL;
-  CHECK(accel_state_create(&settings, &state));
+  const accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = measure_state(settings, options[DEVICE].value);
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
 
   accel_tensor_t *parameters[N_PARAMETERS];
-  for (size_t i = 0; i < N_PARAMETERS; i++) parameters[i] = make_parameter();
+  for (size_t i = 0; i < N_PARAMETERS; i++) parameters[i] = make_parameter(accel_device(state));
   double words = 0;
-  const double bandwidth = memory_bandwidth(parameters);
+  const double bandwidth = memory_bandwidth(state, parameters);
   accel_optimizer_t *optimizer = make_optimizer(options[NAME].value, &words);
   CHECK(accel_optimizer_add_group(optimizer, parameters, N_PARAMETERS, 1e-3, ACCEL_UNSET_DOUBLE));
 
   double *samples = measure_allocate(steps * sizeof *samples);
   measure_reset_peak();
   for (size_t i = 0; i < WARMUP; i++) CHECK(accel_optimizer_step(optimizer));
+  measure_wait(state);
   for (size_t i = 0; i < steps; i++) {
     const double start = measure_now();
     CHECK(accel_optimizer_step(optimizer));
+    measure_wait(state);
     samples[i] = (measure_now() - start) * 1e3;
   }
 

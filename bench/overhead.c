@@ -5,6 +5,7 @@
 
 struct loop {
   accel_state_t *state; /* NULL: nothing is prepared */
+  accel_device_t device;
   accel_module_t *model;
   accel_optimizer_t *optimizer;
   accel_value_t input;
@@ -23,13 +24,12 @@ static accel_status_t forward(accel_module_t *module, const accel_value_t *input
   return status;
 }
 
-static accel_module_t *make_model(void) {
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+static accel_module_t *make_model(accel_device_t device) {
   const accel_op_t *mul = NULL;
   accel_module_t *model = NULL;
   accel_tensor_t *one = NULL;
   CHECK(accel_op_find("aten::mul", "Tensor", &mul));
-  CHECK(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, cpu, &one));
+  CHECK(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, device, &one));
   CHECK(accel_module_create("Scalar", &model));
   CHECK(accel_module_add_parameter(model, "weight", one, 1));
   CHECK(accel_module_set_forward(model, forward, (void *)mul, NULL));
@@ -38,13 +38,13 @@ static accel_module_t *make_model(void) {
 }
 
 static struct loop make_loop(accel_state_t *state, int prepared) {
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  const accel_device_t device = accel_device(state);
   accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
   accel_tensor_t *half = NULL;
-  struct loop loop = {NULL, make_model(), NULL, ACCEL_VALUE_INIT};
+  struct loop loop = {NULL, device, make_model(device), NULL, ACCEL_VALUE_INIT};
   sgd.lr = 1e-6;
   CHECK(accel_optimizer_sgd(loop.model, &sgd, &loop.optimizer));
-  CHECK(accel_tensor_full(NULL, 0, 0.5, ACCEL_DTYPE_FLOAT32, cpu, &half));
+  CHECK(accel_tensor_full(NULL, 0, 0.5, ACCEL_DTYPE_FLOAT32, device, &half));
   loop.input = accel_arg_tensor(half);
   if (!prepared) return loop;
   const struct loop plain = loop;
@@ -79,19 +79,18 @@ static double run(struct loop *loop, size_t steps) {
     if (scope != NULL) CHECK(accel_scope_end(scope));
     accel_value_dispose(&loss);
   }
+  CHECK(accel_device_synchronize(loop->device));
   return (measure_now() - start) / (double)steps * 1e6;
 }
 
 int main(int argc, char **argv) {
-  enum { STEPS, REPEAT, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {{"--steps", "2000"}, {"--repeat", "5"}};
+  enum { DEVICE, STEPS, REPEAT, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--device", "cpu"}, {"--steps", "2000"}, {"--repeat", "5"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const size_t steps = (size_t)measure_integer(&options[STEPS]), repeat = (size_t)measure_integer(&options[REPEAT]);
 
-  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
-  settings.cpu = 1;
-  accel_state_t *state = NULL;
-  CHECK(accel_state_create(&settings, &state));
+  const accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = measure_state(settings, options[DEVICE].value);
   const double base_rss_mb = measure_memory("VmHWM");
 
   enum { PLAIN, ACCELERATED, DIFFERENCE, N_FIGURES };

@@ -299,7 +299,7 @@ class WorkloadReport {
 
 void run_workload(const Workload &workload, const std::string &precision, const Machine &machine, int threads,
                   size_t n_rounds) {
-  accel_state_t *const state = workload_state(precision.c_str(), workload.accumulate);
+  accel_state_t *const state = workload_state("cpu", precision.c_str(), workload.accumulate);
   CHECK(accel_set_seed(state, 0, 0, 0));
   training training = {};
   workload.prepare(&training, state, workload.warmup + 2 * n_rounds * workload.steps);

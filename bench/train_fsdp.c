@@ -11,16 +11,16 @@
 enum { WARMUP = 3, WIDTH = 2048, DEPTH = 4, MLP_ROWS = 32 };
 
 int main(int argc, char **argv) {
-  enum { MODEL, STRATEGY, PRECISION, STEPS, OFFLOAD, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {
-      {"--model", "gpt"}, {"--strategy", "fsdp"}, {"--precision", "no"}, {"--steps", "20"}, {"--offload", ""}};
+  enum { DEVICE, MODEL, STRATEGY, PRECISION, STEPS, OFFLOAD, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {{"--device", "cpu"},   {"--model", "gpt"}, {"--strategy", "fsdp"},
+                                            {"--precision", "no"}, {"--steps", "20"},  {"--offload", ""}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const char *model = options[MODEL].value, *strategy = options[STRATEGY].value;
   const char *precision = options[PRECISION].value;
   const int is_gpt = strcmp(model, "gpt") == 0;
   const size_t steps = (size_t)measure_integer(&options[STEPS]);
 
-  accel_state_t *state = workload_state(precision, 1);
+  accel_state_t *state = workload_state(options[DEVICE].value, precision, 1);
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
 

@@ -16,31 +16,26 @@
 static int64_t default_steps(int64_t width) { return width == 64 ? 200 : width == 512 ? 100 : width == 2048 ? 30 : 50; }
 
 /* A state that knows of no other process. */
-static accel_state_t *make_lone_state(void) {
+static accel_state_t *make_lone_state(const char *device) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
   options.process_index = 0;
   options.num_processes = 1;
-  accel_state_t *state = NULL;
-  CHECK(accel_state_create(&options, &state));
-  return state;
+  return measure_state(options, device);
 }
 
 int main(int argc, char **argv) {
-  enum { WIDTH, DEPTH, BATCH, STEPS, INDEPENDENT, N_OPTIONS };
-  struct option_value options[N_OPTIONS] = {{"--width", TEXT(MLP_WIDTH)},
-                                            {"--depth", TEXT(MLP_DEPTH)},
-                                            {"--batch", TEXT(MLP_BATCH)},
-                                            {"--steps", "0"},
-                                            {"--independent", "0"}};
+  enum { DEVICE, WIDTH, DEPTH, BATCH, STEPS, INDEPENDENT, N_OPTIONS };
+  struct option_value options[N_OPTIONS] = {
+      {"--device", "cpu"}, {"--width", TEXT(MLP_WIDTH)}, {"--depth", TEXT(MLP_DEPTH)}, {"--batch", TEXT(MLP_BATCH)},
+      {"--steps", "0"},    {"--independent", "0"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const int64_t width = measure_integer(&options[WIDTH]), depth = measure_integer(&options[DEPTH]);
   const int64_t batch = measure_integer(&options[BATCH]), given_steps = measure_integer(&options[STEPS]);
   const int independent = measure_integer(&options[INDEPENDENT]) != 0;
   const size_t steps = (size_t)(given_steps > 0 ? given_steps : default_steps(width));
 
-  accel_state_t *everyone = workload_state("no", 1);
-  accel_state_t *state = independent ? make_lone_state() : accel_state_retain(everyone);
+  accel_state_t *everyone = workload_state(options[DEVICE].value, "no", 1);
+  accel_state_t *state = independent ? make_lone_state(options[DEVICE].value) : accel_state_retain(everyone);
   const double base_rss_mb = measure_memory("VmHWM");
   CHECK(accel_set_seed(state, 0, 0, 0));
 

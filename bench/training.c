@@ -63,6 +63,7 @@ double training_run(struct training *training, size_t warmup, size_t steps, doub
       accel_tensor_release(loss);
       loss = train_batch(training);
     }
+    measure_wait(training->state);
     if (step >= warmup) seconds[step - warmup] = measure_now() - start;
   }
   double number = 0;

@@ -9,21 +9,26 @@
 #define CLASSES 10
 #define MAX_DEPTH 64
 
-/* Exact GELU, no dropout, a head of its own. */
+/* Exact GELU, no dropout. */
 static const char gpt_config[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": %lld, "
-    "\"n_head\": 4,"
+    "{\"model_type\": \"gpt2\", \"vocab_size\": %lld, \"n_positions\": %lld, \"n_embd\": %lld, \"n_head\": %lld, "
+    "\"n_layer\": %lld,"
     " \"activation_function\": \"gelu\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
-    " \"tie_word_embeddings\": false}";
+    " \"tie_word_embeddings\": %s}";
 
-accel_state_t *workload_state(const char *precision, int64_t accumulate) {
+static accel_precision_t read_precision(const char *name) {
+  if (strcmp(name, "no") == 0) return ACCEL_PRECISION_NO;
+  if (strcmp(name, "bf16") == 0) return ACCEL_PRECISION_BF16;
+  if (strcmp(name, "fp16") == 0) return ACCEL_PRECISION_FP16;
+  fprintf(stderr, "--precision %s: expected no, bf16 or fp16\n", name);
+  exit(2);
+}
+
+accel_state_t *workload_state(const char *device, const char *precision, int64_t accumulate) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
-  options.mixed_precision = strcmp(precision, "bf16") == 0 ? ACCEL_PRECISION_BF16 : ACCEL_PRECISION_NO;
+  options.mixed_precision = read_precision(precision);
   options.gradient_accumulation_steps = accumulate;
-  accel_state_t *state = NULL;
-  CHECK(accel_state_create(&options, &state));
-  return state;
+  return measure_state(options, device);
 }
 
 static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t end) {
@@ -40,11 +45,12 @@ static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t en
   return copy;
 }
 
-static accel_module_t *make_gpt(int64_t blocks, accel_recompute_t recompute) {
-  char config[sizeof gpt_config + 32];
+static accel_module_t *make_gpt(const struct gpt *gpt, accel_recompute_t recompute) {
+  char config[sizeof gpt_config + 5 * 20];
   accel_module_t *model = NULL;
   accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
-  snprintf(config, sizeof config, gpt_config, (long long)blocks);
+  snprintf(config, sizeof config, gpt_config, (long long)gpt->vocabulary, (long long)gpt->context,
+           (long long)gpt->width, (long long)gpt->heads, (long long)gpt->blocks, gpt->tied ? "true" : "false");
   CHECK(accel_module_from_config(config, &model));
   options.recompute = recompute;
   options.class_names = "GPT2Block";
@@ -53,16 +59,16 @@ static accel_module_t *make_gpt(int64_t blocks, accel_recompute_t recompute) {
 }
 
 void workload_gpt(struct training *training, accel_state_t *state, size_t steps) {
-  workload_gpt_of(training, state, steps, GPT_BLOCKS, ACCEL_RECOMPUTE_NOTHING);
+  workload_gpt_of(training, state, steps, &kGpt, ACCEL_RECOMPUTE_NOTHING);
 }
 
-void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, int64_t blocks,
+void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, const struct gpt *gpt,
                      accel_recompute_t recompute) {
   accel_tensor_t *tokens = NULL;
-  const int64_t shape[] = {GPT_BATCH * GPT_ACCUMULATE * accel_num_processes(state) * (int64_t)steps, GPT_CONTEXT + 1};
-  accel_module_t *const model = make_gpt(blocks, recompute);
-  CHECK(accel_tensor_randint(0, 256, shape, 2, &tokens));
-  training_prepare(training, state, model, 3e-4, columns(tokens, 0, GPT_CONTEXT), columns(tokens, 1, GPT_CONTEXT + 1),
+  const int64_t shape[] = {GPT_BATCH * gpt->accumulate * accel_num_processes(state) * (int64_t)steps, gpt->context + 1};
+  accel_module_t *const model = make_gpt(gpt, recompute);
+  CHECK(accel_tensor_randint(0, gpt->vocabulary, shape, 2, &tokens));
+  training_prepare(training, state, model, 3e-4, columns(tokens, 0, gpt->context), columns(tokens, 1, gpt->context + 1),
                    GPT_BATCH);
   accel_tensor_release(tokens);
 }

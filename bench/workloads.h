@@ -19,14 +19,21 @@ extern "C" {
 #define MLP_BATCH 64
 #define MLP_WARMUP 10
 
-/* A state on the CPU that all processes of the job have. `precision`: "no" or "bf16". */
-accel_state_t *workload_state(const char *precision, int64_t accumulate);
+/* A state on the device that all processes of the job have. `precision`: "no", "bf16" or "fp16". */
+accel_state_t *workload_state(const char *device, const char *precision, int64_t accumulate);
 
 /* 3.3 M parameters: 4 blocks of 256 with 4 heads. For a state that accumulates GPT_ACCUMULATE batches; data for `steps`
  * steps, those of the warm-up included. */
 void workload_gpt(struct training *training, accel_state_t *state, size_t steps);
-/* The same with another number of blocks, of which backward computes again what `recompute` says. */
-void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, int64_t blocks,
+/* The same for another GPT, of whose blocks backward computes again what `recompute` says. */
+struct gpt {
+  int64_t vocabulary, context, width, heads, blocks;
+  int tied; /* the head is the embedding */
+  int64_t accumulate;
+};
+static const struct gpt kGpt = {256, GPT_CONTEXT, 256, 4, GPT_BLOCKS, 0, GPT_ACCUMULATE};
+static const struct gpt kGpt2Small = {50257, 1024, 768, 12, 12, 1, 1};
+void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, const struct gpt *gpt,
                      accel_recompute_t recompute);
 
 /* `depth` times a linear layer and a ReLU, then a linear layer to the classes. */
