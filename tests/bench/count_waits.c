@@ -8,7 +8,7 @@ static int waits;
 
 accel_status_t accel_device_synchronize(accel_device_t device) {
   accel_status_t (*next)(accel_device_t) = NULL;
-  *(void **)&next = dlsym(RTLD_NEXT, "accel_device_synchronize");
+  *(void**)&next = dlsym(RTLD_NEXT, "accel_device_synchronize");
   waits++;
   return next(device);
 }
