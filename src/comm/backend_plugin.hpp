@@ -26,10 +26,10 @@ struct BackendArguments {
 };
 
 // The backend's works. A call may give none: then it has ended, or is queued on the current stream of the caller. For
-// tensors on a device, wait() may return when it has ordered the caller's current stream behind the result;
-// isCompleted() is true when the device has the result, and not before. all_reduce and broadcast have a future,
-// complete by then or ordered as wait() is. A call that fails after its start has the error in exception(), and throws
-// it in wait() and in the future.
+// tensors on a device, wait() may return when it has ordered the caller's current stream behind the result.
+// isCompleted() becomes true by itself, when nothing that is left waits for another rank. all_reduce and broadcast have
+// a future, complete by then or ordered as wait() is. A call that fails after its start has the error in exception(),
+// and throws it in wait() and in the future.
 //
 // Returns a new reference, or null with one line in `error` (cut at `error_size`).
 using CreateBackend = c10d::Backend* (*)(const BackendArguments* arguments, char* error, size_t error_size);

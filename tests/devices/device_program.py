@@ -321,9 +321,9 @@ def random_numbers(outcome, folder):
     assert draw() == own
     outcome.add("drawn normal", own)
     # Each device has a generator of its own.
-    others = [accel.device(f"{device.type}:{index}") for index in range(tested_device.count(device.type))] + [accel.device("cpu")]
-    for other in others:
-        if str(other) not in (str(device), device.type):
+    others = [f"{device.type}:{index}" for index in range(tested_device.count(device.type))] if device.type != "cpu" else []
+    for other in [*others, "cpu"]:
+        if other not in (str(device), device.type):
             accel.set_seed(11, device_specific=True)
             draw(other)
             assert draw() == own, f"numbers drawn on {other} change those of {device}"
@@ -345,6 +345,7 @@ def random_numbers(outcome, folder):
     assert generator.get_state().tolist() != before.tolist()
     generator.set_state(before)
     assert generator.get_state().tolist() == before.tolist()
+    accel.set_seed(11, device_specific=True)
     accel.utils.synchronize_rng_states(["torch" if device.type == "cpu" else device.type])
     synchronized = draw()
     assert all(other == synchronized for other in of_ranks(synchronized))
