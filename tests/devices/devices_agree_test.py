@@ -33,6 +33,7 @@ def run(cases, device, ranks, folder, of_cpu="", **variables):
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
     if result.returncode != 0:
         raise AssertionError(f"{device}, {ranks} ranks: {result.stdout[-1000:]}{result.stderr[-3000:]}")
+    return result.stderr
 
 
 def outcome(case, folder):
@@ -49,10 +50,11 @@ class DevicesAgree(unittest.TestCase):
     def compare(self, cases, ranks, **variables):
         with tempfile.TemporaryDirectory() as of_cpu, tempfile.TemporaryDirectory() as of_device:
             run(cases, "cpu", ranks, of_cpu, of_cpu)
-            run(cases, DEVICE, ranks, of_device, of_cpu, **variables)
+            logged = run(cases, DEVICE, ranks, of_device, of_cpu, **variables)
             for case in cases:
                 with self.subTest(case):
                     self.assert_agree(case, outcome(case, of_device), outcome(case, of_cpu))
+        return logged
 
     def need_devices(self, count):
         if (there := tested_device.count(DEVICE)) < count:
@@ -69,6 +71,13 @@ class DevicesAgree(unittest.TestCase):
         if DEVICE not in ONE_DEVICE:
             self.skipTest(f"it is not known how a job sees one {DEVICE} alone")
         self.compare(CASES, 2, **staged())
+
+    def test_no_page_locked_memory(self):
+        """As with a limit of 0: copies wait, which one warning of each rank says, and nothing fails."""
+        if DEVICE != "sim":
+            self.skipTest("only the simulated device has a limit of its own")
+        logged = self.compare(("float32", "metrics", "checkpoint"), 2, SIMULATED_DEVICE_PINNED_BYTES="0")
+        self.assertEqual(logged.count("this process gets no page-locked memory for sim, so that copies wait"), 2, logged)
 
     def test_four_ranks(self):
         self.need_devices(4)
