@@ -1,5 +1,5 @@
-"""Runs the tests below this folder with pytest; 77 where that is missing. `--torch PYTHON`: those of torch's programs, with a Python that has
-torch."""
+"""Runs the tests below this folder with pytest; 77 where that is missing. `--torch PYTHON [FILE ...]`: those of torch's programs, all or those in
+these files, with a Python that has torch."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ if sys.argv[1:2] == ["--torch"]:
     if not os.access(python, os.X_OK):
         print(f"skipped: no Python with torch in {python}; `tools/setup.sh --torch` makes it")
         sys.exit(77)
-    tests = sorted(str(file) for file in HERE.glob("test_torch*.py"))
+    tests = [] if any(argument.endswith(".py") for argument in arguments) else sorted(str(file) for file in HERE.glob("test_torch*.py"))
     os.execv(python, [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *arguments])
 
 try:

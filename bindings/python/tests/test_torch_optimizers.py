@@ -57,8 +57,9 @@ def test_torch_computes_what_it_was_asked_for(accelerator):
         pass
 
     tensors = parameters()
-    asked = [torch.optim.AdamW(tensors, foreach=True), torch.optim.AdamW(tensors, fused=False), Own(tensors), torch.optim.RMSprop(tensors),
-             torch.optim.AdamW(tensors, lr=torch.tensor(0.1))]
+    asked = [torch.optim.AdamW(tensors, foreach=True), torch.optim.AdamW(tensors, foreach=False), torch.optim.AdamW(tensors, fused=False),
+             Own(tensors), torch.optim.RMSprop(tensors), torch.optim.AdamW(tensors, lr=torch.tensor(0.1)),
+             torch.optim.Adam(tensors, betas=(torch.tensor(0.9), torch.tensor(0.999)), foreach=False)]
     with_hook = torch.optim.AdamW(tensors)
     seen = []
     with_hook.register_step_post_hook(lambda *_: seen.append("hook"))
@@ -76,6 +77,50 @@ def test_torch_computes_what_it_was_asked_for(accelerator):
     prepared.step()
     assert not repr(prepared).endswith("fused)")
     unfused.free_memory()
+
+
+@pytest.mark.parametrize("settings", [{}, {"amsgrad": True}])
+def test_gradients_and_states_of_another_layout_are_left_to_torch(accelerator, settings):
+    """The fused kernels go through the memory of all as if they were laid out alike."""
+    generator = torch.Generator().manual_seed(1)
+    mine, theirs = (torch.nn.Parameter(torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))) for _ in range(2))
+    optimizer, plain = accelerator.prepare(torch.optim.Adam([mine], lr=0.1, **settings)), torch.optim.Adam([theirs], lr=0.1, **settings)
+    for step in range(6):
+        theirs.grad = torch.randn(4, 3, 2, 2, generator=generator)
+        mine.grad = theirs.grad.to(memory_format=torch.channels_last) if step == 1 else theirs.grad.clone()
+        if step == 3:  # as of a checkpoint of a model of another layout
+            optimizer.state[mine]["exp_avg"] = optimizer.state[mine]["exp_avg"].to(memory_format=torch.channels_last)
+        if step == 5:  # a model that is laid out anew
+            mine.data, mine.grad = (tensor.to(memory_format=torch.channels_last) for tensor in (mine.data, mine.grad))
+        optimizer.step()
+        plain.step()
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_parameters_with_gaps_are_left_to_torch(accelerator):
+    mine, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 24).reshape(4, 6)[:, ::2]) for _ in range(2))
+    optimizer, plain = accelerator.prepare(torch.optim.AdamW([mine], lr=0.1)), torch.optim.AdamW([theirs], lr=0.1)
+    for step in range(3):
+        mine.grad, theirs.grad = (torch.empty_like(mine).fill_(step - 0.7) for _ in range(2))
+        optimizer.step()
+        plain.step()
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_steps_of_any_type(accelerator):
+    """Those of a program, or of a file that was written under another default type."""
+    mine, theirs = parameters(), parameters()
+    optimizer, reference = accelerator.prepare(torch.optim.Adam(mine)), torch.optim.Adam(theirs, fused=True)
+    for step in range(4):
+        for tensors in (mine, theirs):
+            set_gradients(tensors, step)
+        for place, tensor in enumerate(mine) if step == 2 else ():
+            former = optimizer.state[tensor]["step"]
+            optimizer.state[tensor]["step"] = (former.double(), int(former), former.clone())[place]
+        optimizer.step()
+        reference.step()
+    assert all(map(torch.equal, mine, theirs))
+    assert {optimizer.state[tensor]["step"].dtype for tensor in mine} == {torch.float32}
 
 
 def test_sparse_gradients_are_left_to_torch(accelerator):

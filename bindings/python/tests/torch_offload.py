@@ -1,13 +1,11 @@
 """Models of torch whose weights are offloaded from a simulated accelerator compute what they do on the CPU; their weights come ahead. Run by
 test_torch_big_models.py in a process with ACCEL_DEVICE_PLUGINS."""
 
-import types
-
+import simulated_torch
 import torch
 
 import accel
-
-DEVICE = "sim:0"
+from simulated_torch import DEVICE
 
 
 class Block(torch.nn.Module):
@@ -39,11 +37,7 @@ def check(model, offload, expected, inputs):
 
 
 def main():
-    accel.capi.accel_device_parse(DEVICE)  # loads the plugin
-    module = types.ModuleType("torch.sim")  # what torch asks of a device's module in Python
-    module.is_available = module.is_initialized = lambda: True
-    module.device_count, module.current_device, module._lazy_init = lambda: 4, lambda: 0, lambda: None
-    torch._register_device_module("sim", module)
+    simulated_torch.register()
     inputs = torch.linspace(-1, 1, 48).reshape(3, 16)
     spread = {"0": DEVICE, "1": DEVICE, "2": "cpu", "3": "cpu", "4": "cpu", "5": "cpu"}
     for offload in (lambda model: accel.cpu_offload(model, DEVICE), lambda model: accel.dispatch_model(model, spread)):

@@ -4,9 +4,11 @@ The result is that of the optimizer with fused=True, bit for bit: it is the same
 takes several times as long as the update of a small model, and is left out.
 """
 
+import functools
 from operator import is_
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 
@@ -18,22 +20,66 @@ def fits(optimizer: torch.optim.Optimizer) -> bool:
             or _global_optimizer_post_hooks):
         return False
     for group in optimizer.param_groups:
-        if group["foreach"] or group["fused"] is False or group.get("capturable") or group["differentiable"] or type(group["lr"]) is not float:
+        if (group["foreach"] is not None or group["fused"] is False or group.get("capturable") or group["differentiable"] or type(group["lr"]) is not float
+                or any(isinstance(beta, torch.Tensor) for beta in group.get("betas", ()))):
             return False
     return True
 
 
+@functools.lru_cache(maxsize=None)
+def _has_kernels(device_type):
+    """Whether LibTorch has the fused kernels for this kind of device."""
+    key = torch._C._dispatch_key_for_device(_PLUGIN if device_type == torch._C._get_privateuse1_backend_name() else device_type)
+    return device_type != "meta" and torch._C._dispatch_has_computed_kernel_for_dispatch_key("aten::_fused_adamw_", key)
+
+
+_PLUGIN = "privateuseone"  # the dispatcher's name of a device that a plugin registers
+
+
+def _layouts_of(tensors):
+    return [(tensor.device, tensor.dtype, tensor.stride()) for tensor in tensors]
+
+
 def _is_known(parameter):
-    return parameter.device.type in ("cpu", "cuda") and parameter.is_floating_point() and parameter.layout == torch.strided
+    return (parameter.layout is torch.strided and parameter.is_floating_point() and _has_kernels(parameter.device.type)
+            and is_non_overlapping_and_dense_or_false(parameter))
+
+
+class _Batch:
+    """The parameters of a group that one kernel updates: those of one device and one type. The kernels go through memory in its order, so that
+    the gradient and the states of a parameter must lie there as it does."""
+
+    def __init__(self, indices, parameters, states, layouts):
+        self.indices = indices  # in the group
+        self.parameters, self.states, self.layouts = ([every[index] for index in indices] for every in (parameters, states, layouts))
+        self.steps, self.counter = [], None  # the steps of the states, and the tensor whose elements they are
+        self._checked: dict = {}
+
+    def tensors(self, name):
+        return [state[name] for state in self.states]
+
+    def fit(self, name):
+        """Whether the tensors of this name are where the parameters are, and laid out as those, in all states that have them."""
+        tensors = [state.get(name) for state in self.states]
+        checked = self._checked.get(name)
+        if checked is None or not all(map(is_, checked, tensors)):
+            if any(tensor is not None and (tensor.layout is not torch.strided or _layouts_of([tensor])[0] != layout)
+                   for tensor, layout in zip(tensors, self.layouts)):
+                return False
+            self._checked[name] = tensors
+        return True
 
 
 class _Group:
     """What a parameter group had in its latest update."""
 
-    def __init__(self, parameters, states):
-        self.parameters, self.states = parameters, states
+    def __init__(self, parameters, layouts, states):
+        self.parameters, self.layouts = parameters, layouts
         self.are_known = all(map(_is_known, parameters))
-        self.steps, self.counter = [], None  # the steps of the states, and the tensor whose elements they are
+        batches: dict = {}
+        for index, (device, dtype, _) in enumerate(layouts):
+            batches.setdefault((device, dtype), []).append(index)
+        self.batches = [_Batch(indices, parameters, states, layouts) for indices in batches.values()]
 
 
 class FusedUpdate:
@@ -41,7 +87,7 @@ class FusedUpdate:
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
-        self._update = _UPDATES[type(optimizer)]
+        self._update, self._state_names = _UPDATES[type(optimizer)]
         self._groups: dict = {}
         self._entries: list = []  # the states of the optimizer when `_groups` was made
 
@@ -53,67 +99,78 @@ class FusedUpdate:
         work = []
         for place, group in enumerate(self.optimizer.param_groups):
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not parameters:
+                continue
             gradients = [parameter.grad for parameter in parameters]
-            if parameters:
-                known = self._group(place, parameters)
-                if not known.are_known or any(gradient.layout is not torch.strided for gradient in gradients):
+            if any(tensor.layout is not torch.strided for tensor in (*parameters, *gradients)):
+                return False
+            known = self._group(place, parameters)
+            if not known.are_known or _layouts_of(gradients) != known.layouts:
+                return False
+            for batch in known.batches:
+                if not all(map(batch.fit, self._state_names)):
                     return False
-                work.append((group, known, gradients))
-        if self._update is FusedUpdate._sgd and not all(self._has_all_buffers(group, known) for group, known, _ in work):
+                work.append((group, batch, [gradients[index] for index in batch.indices]))
+        if self._update is FusedUpdate._sgd and not all(self._has_all_buffers(group, batch) for group, batch, _ in work):
             return False
-        for group, known, gradients in work:
-            self._update(self, group, known, gradients)
+        for group, batch, gradients in work:
+            self._update(self, group, batch, gradients)
         self._entries = list(self.optimizer.state.values())
         self.optimizer._opt_called = True  # for schedulers, which warn when they step first
         return True
 
     def _group(self, place, parameters):
-        known = self._groups.get(place)
-        if known is None or len(known.parameters) != len(parameters) or not all(map(is_, known.parameters, parameters)):
-            known = self._groups[place] = _Group(parameters, [self.optimizer.state[parameter] for parameter in parameters])
+        known, layouts = self._groups.get(place), _layouts_of(parameters)
+        if (known is None or len(known.parameters) != len(parameters) or not all(map(is_, known.parameters, parameters))
+                or known.layouts != layouts):  # as of a model that was moved
+            known = self._groups[place] = _Group(parameters, layouts, [self.optimizer.state[parameter] for parameter in parameters])
         return known
 
-    def _adam(self, group, known, gradients):
+    def _adam(self, group, batch, gradients):
         amsgrad = group["amsgrad"]
-        for parameter, state in zip(known.parameters, known.states):
+        for parameter, state in zip(batch.parameters, batch.states):
             if not state:
                 state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
                 for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[:3 if amsgrad else 2]:
                     state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        self._count(known)
+        self._count(batch)
         beta1, beta2 = group["betas"]
         update = torch._fused_adamw_ if group.get("decoupled_weight_decay") else torch._fused_adam_
-        update(known.parameters, gradients, [state["exp_avg"] for state in known.states], [state["exp_avg_sq"] for state in known.states],
-               [state["max_exp_avg_sq"] for state in known.states] if amsgrad else [], known.steps, lr=group["lr"], beta1=beta1, beta2=beta2,
-               weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=amsgrad, maximize=group["maximize"])
+        update(batch.parameters, gradients, batch.tensors("exp_avg"), batch.tensors("exp_avg_sq"), batch.tensors("max_exp_avg_sq") if amsgrad else [],
+               batch.steps, lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=amsgrad,
+               maximize=group["maximize"])
 
-    def _count(self, known):
-        """Counts a step. The counts are elements of one tensor, since an operator for each takes longer than the update."""
-        steps = [state["step"] for state in known.states]
-        if known.counter is None or not all(map(is_, steps, known.steps)):
-            known.counter = torch.stack(steps)
-            for state, step in zip(known.states, known.counter.unbind()):
+    def _count(self, batch):
+        """Counts a step. The counts are elements of one tensor, since an operator for each takes longer than the update. The kernels read them on
+        the device of the parameters, in float32; torch's other forms count on the CPU, and its load_state_dict() leaves the counts where they
+        were, so that those that were loaded are moved."""
+        steps = batch.tensors("step")
+        if batch.counter is None or not all(map(is_, steps, batch.steps)):
+            device = batch.parameters[0].device
+            batch.counter = torch.stack([torch.as_tensor(step, dtype=torch.float32, device=device) for step in steps])
+            for state, step in zip(batch.states, batch.counter.unbind()):
                 state["step"] = step
-            known.steps = [state["step"] for state in known.states]
-        known.counter.add_(1)
+            batch.steps = batch.tensors("step")
+        batch.counter.add_(1)
 
-    def _sgd(self, group, known, gradients):
+    def _sgd(self, group, batch, gradients):
         buffers, first = [], False
         if group["momentum"] != 0:
-            first = known.states[0].get("momentum_buffer") is None
-            for state, gradient in zip(known.states, gradients):
+            first = batch.states[0].get("momentum_buffer") is None
+            for state, gradient in zip(batch.states, gradients):
                 if first:
                     state["momentum_buffer"] = torch.empty_like(gradient)
                 buffers.append(state["momentum_buffer"])
-        torch._fused_sgd_(known.parameters, gradients, buffers, weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
+        torch._fused_sgd_(batch.parameters, gradients, buffers, weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
                           dampening=group["dampening"], nesterov=group["nesterov"], maximize=group["maximize"], is_first_step=first)
 
     @staticmethod
-    def _has_all_buffers(group, known):
+    def _has_all_buffers(group, batch):
         """Whether all parameters have a momentum, or none: not when some get their first gradient later than others."""
-        missing = sum(state.get("momentum_buffer") is None for state in known.states)
-        return group["momentum"] == 0 or missing in (0, len(known.states))
+        missing = sum(state.get("momentum_buffer") is None for state in batch.states)
+        return group["momentum"] == 0 or missing in (0, len(batch.states))
 
 
-# Subclasses may compute something else.
-_UPDATES = {torch.optim.AdamW: FusedUpdate._adam, torch.optim.Adam: FusedUpdate._adam, torch.optim.SGD: FusedUpdate._sgd}
+# With the names of the states that have the layout of their parameter. Subclasses may compute something else.
+_ADAM = FusedUpdate._adam, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+_UPDATES = {torch.optim.AdamW: _ADAM, torch.optim.Adam: _ADAM, torch.optim.SGD: (FusedUpdate._sgd, ("momentum_buffer",))}

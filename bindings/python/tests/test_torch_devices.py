@@ -1,0 +1,14 @@
+"""Programs of torch on a simulated accelerator, each in a process of its own."""
+
+import pytest
+
+pytest.importorskip("torch", reason="there is no torch")
+
+import simulated_torch  # noqa: E402
+
+pytestmark = simulated_torch.needs_device
+
+
+@pytest.mark.parametrize("program", ["torch_device_optimizers.py", "torch_offload.py"])
+def test_it_computes_what_the_cpu_computes(program):
+    assert simulated_torch.run(program) == "equal\n"
