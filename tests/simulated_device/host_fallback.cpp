@@ -6,8 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include <set>
-
+#include "argument_checks.hpp"
 #include "device.hpp"
 #include "generator.hpp"
 #include "host_tensor.hpp"
@@ -28,29 +27,13 @@ struct Written {
 
 bool writes(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
 
-// Operators that take tensors of the CPU beside those of a device, as with other accelerators.
-bool takes_host_tensors(const c10::OperatorHandle& op) {
-  static const std::set<std::string> names = {"aten::index",
-                                              "aten::index_put",
-                                              "aten::index_put_",
-                                              "aten::_unsafe_index",
-                                              "aten::_unsafe_index_put",
-                                              "aten::_index_put_impl_",
-                                              "aten::_pack_padded_sequence"};
-  return names.count(op.operator_name().name) > 0;
-}
-
-// Fused optimizers take no tensor of the CPU; other operators take those that are a number.
-bool takes_numbers(const c10::OperatorHandle& op) {
-  return op.operator_name().name.rfind("aten::_fused_", 0) == std::string::npos;
-}
-
 class HostCall {
  public:
   HostCall(const c10::OperatorHandle& op, torch::jit::Stack* stack)
       : op_(op), stack_(stack), num_arguments_(op.schema().arguments().size()), device_(device_of_arguments()) {}
 
   void run(HostKernel on_host) {
+    check_fused_optimizer(op_, *stack_);
     const c10::DeviceGuard guard(c10::Device(kDeviceType, device_));
     SimulatedDevice& device = usable_device(device_);
     Stream& stream = current_stream(device_);
@@ -71,38 +54,11 @@ class HostCall {
 
   // Of the tensors, else of the argument for the device, else the current one.
   c10::DeviceIndex device_of_arguments() const {
-    std::optional<c10::Device> device, of_argument, other;
-    const bool numbers = takes_numbers(op_);
-    const auto look_at = [&](const Tensor& tensor) {
-      if (!is_on_device(tensor)) {
-        if (tensor.defined() && (tensor.dim() > 0 || !numbers)) other = tensor.device();
-      } else if (!device) {
-        device = tensor.device();
-      } else if (*device != tensor.device()) {
-        refuse_devices(*device, tensor.device());
-      }
-    };
-    for (size_t index = 0; index < num_arguments_; ++index) {
-      const IValue& value = argument(index);
-      if (value.isTensor()) {
-        look_at(value.toTensor());
-      } else if (value.isTensorList()) {
-        for (const Tensor& tensor : value.toTensorVector()) look_at(tensor);
-      } else if (value.isOptionalTensorList()) {
-        for (const std::optional<Tensor>& tensor : value.toOptionalTensorList())
-          if (tensor) look_at(*tensor);
-      } else if (value.isDevice() && value.toDevice().type() == kDeviceType) {
-        of_argument = value.toDevice();
-      }
-    }
-    if (device && other && !takes_host_tensors(op_)) refuse_devices(*device, *other);
-    if (!device) device = of_argument;
+    std::optional<c10::Device> device = common_device(op_, *stack_);
+    for (size_t index = 0; index < num_arguments_ && !device; ++index)
+      if (argument(index).isDevice() && argument(index).toDevice().type() == kDeviceType)
+        device = argument(index).toDevice();
     return device && device->has_index() ? device->index() : current_device();
-  }
-
-  [[noreturn]] void refuse_devices(c10::Device one, c10::Device other) const {
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", one, " and ",
-                other, "! (in ", op_.operator_name(), ")");
   }
 
   IValue on_host_argument(size_t index, const IValue& value) {
