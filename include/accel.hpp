@@ -2475,6 +2475,18 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // The factor of the next backward.
   double loss_scale() const { return accel_loss_scale(self()); }
 
+  // How losses are scaled now, with the names of torch.amp.GradScaler.
+  Value grad_scaler_state() const {
+    Value out;
+    detail::check(accel_grad_scaler_state(get(), out.put()));
+    return out;
+  }
+
+  // Sets how losses are scaled from the next backward on, between two steps.
+  void load_grad_scaler_state(const Value& scaler_state) {
+    detail::check(accel_load_grad_scaler_state(get(), scaler_state.get()));
+  }
+
   // Sets the autocast of prepared models, and of regions without options; before anything is prepared.
   void set_autocast(const AutocastOptions& options = {}) { detail::check(accel_set_autocast(get(), &options)); }
 

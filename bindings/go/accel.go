@@ -1675,6 +1675,14 @@ static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, cons
   return go_checked(accel_set_grad_scaler(state, options), failure);
 }
 
+static inline accel_status_t go_accel_grad_scaler_state(const accel_state_t *state, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_grad_scaler_state(state, out), failure);
+}
+
+static inline accel_status_t go_accel_load_grad_scaler_state(accel_state_t *state, const accel_value_t *scaler_state, go_failure *failure) {
+  return go_checked(accel_load_grad_scaler_state(state, scaler_state), failure);
+}
+
 static inline accel_status_t go_accel_set_autocast(accel_state_t *state, const accel_autocast_options_t *options, go_failure *failure) {
   return go_checked(accel_set_autocast(state, options), failure);
 }
@@ -14243,6 +14251,43 @@ func (state *State) LossScale() float64 {
 	result := C.accel_loss_scale(state.c())
 	runtime.KeepAlive(state)
 	return float64(result)
+}
+
+// GradScalerState is accel_grad_scaler_state. How losses are scaled now, with the names of torch.amp.GradScaler.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK.
+func (state *State) GradScalerState() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_grad_scaler_state(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// LoadGradScalerState is accel_load_grad_scaler_state. Sets how losses are scaled from the next backward on, between
+// two steps.
+//
+//   - state: A state whose losses are scaled.
+//   - scalerState: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
+func (state *State) LoadGradScalerState(scalerState any) error {
+	var given arguments
+	defer given.end()
+	cScalerstate := given.value(scalerState)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_grad_scaler_state(state.c(), cScalerstate, &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
 }
 
 // SetAutocast is accel_set_autocast. Sets the autocast of prepared models, and of regions without options; before

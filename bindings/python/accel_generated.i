@@ -4402,6 +4402,20 @@ state: A state.
 Returns: The scale; 1 when losses are not scaled; -1 for an invalid handle.";
 double accel_loss_scale(const accel_state_t *state);
 
+%feature("docstring") accel_grad_scaler_state "How losses are scaled now, with the names of torch.amp.GradScaler.
+
+state: A state.
+out: A map: \"scale\", \"growth_factor\", \"backoff_factor\" DOUBLE, \"growth_interval\", and \"_growth_tracker\", the steps without overflow since the scale has changed, INT. An empty map when losses are not scaled.
+Returns: ACCEL_OK.";
+accel_status_t accel_grad_scaler_state(const accel_state_t *state, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_load_grad_scaler_state "Sets how losses are scaled from the next backward on, between two steps.
+
+state: A state whose losses are scaled.
+scaler_state: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.";
+accel_status_t accel_load_grad_scaler_state(accel_state_t *state, const accel_value_t *scaler_state);
+
 %feature("docstring") accel_set_autocast "Sets the autocast of prepared models, and of regions without options; before anything is prepared.
 
 state: A state.

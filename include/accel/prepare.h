@@ -196,6 +196,25 @@ accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *A
  * @threads any */
 ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
 
+/** How losses are scaled now, with the names of torch.amp.GradScaler.
+ * @param state A state.
+ * @param out A map: "scale", "growth_factor", "backoff_factor" DOUBLE, "growth_interval", and "_growth_tracker", the steps without
+ * overflow since the scale has changed, INT. An empty map when losses are not scaled.
+ * @return ACCEL_OK.
+ * @threads object
+ * @accelerate accelerator.scaler */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_grad_scaler_state(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
+
+/** Sets how losses are scaled from the next backward on, between two steps.
+ * @param state A state whose losses are scaled.
+ * @param scaler_state What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
+ * @threads object
+ * @accelerate accelerator.scaler */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_grad_scaler_state(accel_state_t *state, const accel_value_t *scaler_state);
+
 /* In which regions operators choose their precision. @accelerate AutocastKwargs */
 typedef struct accel_autocast_options {
   size_t struct_size;

@@ -6,6 +6,8 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
+#include "capi/value.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::capi {
 
@@ -29,6 +31,22 @@ ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
   return guarded_value<double>(__func__, -1, [&] {
     const auto& scaler = check(state, "state").accelerator->grad_scaler();
     return scaler == nullptr ? 1.0 : scaler->scale();
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_grad_scaler_state(const accel_state_t* state, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    return from_ivalue(scaler == nullptr ? c10::IValue(tree::new_map()) : scaler->state_dict());
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_grad_scaler_state(accel_state_t* state, const accel_value_t* scaler_state) {
+  return guarded(__func__, [&] {
+    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    require(scaler != nullptr, Status::kInvalidState,
+            "losses are not scaled; expected mixed_precision fp16, or accel_set_grad_scaler() with enabled = 1");
+    scaler->load_state_dict(to_ivalue(*check_pointer(scaler_state, "scaler_state"), "scaler_state"));
   });
 }
 

@@ -134,6 +134,30 @@ static void test_the_loss_scale(void **unused) {
   release(&loop);
 }
 
+static void test_the_state_of_the_gradient_scaler(void **unused) {
+  accel_grad_scaler_options_t options = ACCEL_GRAD_SCALER_OPTIONS_INIT;
+  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_value_t saved = ACCEL_VALUE_INIT, wrong = ACCEL_VALUE_INIT;
+  (void)unused;
+  assert_ok(accel_grad_scaler_state(state, &saved));
+  assert_json(&saved, "{}");
+  assert_fails(accel_load_grad_scaler_state(state, &saved), ACCEL_ERROR_INVALID_STATE, "losses are not scaled");
+  accel_value_dispose(&saved);
+  options.enabled = 1;
+  options.init_scale = 64;
+  assert_ok(accel_set_grad_scaler(state, &options));
+  assert_ok(accel_grad_scaler_state(state, &saved));
+  assert_json(&saved, "{\"scale\":64.0,\"growth_factor\":2.0,\"backoff_factor\":0.5,\"growth_interval\":2000,\"_growth_tracker\":0}");
+  assert_fails(accel_load_grad_scaler_state(state, &wrong), ACCEL_ERROR_INVALID_ARGUMENT, "expected a map");
+  options.init_scale = 8;
+  assert_ok(accel_set_grad_scaler(state, &options));
+  assert_true(accel_loss_scale(state) == 8);
+  assert_ok(accel_load_grad_scaler_state(state, &saved));
+  assert_true(accel_loss_scale(state) == 64);
+  accel_value_dispose(&saved);
+  accel_state_release(state);
+}
+
 static void test_float16_is_refused_on_the_cpu(void **unused) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   accel_state_t *state = NULL;
@@ -638,6 +662,7 @@ static void test_deterministic_algorithms(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_the_loss_scale),
+      capi_unit_test(test_the_state_of_the_gradient_scaler),
       capi_unit_test(test_float16_is_refused_on_the_cpu),
       capi_unit_test(test_regions_of_autocast),
       capi_unit_test(test_outputs_keep_their_dtype),

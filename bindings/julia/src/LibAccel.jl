@@ -8077,6 +8077,36 @@ accel_loss_scale(state) =
     ccall(@address(accel_loss_scale), Float64, (Ptr{accel_state_t},), state)
 
 """
+    accel_grad_scaler_state(state, out)
+
+How losses are scaled now, with the names of torch.amp.GradScaler.
+
+- `state`: A state.
+- `out`: A map: \"scale\", \"growth_factor\", \"backoff_factor\" DOUBLE, \"growth_interval\", and \"_growth_tracker\", the steps without overflow since the scale has changed, INT. An empty map when losses are not scaled.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_grad_scaler_state(state, out) =
+    check(ccall(@address(accel_grad_scaler_state), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_grad_scaler_state")
+
+"""
+    accel_load_grad_scaler_state(state, scaler_state)
+
+Sets how losses are scaled from the next backward on, between two steps.
+
+- `state`: A state whose losses are scaled.
+- `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
+
+Threads: object.
+"""
+accel_load_grad_scaler_state(state, scaler_state) =
+    check(ccall(@address(accel_load_grad_scaler_state), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, scaler_state), "accel_load_grad_scaler_state")
+
+"""
     accel_set_autocast(state, options)
 
 Sets the autocast of prepared models, and of regions without options; before anything is prepared.
@@ -11931,6 +11961,8 @@ const FUNCTIONS = (
     :accel_loop_release,
     :accel_set_grad_scaler,
     :accel_loss_scale,
+    :accel_grad_scaler_state,
+    :accel_load_grad_scaler_state,
     :accel_set_autocast,
     :accel_prepare_model,
     :accel_estimate_memory,

@@ -12,6 +12,7 @@ from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
+from .grad_scaler import GradScaler
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
@@ -146,6 +147,7 @@ class Accelerator(Observed):
     def _set_precision(self):
         if GradScalerKwargs in self._handlers:
             capi.accel_set_grad_scaler(self._current(), self._handlers[GradScalerKwargs].to_engine())
+        self._init_scale = capi.accel_loss_scale(self._current())
         if AutocastKwargs in self._handlers:
             capi.accel_set_autocast(self._current(), self._handlers[AutocastKwargs].to_engine())
 
@@ -207,7 +209,10 @@ class Accelerator(Observed):
     is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
     fp8_backend = FP8BackendType.NO  # nothing of the kind here yet
-    scaler = None  # the engine scales losses: loss_scale says by how much
+    @property
+    def scaler(self) -> "GradScaler | None":
+        """How losses are scaled, with the names of torch.amp.GradScaler; None when they are not."""
+        return GradScaler(self) if capi.accel_grad_scaler_state(self._current()) else None
 
     should_save_model = property(attrgetter("is_local_main_process"))
 

@@ -141,6 +141,22 @@ def check_moved_model():
     assert all(map(torch.equal, weights_of(model), expected_of(optim.Adam, {})[0]))
 
 
+def check_loss_scaling():
+    accel.PartialState._reset_state()
+    accelerator = accel.Accelerator(torch_device=DEVICE, mixed_precision="fp16", kwargs_handlers=[accel.GradScalerKwargs(init_scale=1024, growth_interval=2)])
+    scaler = accelerator.scaler
+    assert (scaler._enabled, scaler._init_scale, scaler._growth_interval) == (True, 1024.0, 2)
+    model = new_model()
+    model, optimizer = accelerator.prepare(model, optim.AdamW(model.parameters()))
+    scales = []
+    for factor in (1.0, 1.0, float("inf"), 1.0):
+        accelerator.backward(model(torch.ones(4, 2, 3, 3, device=DEVICE)).square().mean() * factor)
+        optimizer.step()
+        optimizer.zero_grad()
+        scales.append(scaler.get_scale())
+    assert scales == [1024.0, 2048.0, 1024.0, 1024.0], scales
+
+
 def main():
     simulated_torch.register()
     for kind, settings in CASES:
@@ -148,6 +164,7 @@ def main():
             check(kind, settings, resume)
     check_mixed_groups()
     check_moved_model()
+    check_loss_scaling()
     print("equal")
 
 

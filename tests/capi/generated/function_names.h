@@ -411,6 +411,8 @@ static const char *const accel_function_names[] = {
     "accel_loop_release",
     "accel_set_grad_scaler",
     "accel_loss_scale",
+    "accel_grad_scaler_state",
+    "accel_load_grad_scaler_state",
     "accel_set_autocast",
     "accel_prepare_model",
     "accel_estimate_memory",

@@ -2410,6 +2410,18 @@ static void accel_loss_scale_null_pointers(void **state) {
   refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_grad_scaler_state_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_grad_scaler_state", "state", accel_grad_scaler_state(NULL, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_grad_scaler_state", "out", accel_grad_scaler_state(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_load_grad_scaler_state_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_grad_scaler_state", "state", accel_load_grad_scaler_state(NULL, &samples->value), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_grad_scaler_state", "scaler_state", accel_load_grad_scaler_state(samples->valid.state, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_set_autocast_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_autocast", "state", accel_set_autocast(NULL, &samples->autocast_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -4129,6 +4141,8 @@ int main(void) {
       sweep_test(accel_loop_release_null_pointers),
       sweep_test(accel_set_grad_scaler_null_pointers),
       sweep_test(accel_loss_scale_null_pointers),
+      sweep_test(accel_grad_scaler_state_null_pointers),
+      sweep_test(accel_load_grad_scaler_state_null_pointers),
       sweep_test(accel_set_autocast_null_pointers),
       sweep_test(accel_prepare_model_null_pointers),
       sweep_test(accel_estimate_memory_null_pointers),

@@ -2049,6 +2049,20 @@ static void accel_loss_scale_wrong_handles(void **state) {
   refused_with_value("accel_loss_scale", "state", (int64_t)accel_loss_scale(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_grad_scaler_state_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_grad_scaler_state", "state", accel_grad_scaler_state(samples->foreign.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_grad_scaler_state", "state", accel_grad_scaler_state(samples->released.state, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_load_grad_scaler_state_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_grad_scaler_state", "state", accel_load_grad_scaler_state(samples->foreign.state, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_grad_scaler_state", "state", accel_load_grad_scaler_state(samples->released.state, &samples->value), ACCEL_ERROR_INVALID_HANDLE);
+  refused_value("accel_load_grad_scaler_state", "scaler_state", accel_load_grad_scaler_state(samples->valid.state, &samples->foreign_value));
+  refused_value("accel_load_grad_scaler_state", "scaler_state", accel_load_grad_scaler_state(samples->valid.state, &samples->released_value));
+}
+
 static void accel_set_autocast_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_autocast", "state", accel_set_autocast(samples->foreign.state, &samples->autocast_options), ACCEL_ERROR_INVALID_HANDLE);
@@ -3508,6 +3522,8 @@ int main(void) {
       sweep_test(accel_loop_release_wrong_handles),
       sweep_test(accel_set_grad_scaler_wrong_handles),
       sweep_test(accel_loss_scale_wrong_handles),
+      sweep_test(accel_grad_scaler_state_wrong_handles),
+      sweep_test(accel_load_grad_scaler_state_wrong_handles),
       sweep_test(accel_set_autocast_wrong_handles),
       sweep_test(accel_prepare_model_wrong_handles),
       sweep_test(accel_estimate_memory_wrong_handles),

@@ -3450,6 +3450,26 @@ loss_scale(state::State) =
     LibAccel.accel_loss_scale(state)
 
 """
+    grad_scaler_state(state)
+
+How losses are scaled now, with the names of torch.amp.GradScaler.
+
+Gives: A map: \"scale\", \"growth_factor\", \"backoff_factor\" DOUBLE, \"growth_interval\", and \"_growth_tracker\", the steps without overflow since the scale has changed, INT. An empty map when losses are not scaled.
+"""
+grad_scaler_state(state::State) =
+    result(out -> LibAccel.accel_grad_scaler_state(state, out))::Map
+
+"""
+    load_grad_scaler_state!(state, scaler_state)
+
+Sets how losses are scaled from the next backward on, between two steps.
+
+- `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+"""
+load_grad_scaler_state!(state::State, scaler_state) =
+    (lend(scaler_state -> LibAccel.accel_load_grad_scaler_state(state, scaler_state), scaler_state); state)
+
+"""
     estimate_memory(model, optimizer; options...)
 
 The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It

@@ -7955,6 +7955,26 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_loss_scale(state: *const accel_state_t) -> f64;
 
+    /// How losses are scaled now, with the names of torch.amp.GradScaler.
+    ///
+    /// * `state`: A state.
+    /// * `out`: A map: "scale", "growth_factor", "backoff_factor" DOUBLE, "growth_interval", and "_growth_tracker", the steps without overflow since the scale has changed, INT. An empty map when losses are not scaled.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_grad_scaler_state(state: *const accel_state_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Sets how losses are scaled from the next backward on, between two steps.
+    ///
+    /// * `state`: A state whose losses are scaled.
+    /// * `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_load_grad_scaler_state(state: *mut accel_state_t, scaler_state: *const accel_value_t) -> accel_status_t;
+
     /// Sets the autocast of prepared models, and of regions without options; before anything is prepared.
     ///
     /// * `state`: A state.

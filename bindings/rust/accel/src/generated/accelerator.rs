@@ -15,6 +15,27 @@ impl State {
         check(unsafe { sys::accel_set_grad_scaler(self.as_raw(), options) }).map(drop)
     }
 
+    /// How losses are scaled now, with the names of torch.amp.GradScaler.
+    ///
+    /// Gives: A map: "scale", "growth_factor", "backoff_factor" DOUBLE, "growth_interval", and "_growth_tracker",
+    /// the steps without overflow since the scale has changed, INT. An empty map when losses are not scaled.
+    #[inline]
+    pub fn grad_scaler_state(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_grad_scaler_state(self.as_raw(), out) })
+    }
+
+    /// Sets how losses are scaled from the next backward on, between two steps.
+    ///
+    /// * `scaler_state`: What [`State::grad_scaler_state`](crate::State::grad_scaler_state) gave, or a state of torch.amp.GradScaler.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn load_grad_scaler_state(&self, scaler_state: &Value) -> Result<()> {
+        memory::reads(scaler_state)?;
+        check(unsafe { sys::accel_load_grad_scaler_state(self.as_raw(), scaler_state.as_raw()) }).map(drop)
+    }
+
     /// Sets the autocast of prepared models, and of regions without options; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.
