@@ -1,5 +1,6 @@
 """The simulated accelerator in torch's Python, for programs of the tests that run in a process of their own."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -22,6 +23,7 @@ def register():
     module = types.ModuleType("torch.sim")
     module.is_available = module.is_initialized = lambda: True
     module.device_count, module.current_device, module._lazy_init = lambda: 4, lambda: 0, lambda: None
+    module.device = lambda device: contextlib.nullcontext()  # the programs use one device
     torch._register_device_module("sim", module)
 
 

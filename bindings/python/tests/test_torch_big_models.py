@@ -378,3 +378,12 @@ def load_8bit(model):
     copied = Net()
     copied.is_loaded_in_8bit, copied.hf_device_map = True, model.hf_device_map
     return copied
+
+
+def test_a_copy_of_a_dispatched_model_moves_itself(net):
+    model = accel.dispatch_model(net, {"first": "cpu", "norm": "cpu", "last": "cpu", "scale": "cpu", "": "cpu"}, force_hooks=True)
+    copied = copy.deepcopy(model)
+    copied.to(torch.float64)
+    assert (copied.scale.dtype, model.scale.dtype) == (torch.float64, torch.float32)
+    x = torch.ones(2, 3)
+    torch.testing.assert_close(copied(x.double()).float(), model(x))

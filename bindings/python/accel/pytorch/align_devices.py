@@ -71,7 +71,10 @@ class AlignDevicesHook(ModelHook):
         self.input_device = None
         self.original_devices: dict = {}
         self.tied_params_names: set = set()
+        self._ties: dict = {}  # by these names, what is on which device; an address can be that of another tensor later
         self._slots: list = []
+        self._streamed: list = []  # those whose weights come from the stream,
+        self._unstreamed: list = []  # and the others
         self._borrowed: list = []
         self._ahead, self._place = None, 0  # what reads the files of the modules that run next
         self._stream, self._uses = None, 0  # what copies them to an accelerator, and how many forwards use its memory
@@ -104,8 +107,9 @@ class AlignDevicesHook(ModelHook):
         if self.weights_map is None:
             self.weights_map = {name: tensors[name].detach().to("cpu") for name in away}
         self._slots = [_Slot(module, name) for name in away]
-        self.tied_params_names = {name for name in away if self.tied_params_map and tensors[name].device != _META
-                                  and tensors[name].data_ptr() in self.tied_params_map}
+        self._ties = {name: self.tied_params_map[tensors[name].data_ptr()] for name in away if self.tied_params_map
+                      and tensors[name].device != _META and tensors[name].data_ptr() in self.tied_params_map}
+        self.tied_params_names = set(self._ties)
         for slot in self._slots:
             slot.place[slot.name] = slot.empty
         for name in set(buffers).difference(away) if self.execution_device is not None else ():
@@ -127,7 +131,7 @@ class AlignDevicesHook(ModelHook):
         self._ahead, self._place = ahead, place
 
     def stream_with(self, stream, place):
-        """Takes weights from a WeightStream, where the module has this place; of several devices the weights come as without."""
+        """Takes the streamed_tensors() from a WeightStream, where the module has this place; of several devices the weights come as without."""
         self._stream, self._place = stream, place
 
     def end_passes_of(self, stream):
@@ -137,19 +141,33 @@ class AlignDevicesHook(ModelHook):
     def offloaded_tensors(self):
         return [self.weights_map[slot.path] for slot in self._slots]
 
+    def ties(self):
+        """A number for each weight that has other names in the model, too: the same for all of its names."""
+        return list(map(id, self._ties.values()))
+
+    def keep_from_stream(self, ties):
+        """Weights of these ties come as without a stream."""
+        kept = {path for path, tie in self._ties.items() if id(tie) in ties}
+        self._streamed = [slot for slot in self._slots if slot.path not in kept]
+        self._unstreamed = [slot for slot in self._slots if slot.path in kept]
+
+    def streamed_tensors(self):
+        return [self.weights_map[slot.path] for slot in self._streamed]
+
     def _load(self, device):
+        slots = self._slots
         if self._stream is not None and device == self._stream.device:
             values = self._stream.begin_use(self._place)
             self._uses += 1
-            for slot, value in zip(self._slots, values):
+            for slot, value in zip(self._streamed, values):
                 slot.place[slot.name] = slot.streamed(value)
-            return
-        if self._ahead is not None:
+            slots = self._unstreamed
+        elif self._ahead is not None:
             self._ahead.reach(self._place)
         weights = self.weights_map
-        for slot in self._slots:
+        for slot in slots:
             value = weights[slot.path]
-            made = slot.of(value, value.device if device is None else device) if not self.tied_params_map else self._tied(slot, value, device)
+            made = self._tied(slot, value, device) if slot.path in self._ties else slot.of(value, value.device if device is None else device)
             slot.place[slot.name] = made
             if value.dtype == torch.int8 and "weight" in slot.path:
                 scale = slot.path.replace("weight", "SCB")
@@ -158,11 +176,7 @@ class AlignDevicesHook(ModelHook):
 
     def _tied(self, slot, value, device):
         """The tensor of a slot; for a tied one, what is on the device already under another name."""
-        if slot.path in self.tied_params_names:
-            self.tied_params_map.setdefault(value.data_ptr(), {})
-        there = self.tied_params_map.get(value.data_ptr())
-        if there is None:
-            return slot.of(value, value.device if device is None else device)
+        there = self._ties[slot.path]
         if self.execution_device not in there:
             there[self.execution_device] = slot.of(value, value.device if device is None else device)
             self._borrowed.append((there, self.execution_device))

@@ -1,6 +1,7 @@
 """Models of torch that are spread over devices, the memory of the CPU and files."""
 
 import functools
+import itertools
 import logging
 import os
 
@@ -44,23 +45,39 @@ def _has_index(folder):
 
 def _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=False):
     device = first_device(model) if execution_device is None else execution_device
+    tied = _addresses(model, find_tied_parameters(model))
     add_hook_to_module(model, AlignDevicesHook(io_same_device=True), append=True)
     attach_align_device_hook(model, device, offload=True, offload_buffers=offload_buffers, weights_map=weights,
-                             preload_module_classes=preload_module_classes)
+                             preload_module_classes=preload_module_classes, tied_params_map=tied)
     _bring_ahead(model, in_files)
     return model
 
 
 def _bring_ahead(model, in_files):
     """Offloaded weights are read, and copied to an accelerator, before the modules run that need them: first in the order of the tree."""
-    hooks = [hook for hook in map(offloading_hook, model.modules()) if hook is not None]
+    by_path = {path: hook for path, hook in ((path, offloading_hook(module)) for path, module in model.named_modules()) if hook is not None}
+    hooks, nested = list(by_path.values()), _tied_inside(by_path)
+    for hook in hooks:
+        hook.keep_from_stream(nested)
     if can_stream(hooks):
-        stream = WeightStream([hook.offloaded_tensors() for hook in hooks], hooks[0].execution_device)
-        for place, hook in enumerate(hooks):
+        streaming = [hook for hook in hooks if hook.streamed_tensors()]
+        stream = WeightStream([hook.streamed_tensors() for hook in streaming], hooks[0].execution_device)
+        for place, hook in enumerate(streaming):
             hook.stream_with(stream, place)
         aligning_hook(model).end_passes_of(stream)
     elif in_files:
         _read_ahead(hooks)
+
+
+def _tied_inside(hooks):
+    """The ties of weights that a module shares with a module inside of it, by the paths of modules: they are in use at once, and come to the
+    device once."""
+    paths: dict = {}
+    for path, hook in hooks.items():
+        for tie in hook.ties():
+            paths.setdefault(tie, []).append(path)
+    return {tie for tie, users in paths.items()
+            if any(outer == "" or f"{inner}.".startswith(f"{outer}.") for inner, outer in itertools.permutations(users, 2))}
 
 
 def _read_ahead(hooks):
@@ -74,13 +91,12 @@ def load_and_dispatch(model, checkpoint, device_map, loading, dispatching):
     on_disk = load_weights(model, checkpoint, device_map, **loading)
     if device_map is None:
         return model
-    weights = {name: value for name, (value, _) in on_disk.items()}
-    return dispatch_model(model, device_map, offload_buffers=loading["offload_buffers"], on_disk=weights, **dispatching)
+    return dispatch_model(model, device_map, offload_buffers=loading["offload_buffers"], on_disk=on_disk, **dispatching)
 
 
 def dispatch_model(model, device_map, main_device=None, state_dict=None, offload_dir=None, offload_index=None, offload_buffers=False, skip_keys=None,
                    preload_module_classes=None, force_hooks=False, on_disk=None):
-    """`on_disk`: the weights there, if they are mapped already."""
+    """`on_disk`: the weights there and their files, if they are mapped already."""
     devices = list(dict.fromkeys(device_map.values()))
     if len(devices) == 1 and devices[0] != "disk" and not force_hooks:
         model.to(devices[0])
@@ -98,7 +114,8 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     away = ("disk",) if main_device in ("cpu", "mps") else ("cpu", "disk")
     weights = None
     if on_disk is not None:
-        weights = {**on_disk, **(state_dict or {})}
+        files = {name: {"safetensors_file": os.path.abspath(path)} for name, (_, path) in on_disk.items()}
+        weights = OffloadedWeightsLoader(state_dict, index=files, mapped={name: value for name, (value, _) in on_disk.items()})
     elif state_dict is not None or disk_modules or offload_index is not None:
         weights = OffloadedWeightsLoader(state_dict, offload_dir if disk_modules else None, offload_index)
     tied = find_tied_parameters(model)
@@ -127,16 +144,14 @@ def _addresses(model, tied):
 
 def _guard(model):
     """The model says that it is not to be moved, and is not when some weights are away."""
-    def guarded(move):
-        @functools.wraps(move)
-        def wrapper(*args, **kwargs):
-            if move.__name__ != "to" or torch._C._nn._parse_to(*args, **kwargs)[0] is not None:
-                _logger.warning("%s() of a dispatched model: it should stay where its device map puts it", move.__name__)
-            if any(parameter.device == _META for parameter in model.parameters()):
-                raise RuntimeError(f"{move.__name__}() of a dispatched model: some of its weights are offloaded, so that it cannot be moved; call "
-                                   "remove_hook_from_submodules(model) before")
-            return move(*args, **kwargs)
+    model.to, model.cuda = (functools.update_wrapper(functools.partial(_move, model, move), move) for move in (model.to, model.cuda))
 
-        return wrapper
 
-    model.to, model.cuda = guarded(model.to), guarded(model.cuda)
+def _move(model, move, *args, **kwargs):
+    """A copy of the model moves the copy: these objects are copied with it, which a function inside of another one is not."""
+    if move.__name__ != "to" or torch._C._nn._parse_to(*args, **kwargs)[0] is not None:
+        _logger.warning("%s() of a dispatched model: it should stay where its device map puts it", move.__name__)
+    if any(parameter.device == _META for parameter in model.parameters()):
+        raise RuntimeError(f"{move.__name__}() of a dispatched model: some of its weights are offloaded, so that it cannot be moved; call "
+                           "remove_hook_from_submodules(model) before")
+    return move(*args, **kwargs)

@@ -5,6 +5,7 @@ the module's forward. Arguments stay in Python; the tensors of the result pass t
 """
 
 import contextlib
+import functools
 import logging
 import threading
 import types
@@ -159,8 +160,8 @@ class PreparedForward:
     training = None
 
     def __reduce__(self):
-        """A copy of the model belongs to no job: its forward is that of its class."""
-        return _own_forward, (self.model,)
+        """A copy of the model belongs to no job: its forward is that of its class, or that of its hooks."""
+        return (inside, (self.forward,)) if isinstance(self.forward, functools.partial) else (_own_forward, (self.model,))
 
 
 def _own_forward(model):

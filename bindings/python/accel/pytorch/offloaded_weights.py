@@ -3,6 +3,7 @@
 Tensors that are read share the memory of their mapped file: nothing is copied until it is needed.
 """
 
+import copy
 import json
 import os
 from collections.abc import Mapping
@@ -108,29 +109,37 @@ class PrefixedDataset(Mapping):
 class OffloadedWeightsLoader(Mapping):
     """Tensors by name: those of a state dict, and those that an index says the places of: files in a folder, or in files of safetensors
     ("safetensors_file", with "weight_name" and "dtype" where these differ). Files are mapped when the first tensor of theirs is asked for, and
-    a tensor is the same object each time. With `device` what is in safetensors files comes there."""
+    a tensor is the same object each time. With `device` what is in safetensors files comes there. `mapped` has tensors of files that are mapped
+    already. A copy maps the files again: nothing of them is in memory, and what a program writes into its tensors is its own."""
 
-    def __init__(self, state_dict=None, save_folder=None, index=None, device=None):
+    def __init__(self, state_dict=None, save_folder=None, index=None, device=None, mapped=None):
         if state_dict is None and save_folder is None and index is None:
             raise ValueError("OffloadedWeightsLoader() has no weights: expected a state_dict, a save_folder, or an index")
         self.state_dict = {} if state_dict is None else state_dict
         self.save_folder = save_folder
         self.index = (_read_index(save_folder) if save_folder is not None else {}) if index is None else index
         self.device = device
-        self.all_keys = list(dict.fromkeys([*self.state_dict, *self.index]))
         self._files: dict = {}
-        self._mapped: dict = {}
+        self._mapped: dict = dict(mapped or {})
+        self.all_keys = list(dict.fromkeys([*self.state_dict, *self.index, *self._mapped]))
 
     def __getitem__(self, key):
         if key in self.state_dict:
             return self.state_dict[key]
-        entry = self.index[key]
+        entry = self.index.get(key, {})
         if key not in self._mapped:
-            self._mapped[key] = self._map(key, entry)
+            self._mapped[key] = self._map(key, self.index[key])
         mapped = self._mapped[key]
         if "safetensors_file" not in entry:
             return mapped
         return mapped.to(device=self.device, dtype=kind_of(entry["dtype"]) if "dtype" in entry else None)
+
+    def __deepcopy__(self, memo):
+        made = memo[id(self)] = type(self)(copy.deepcopy(self.state_dict, memo), self.save_folder, copy.deepcopy(self.index), self.device)
+        for key, tensor in self._mapped.items():
+            made._mapped[key] = memo[id(tensor)] = made._map(key, made.index[key]) if key in made.index else copy.deepcopy(tensor, memo)
+        made.all_keys = list(self.all_keys)
+        return made
 
     def _map(self, key, entry):
         path = entry.get("safetensors_file")
@@ -141,7 +150,7 @@ class OffloadedWeightsLoader(Mapping):
         return self._files[path][entry.get("weight_name", key)]
 
     def __contains__(self, key):
-        return key in self.state_dict or key in self.index
+        return key in self.state_dict or key in self.index or key in self._mapped
 
     def __iter__(self):
         return iter(self.all_keys)

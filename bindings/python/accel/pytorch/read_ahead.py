@@ -16,12 +16,15 @@ class ReadAhead:
     once a pass without it had to wait for the disk, because memory is short."""
 
     def __init__(self, tensors):
-        self._tensors = [[from_torch(tensor) for tensor in of_module] for of_module in tensors]
+        self._of_torch, self._tensors = tensors, [[from_torch(tensor) for tensor in of_module] for of_module in tensors]
         self._begins = [0]
         for of_module in tensors:
             self._begins.append(self._begins[-1] + sum(tensor.nbytes for tensor in of_module))
         self._place = self._end = 0
         self._passes, self._is_short, self._faults = 0, False, 0
+
+    def __reduce__(self):
+        return ReadAhead, (self._of_torch,)
 
     def reach(self, place):
         """The module at this place runs."""

@@ -12,9 +12,13 @@ class WeightStream:
     next while the present one computes, into memory that it uses again."""
 
     def __init__(self, tensors, device):
-        self.device = torch.device(device)
+        self.device, self._tensors = torch.device(device), tensors
         groups = [[from_torch(tensor) for tensor in of_module] for of_module in tensors]
         self._stream = capi.accel_weight_stream_create(groups, Device(str(self.device)), capi.ACCEL_UNSET_INT64)
+
+    def __reduce__(self):
+        """A copy of the model has a stream of its own weights."""
+        return WeightStream, (self._tensors, self.device)
 
     def begin_use(self, place):
         """The tensors of the module at this place, on the device."""
@@ -29,9 +33,9 @@ class WeightStream:
 
 
 def can_stream(hooks):
-    """Whether all of these hooks bring weights from the CPU to the same accelerator."""
+    """Whether all of these hooks bring weights, and from the CPU to the same accelerator."""
     devices = {torch.device("cpu" if hook.execution_device is None else hook.execution_device) for hook in hooks}
     if len(devices) != 1 or next(iter(devices)).type in ("cpu", "meta"):
         return False
-    tensors = [tensor for hook in hooks for tensor in hook.offloaded_tensors()]
+    tensors = [tensor for hook in hooks for tensor in hook.streamed_tensors()]
     return bool(tensors) and all(tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.dtype != torch.int8 for tensor in tensors)
