@@ -147,7 +147,9 @@ static void test_the_state_of_the_gradient_scaler(void **unused) {
   options.init_scale = 64;
   assert_ok(accel_set_grad_scaler(state, &options));
   assert_ok(accel_grad_scaler_state(state, &saved));
-  assert_json(&saved, "{\"scale\":64.0,\"growth_factor\":2.0,\"backoff_factor\":0.5,\"growth_interval\":2000,\"_growth_tracker\":0}");
+  assert_json(
+      &saved,
+      "{\"scale\":64.0,\"growth_factor\":2.0,\"backoff_factor\":0.5,\"growth_interval\":2000,\"_growth_tracker\":0}");
   assert_fails(accel_load_grad_scaler_state(state, &wrong), ACCEL_ERROR_INVALID_ARGUMENT, "expected a map");
   options.init_scale = 8;
   assert_ok(accel_set_grad_scaler(state, &options));

@@ -232,4 +232,4 @@ def iteration(state):
 def check_map_location(map_location):
     """Tensors are loaded to where the prepared objects are: there is nothing to choose, and wrong values are errors."""
     if map_location not in (None, "cpu", "on_device"):
-        raise TypeError(f"map_location={map_location!r}: expected None, 'cpu' or 'on_device'")
+        raise TypeError(f"Unsupported optimizer map location passed, map_location={map_location!r}: expected None, 'cpu' or 'on_device'")

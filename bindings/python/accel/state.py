@@ -5,7 +5,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import capi, errors, interrupts, missing  # noqa: F401  (errors: the classes of what fails)
+from . import capi, errors, interrupts, machine, missing  # noqa: F401  (errors: the classes of what fails)
 from .device import for_program
 from .enums import DistributedType, PrecisionType
 from .environment import parse_flag_from_env
@@ -44,6 +44,13 @@ def connect(settings: dict) -> None:
     _Job.was_made = True
     _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     _Job.settings = settings
+    if _is_set("cpu_affinity") and parse_flag_from_env("ACCELERATE_DEBUG_MODE"):
+        machine.tell_affinity(capi.accel_local_process_index(_Job.handle))
+
+
+def _is_set(name):
+    """Whether a setting of the job is on, by a call, a variable or a file."""
+    return f"\n{name} = yes" in capi.accel_state_describe(_Job.handle)
 
 
 def share(settings: dict) -> None:
@@ -339,7 +346,7 @@ _OF_PROCESS = ("backend", "device", "distributed_type", "num_processes", "proces
 class PartialState(View):
     """Rank, device and process control, without a training loop. All instances are one."""
 
-    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {name: getattr(PartialState(), name) for name in _OF_PROCESS})
+    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"_cpu": _is_set("cpu"), **{name: getattr(PartialState(), name) for name in _OF_PROCESS}})
 
     def __init__(self, cpu=False, timeout=None, **settings):
         if _Job.handle is None:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import accel
 from accel import utils
 from accel.utils import (clear_environment, get_int_from_env, get_module_class_from_name, override_numa_affinity, parse_choice_from_env,
                          parse_flag_from_env, patch_environment, purge_accelerate_environment, set_numa_affinity)
@@ -22,6 +23,30 @@ def same_afterwards():
             os.environ.update({name: kept[name]} if name in kept else {})
     changed = {name for name in {*left, *kept} if left.get(name) != kept.get(name)} - {"PYTEST_CURRENT_TEST"}
     assert not changed
+
+
+def test_the_shared_state_says_whether_the_cpu_was_asked_for():
+    assert accel.PartialState._shared_state == {}
+    accel.Accelerator(cpu=True)
+    assert accel.PartialState._shared_state["_cpu"] is True
+    accel.PartialState._reset_state()
+    with patch_environment(ACCELERATE_USE_CPU="false"):
+        accel.PartialState()
+        assert accel.PartialState._shared_state["_cpu"] is False
+
+
+def test_a_job_logs_its_processors(caplog):
+    processors = os.sched_getaffinity(0)
+    try:
+        for debug, number in (("true", 1), ("false", 0)):
+            caplog.clear()
+            with caplog.at_level("INFO", logger="accel.utils.environment"), patch_environment(ACCELERATE_CPU_AFFINITY="1", ACCELERATE_DEBUG_MODE=debug):
+                accel.PartialState._reset_state()
+                accel.Accelerator(cpu=True)
+            told = [record.getMessage() for record in caplog.records]
+            assert told == [f"Assigning {len(os.sched_getaffinity(0))} cpu cores to process 0: {sorted(os.sched_getaffinity(0))}"] * number
+    finally:
+        os.sched_setaffinity(0, processors)
 
 
 def test_patches_end_with_their_block():
