@@ -14,7 +14,7 @@ import peer_tests
 import sanitizer
 import saves_limits
 import shared_objects
-from trace import Trace
+from device_trace import Trace
 
 CHECKS = bundles.GPU / "checks"
 
@@ -119,7 +119,7 @@ json.dump({{"ranks": ranks, "device": "cuda:0", "losses": {losses!r}[ranks], "st
         self.assertIn("were not refused", self.check("refusal").stderr)
         self.program("accel", "#!/bin/sh\necho 'NCCL error: invalid usage'; exit 1\n")
         self.assertNotEqual(self.check("refusal").returncode, 0)
-        self.program("accel", "#!/bin/sh\necho 'the job has 2 ranks on this host and 1 GPU: give --num-processes 1, or let them share it by ACCEL_BACKEND=cuda:staged'; exit 1\n")
+        self.program("accel", "#!/bin/sh\necho 'ranks 0 and 1 are both on the GPU H100; NCCL needs a GPU for each rank: start as many ranks as there are GPUs, or let ranks share one by ACCEL_BACKEND=cuda:staged'; exit 1\n")
         self.assertEqual(self.check("refusal").returncode, 0)
 
     def test_tests_that_were_not_carried(self):

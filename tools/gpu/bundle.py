@@ -67,7 +67,6 @@ def unpack(folder, scratch):
 
 def environment(folder, torch, device, scratch, out):
     """The variables of all programs of the bundle."""
-    beside = pathlib.Path(__file__).parent
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCEL_", "ACCELERATE_"))}
     found = {
         **kept,
@@ -75,7 +74,7 @@ def environment(folder, torch, device, scratch, out):
         "ACCEL_PLUGIN_PATH": str(folder / "lib/accel"),
         "ACCEL_PROGRAM": str(folder / "bin/accel"),
         "ACCELERATE_TORCH_DEVICE": device,
-        "PYTHONPATH": os.pathsep.join(map(str, (folder / "python", beside, beside / "checks"))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(folder / "python"), kept.get("PYTHONPATH")))),
         "BUNDLE": str(folder), "DEVICE": device, "SCRATCH": str(scratch), "OUT": str(out), "XDG_CACHE_HOME": str(scratch / "cache"),
         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "4" if device == "cuda" else "1",

@@ -99,7 +99,7 @@ def on_device(context):
 
 
 def device_tests(context):
-    return [context.program("device_tests"), f"--gtest_filter={'*' if not context.short else 'BackendNames*:CopiesAhead*'}"]
+    return [context.program("device_tests"), f"--gtest_filter={'CopiesAhead*' if context.short else '-BackendNames*'}"]
 
 
 def agree(*tests):
@@ -133,13 +133,12 @@ CHECK_STEPS = [
     *[_check(f"order_{name}", "order", 120, check("order", name), packages=("torch",))
       for name in ("torch_backward", "backward_torch", "seed_backward_torch")],
     _check("nccl", "suites on the device", 90, program("engine_tests", "--gtest_filter=Nccl*"), where=("cuda",), why="NCCL is for cards of NVIDIA",
-           needs=("lib/accel/libaccel_nccl.so")),
+           needs=("lib/accel/libaccel_nccl.so",)),
     _check("device_tests", "suites on the device", 150, device_tests, where=DEVICES, why=OF_THE_CPU, needs=("bin/device_tests",), environment=on_device),
-    _check("device_faults", "suites on the device", 120, lambda c: [sys.executable, str(c.bundle / "tests/devices/device_faults_test.py")],
-           where=("sim",), why="it injects faults that a card does not take"),
     _check("two_ranks_on_one_card", "suites on the device", 60, check("refusal"), where=("cuda",), why="only NCCL refuses ranks that share a card"),
     _check("agree_1_rank", "agreement", 150, agree("test_one_rank"), where=DEVICES, why=OF_THE_CPU),
-    _check("agree_2_ranks", "agreement", 200, agree("test_two_ranks"), where=("cuda",), why="suite simulated has it", environment=staged),
+    _check("agree_2_ranks", "agreement", 200, agree("test_two_ranks_that_share_a_device"), where=("cuda",),
+           why="suite simulated has it"),
     _check("agree_resume", "agreement", 150, agree("test_resume"), where=DEVICES, why=OF_THE_CPU, environment=staged),
     *[_check(f"example_{name}", "examples, GPT", 60, program(name, *arguments))
       for name, arguments in (("train", ()), ("custom_module", ()), ("own_gradients", ()), ("checkpoint", (scratch("example_checkpoint/saved"),)))],
@@ -151,7 +150,9 @@ CHECK_STEPS = [
 ]
 
 ALONE_STEPS = [
-    _alone("out_of_memory", "faults", 60, check("out_of_memory"), where=DEVICES, why="the CPU takes the memory of the machine"),
+    _alone("device_faults", "faults", 90, lambda c: [sys.executable, str(c.bundle / "tests/devices/device_faults_test.py"), c.device],
+           where=DEVICES, why="the CPU takes the memory of the machine"),
+    _alone("filled_card", "faults", 60, check("filled_card"), where=("cuda",), why="the memory of the others is that of one process"),
     _alone("checkpoints", "checkpoints", 90, check("saves", scratch("saved"), sized(4608, 12))),
     _alone("big_model", "big model", 60, check("big_model", "accel", scratch("llama"))),
     _alone("big_model_torch", "big model", 90, check("big_model", "torch", scratch("torch_llama")), where=("cuda",),

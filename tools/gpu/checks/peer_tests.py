@@ -47,7 +47,7 @@ class Packages:
         plugin = self.bundle / "peer_tests"
         own = self.work / who
         path = [plugin / "alias", plugin, self.bundle / "python"] if who == "ours" else [plugin, own / "src"]
-        found = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, self.site))), "ACCEL_PEER_SOURCE": str(own), "ACCEL_PEER_OUTCOMES": str(outcomes),
+        found = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, self.site, os.environ.get("PYTHONPATH", "")))), "ACCEL_PEER_SOURCE": str(own), "ACCEL_PEER_OUTCOMES": str(outcomes),
                  "OMP_NUM_THREADS": "2", "HOME": str(self.work)}
         for variable in ("ACCELERATE_TORCH_DEVICE", "OUT", "SCRATCH"):
             found.pop(variable, None)

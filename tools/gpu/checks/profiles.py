@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from result import figure, require
-from trace import Trace
+from device_trace import Trace
 
 PROFILED_STEPS = 5  # of train_gpt, the steps 4 to 8
 
