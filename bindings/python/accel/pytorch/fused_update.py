@@ -36,50 +36,57 @@ def _has_kernels(device_type):
 _PLUGIN = "privateuseone"  # the dispatcher's name of a device that a plugin registers
 
 
-def _layouts_of(tensors):
-    return [(tensor.device, tensor.dtype, tensor.stride()) for tensor in tensors]
+def _strides_of(tensors):
+    """None where one of them is sparse, and has no strides. Asked in each step, and so without a loop of Python's."""
+    try:
+        return list(map(torch.Tensor.stride, tensors))
+    except RuntimeError:
+        return None
+
+
+def _addresses_of(tensors):
+    return list(map(torch.Tensor.data_ptr, tensors))
+
+
+def _is_alike(tensor, other):
+    return tensor.device == other.device and tensor.dtype == other.dtype and _strides_of([tensor]) == _strides_of([other])
 
 
 def _is_known(parameter):
-    return (parameter.layout is torch.strided and parameter.is_floating_point() and _has_kernels(parameter.device.type)
-            and is_non_overlapping_and_dense_or_false(parameter))
+    return parameter.is_floating_point() and _has_kernels(parameter.device.type) and is_non_overlapping_and_dense_or_false(parameter)
 
 
 class _Batch:
     """The parameters of a group that one kernel updates: those of one device and one type. The kernels go through memory in its order, so that
     the gradient and the states of a parameter must lie there as it does."""
 
-    def __init__(self, indices, parameters, states, layouts):
+    def __init__(self, indices, parameters, states):
         self.indices = indices  # in the group
-        self.parameters, self.states, self.layouts = ([every[index] for index in indices] for every in (parameters, states, layouts))
+        self.parameters, self.states = ([every[index] for index in indices] for every in (parameters, states))
         self.steps, self.counter = [], None  # the steps of the states, and the tensor whose elements they are
-        self._checked: dict = {}
-
-    def tensors(self, name):
-        return [state[name] for state in self.states]
+        self.tensors: dict = {}  # the lists of the other states, by their names
 
     def fit(self, name):
         """Whether the tensors of this name are where the parameters are, and laid out as those, in all states that have them."""
         tensors = [state.get(name) for state in self.states]
-        checked = self._checked.get(name)
-        if checked is None or not all(map(is_, checked, tensors)):
-            if any(tensor is not None and (tensor.layout is not torch.strided or _layouts_of([tensor])[0] != layout)
-                   for tensor, layout in zip(tensors, self.layouts)):
+        known = self.tensors.get(name)
+        if known is None or not all(map(is_, known, tensors)):
+            if any(tensor is not None and not _is_alike(tensor, parameter) for tensor, parameter in zip(tensors, self.parameters)):
                 return False
-            self._checked[name] = tensors
+            self.tensors[name] = tensors
         return True
 
 
 class _Group:
     """What a parameter group had in its latest update."""
 
-    def __init__(self, parameters, layouts, states):
-        self.parameters, self.layouts = parameters, layouts
-        self.are_known = all(map(_is_known, parameters))
+    def __init__(self, parameters, addresses, strides, states):
+        self.parameters, self.addresses, self.strides = parameters, addresses, strides
+        self.are_known = strides is not None and all(map(_is_known, parameters))
         batches: dict = {}
-        for index, (device, dtype, _) in enumerate(layouts):
-            batches.setdefault((device, dtype), []).append(index)
-        self.batches = [_Batch(indices, parameters, states, layouts) for indices in batches.values()]
+        for index, parameter in enumerate(parameters):
+            batches.setdefault((parameter.device, parameter.dtype), []).append(index)
+        self.batches = [_Batch(indices, parameters, states) for indices in batches.values()]
 
 
 class FusedUpdate:
@@ -102,15 +109,14 @@ class FusedUpdate:
             if not parameters:
                 continue
             gradients = [parameter.grad for parameter in parameters]
-            if any(tensor.layout is not torch.strided for tensor in (*parameters, *gradients)):
-                return False
             known = self._group(place, parameters)
-            if not known.are_known or _layouts_of(gradients) != known.layouts:
+            if not known.are_known or _strides_of(gradients) != known.strides:
                 return False
+            names = self._state_names if group.get("amsgrad") else self._state_names[:2]
             for batch in known.batches:
-                if not all(map(batch.fit, self._state_names)):
+                if not all(map(batch.fit, names)):
                     return False
-                work.append((group, batch, [gradients[index] for index in batch.indices]))
+                work.append((group, batch, gradients if len(known.batches) == 1 else [gradients[index] for index in batch.indices]))
         if self._update is FusedUpdate._sgd and not all(self._has_all_buffers(group, batch) for group, batch, _ in work):
             return False
         for group, batch, gradients in work:
@@ -120,23 +126,26 @@ class FusedUpdate:
         return True
 
     def _group(self, place, parameters):
-        known, layouts = self._groups.get(place), _layouts_of(parameters)
+        known, strides = self._groups.get(place), _strides_of(parameters)
+        addresses = strides and _addresses_of(parameters)
         if (known is None or len(known.parameters) != len(parameters) or not all(map(is_, known.parameters, parameters))
-                or known.layouts != layouts):  # as of a model that was moved
-            known = self._groups[place] = _Group(parameters, layouts, [self.optimizer.state[parameter] for parameter in parameters])
+                or known.addresses != addresses or known.strides != strides):  # as of a model that was moved
+            known = self._groups[place] = _Group(parameters, addresses, strides, [self.optimizer.state[parameter] for parameter in parameters])
         return known
 
     def _adam(self, group, batch, gradients):
         amsgrad = group["amsgrad"]
-        for parameter, state in zip(batch.parameters, batch.states):
-            if not state:
-                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[:3 if amsgrad else 2]:
-                    state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        if batch.counter is None or not all(batch.states):
+            names = self._state_names[:3 if amsgrad else 2]
+            for parameter, state in zip(batch.parameters, batch.states):
+                if not state:
+                    state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                    state.update({name: torch.zeros_like(parameter, memory_format=torch.preserve_format) for name in names})
+            batch.tensors = {name: [state[name] for state in batch.states] for name in names}
         self._count(batch)
         beta1, beta2 = group["betas"]
         update = torch._fused_adamw_ if group.get("decoupled_weight_decay") else torch._fused_adam_
-        update(batch.parameters, gradients, batch.tensors("exp_avg"), batch.tensors("exp_avg_sq"), batch.tensors("max_exp_avg_sq") if amsgrad else [],
+        update(batch.parameters, gradients, batch.tensors["exp_avg"], batch.tensors["exp_avg_sq"], batch.tensors["max_exp_avg_sq"] if amsgrad else [],
                batch.steps, lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=amsgrad,
                maximize=group["maximize"])
 
@@ -144,13 +153,13 @@ class FusedUpdate:
         """Counts a step. The counts are elements of one tensor, since an operator for each takes longer than the update. The kernels read them on
         the device of the parameters, in float32; torch's other forms count on the CPU, and its load_state_dict() leaves the counts where they
         were, so that those that were loaded are moved."""
-        steps = batch.tensors("step")
+        steps = [state["step"] for state in batch.states]
         if batch.counter is None or not all(map(is_, steps, batch.steps)):
             device = batch.parameters[0].device
             batch.counter = torch.stack([torch.as_tensor(step, dtype=torch.float32, device=device) for step in steps])
             for state, step in zip(batch.states, batch.counter.unbind()):
                 state["step"] = step
-            batch.steps = batch.tensors("step")
+            batch.steps = [state["step"] for state in batch.states]
         batch.counter.add_(1)
 
     def _sgd(self, group, batch, gradients):
