@@ -29,12 +29,12 @@ PATHS_BYTES = 80_000  # of sources in a compilation whose paths are analysed
 LEAST_BYTES = 400_000  # of sources for each core: of fewer, most of the time goes into the headers once more
 
 
-def commands(root, folder, part):
-    """{source: (folder, arguments of the compiler)} of src/, each source once, although several instruction sets compile it."""
+def commands(root, folder, part, places=("src",)):
+    """{source: (folder, arguments of the compiler)} of some places, each source once, although several instruction sets compile it."""
     found = {}
     for entry in json.loads((folder / "compile_commands.json").read_text()):
         file = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
-        if not file.endswith(".cpp") or not file.startswith((f"{root}/src/", f"{folder}/src/")):
+        if not file.endswith(".cpp") or not file.startswith(tuple(f"{above}/{place}/" for above in (root, folder) for place in places)):
             continue
         for source in included_sources(file) or [file]:
             if part in source:

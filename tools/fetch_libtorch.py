@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Puts LibTorch into build/deps: downloads the wheels of tools/libtorch.txt and extracts what a build needs.
+"""Puts a LibTorch into build/deps: downloads its wheels and extracts what a build needs.
 
-usage: fetch_libtorch.py SOURCE_ROOT [PIP...]
+usage: fetch_libtorch.py [--libtorch VERSION] SOURCE_ROOT [PIP...]
 
+Without a version it is that of tools/libtorch.txt, in build/deps/torch. The others, of tools/libtorch-VERSION.txt, live beside it, in
+build/deps/libtorch-VERSION/torch.
 PIP is the command that runs pip, for example `build/deps/python/bin/python -m pip`. Without one only the wheels are used that are
 there, and the exit status is 3 if one is missing. The wheels stay in ${XDG_CACHE_HOME:-~/.cache}/libaccel, which all clones
 share; each is checked against its hash before every extraction. It can be stopped at any moment and started again.
@@ -22,6 +24,8 @@ import sys
 import tempfile
 import time
 import zipfile
+
+import find_libtorch
 
 # One wheel for every machine, whatever its Python: its libraries do not depend on the Python version.
 PYTHON_OF_WHEEL = "3.11"
@@ -163,8 +167,10 @@ def run_pip(command, folder, lock, progress):
         return status, said.read()
 
 
-def download(pip, cache, requirement, hashes, size, lock):
+def download(pip, cache, requirement, pins, lock):
     """Downloads one wheel into the cache: complete, checked, or not at all."""
+    hashes, size = requirements(pins)[requirement], download_sizes(pins).get(requirement.split("==")[0], 0)
+    say(f"downloading {requirement}" + (f", {megabytes(size)}" if size else ""))
     tags = ("manylinux_2_28", "manylinux_2_25", "manylinux_2_17", "manylinux2014")
     platforms = [f"--platform={tag}_{platform.machine()}" for tag in tags]
     python = ["--implementation=cp", f"--python-version={PYTHON_OF_WHEEL}",
@@ -201,7 +207,7 @@ def download(pip, cache, requirement, hashes, size, lock):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if found is None:
-        raise FetchError(f"the download of {requirement} is not one of the files that tools/libtorch.txt allows")
+        raise FetchError(f"the download of {requirement} is not one of the files that tools/{pins.name} allows")
     return found
 
 
@@ -242,11 +248,10 @@ def cache_folder():
         raise FetchError("there is no home folder to keep the download in; set XDG_CACHE_HOME to a folder") from error
 
 
-def fetch(root, pip):
-    file = root / "tools" / "libtorch.txt"
-    destination = root / "build" / "deps"
+def fetch(root, version, pip):
+    pins, destination = find_libtorch.pinned(root, version)
     destination.mkdir(parents=True, exist_ok=True)
-    cache, sizes = cache_folder(), download_sizes(file)
+    cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "lock", "a") as lock:
         try:
@@ -255,37 +260,39 @@ def fetch(root, pip):
             say(f"another set-up is downloading to {cache}; waiting for its end")
             fcntl.flock(lock, fcntl.LOCK_EX)
         wheels = []
-        for requirement, hashes in requirements(file).items():
+        for requirement, hashes in requirements(pins).items():
             wheel = wheel_in(cache, requirement, hashes)
             if wheel is None:
                 if not pip:
                     raise NoWheelError
-                size = sizes.get(requirement.split("==")[0], 0)
-                say(f"downloading {requirement}" + (f", {megabytes(size)}" if size else ""))
-                wheel = download(pip, cache, requirement, hashes, size, lock)
+                wheel = download(pip, cache, requirement, pins, lock)
             wheels.append(wheel)
         shutil.rmtree(cache / "partial", ignore_errors=True)
     extract(wheels, destination)
     # Written beside and moved: half of it, on a full disk, would never match.
     marker = destination / "libtorch.txt"
-    marker.with_suffix(".new").write_bytes(file.read_bytes())
+    marker.with_suffix(".new").write_bytes(pins.read_bytes())
     os.replace(marker.with_suffix(".new"), marker)
 
 
 def main():
-    if len(sys.argv) < 2:
-        print("usage: fetch_libtorch.py SOURCE_ROOT [PIP...]", file=sys.stderr)
+    arguments = sys.argv[1:]
+    version = ""
+    if arguments[:1] == ["--libtorch"]:
+        version, arguments = "".join(arguments[1:2]), arguments[2:]
+    if not arguments:
+        print("usage: fetch_libtorch.py [--libtorch VERSION] SOURCE_ROOT [PIP...]", file=sys.stderr)
         return 2
     os.umask(0o022)  # the cache serves later runs, whatever the umask of this one
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, which ends pip and cleans up
     try:
-        fetch(pathlib.Path(sys.argv[1]), sys.argv[2:])
+        fetch(pathlib.Path(arguments[0]), version, arguments[1:])
     except NoWheelError:
         return NO_WHEEL
     except KeyboardInterrupt:
         print("LibTorch: stopped; what is complete is kept, start again to continue", file=sys.stderr)
         return 130
-    except (FetchError, OSError, zipfile.BadZipFile) as error:
+    except (FetchError, ValueError, OSError, zipfile.BadZipFile) as error:
         print(f"LibTorch: {error}", file=sys.stderr)
         return 1
     return 0

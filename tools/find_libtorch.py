@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints the include folder, the library folder and the version of the LibTorch to build with, one a line.
+"""Prints the include folder, the library folder and the version of the LibTorch to build with, and a warning or nothing, one a line.
 
-usage: find_libtorch.py FOLDER SOURCE_ROOT
+usage: find_libtorch.py FOLDER_OR_VERSION SOURCE_ROOT
 
-The first that is set decides: FOLDER (the Meson option `libtorch`, may be empty), $LIBTORCH,
-SOURCE_ROOT/build/deps/torch.
-A folder is a LibTorch if it has include/ and lib/libtorch_cpu.so, as the `torch` folder of the Python package has.
+The first that is set decides: FOLDER_OR_VERSION (the Meson option `libtorch`, may be empty), $LIBTORCH, SOURCE_ROOT/build/deps/torch.
+A version is one that tools/setup.sh --libtorch VERSION has put into build/deps. Those are tried, by tools/test_libtorch.sh: they have a file
+tools/libtorch*.txt each. A folder is a LibTorch if it has include/ and lib/libtorch_cpu.so, as the `torch` folder of the Python package has.
 """
 
 import os
@@ -15,6 +15,32 @@ import sys
 
 OLDEST, NEWEST = (2, 11), (2, 15)
 VERSION_HEADERS = ("include/torch/headeronly/version.h", "include/torch/csrc/api/include/torch/version.h")
+
+
+def pinned_versions(root):
+    """{version: (file with the hashes of its wheels, folder that its `torch` is in)}; the default comes first."""
+    found = {}
+    for pins in sorted(pathlib.Path(root, "tools").glob("libtorch*.txt"), key=lambda file: (file.stem != "libtorch", file.name)):
+        version = re.search(r"^torch==(\S+)", pins.read_text(), re.MULTILINE)[1]
+        found[version] = (pins, pathlib.Path(root, "build", "deps", "" if pins.stem == "libtorch" else f"libtorch-{version}"))
+    return found
+
+
+def pinned(root, version):
+    """What stands for a version in pinned_versions, or for the default if there is none; raises ValueError with a one-line reason."""
+    known = pinned_versions(root)
+    if version and version not in known:
+        raise ValueError(f"{version} is not a pinned version: expected one of {', '.join(known)}; another LibTorch is given as a folder, by "
+                         "-Dlibtorch=FOLDER or $LIBTORCH")
+    return known[version] if version else next(iter(known.values()))
+
+
+def not_tried(root, version):
+    """What is to be said of a version that no test of this project has run with: a line, or nothing."""
+    known = pinned_versions(root)
+    if ".".join(map(str, version[:2])) in {name.rpartition(".")[0] for name in known}:
+        return ""
+    return f"LibTorch {'.'.join(map(str, version))} is not tried: {', '.join(sorted(known))} are; expect errors of the compiler or failing tests"
 
 
 def read_version(folder):
@@ -45,6 +71,10 @@ def find(option, source_root):
         folder, origin = default, "tools/setup.sh"
     else:
         raise ValueError("no LibTorch found: run tools/setup.sh, or give a folder by -Dlibtorch=FOLDER or $LIBTORCH")
+    if re.fullmatch(r"\d+\.\d+\.\d+", str(folder)):
+        version, folder = str(folder), pinned(source_root, str(folder))[1] / "torch"
+        if not folder.is_dir():
+            raise ValueError(f"LibTorch {version} (from {origin}) is not in {folder}: run tools/setup.sh --libtorch {version}")
     folder = pathlib.Path(os.path.abspath(folder.expanduser()))
     for part in ("include/ATen/core/Tensor.h", "lib/libtorch_cpu.so", "lib/libc10.so"):
         if not (folder / part).exists():
@@ -60,14 +90,14 @@ def find(option, source_root):
 
 def main():
     if len(sys.argv) != 3:
-        print("usage: find_libtorch.py FOLDER SOURCE_ROOT", file=sys.stderr)
+        print("usage: find_libtorch.py FOLDER_OR_VERSION SOURCE_ROOT", file=sys.stderr)
         return 2
     try:
         folder, version = find(*sys.argv[1:])
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    print(folder / "include", folder / "lib", ".".join(map(str, version)), sep="\n")
+    print(folder / "include", folder / "lib", ".".join(map(str, version)), not_tried(sys.argv[2], version), sep="\n")
     return 0
 
 

@@ -5,7 +5,8 @@
 # With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs, and JAX,
 # 0.4 GB; where they cannot be had their tests are skipped. With --docs, which may stand beside one of these, also the generator of the
 # documentation's site, into build/deps/docs; --develop has it too. With --julia, which may, too, also the Julia of the last Debian that
-# has a package, whose suite is added to apt.
+# has a package, whose suite is added to apt. With --libtorch VERSION that LibTorch instead of the default one, into
+# build/deps/libtorch-VERSION; -Dlibtorch=VERSION builds with it.
 # --check says what would be installed, how much and with which rights, and does nothing. Root is needed for Debian packages only: it
 # calls sudo with --sudo, and otherwise, where it is not root, takes what it can without and names the rest with the one command.
 # With nothing to do it takes a fraction of a second, prints one line and asks nothing of the network. It can be stopped at any
@@ -26,8 +27,9 @@ docs=
 julia=
 check=
 sudo=
-for option in "$@"; do
-  case $option in
+libtorch=
+while [ $# -gt 0 ]; do
+  case $1 in
     --lean) lean=yes ;;
     --develop) develop=yes docs=yes ;;
     --torch) develop=yes docs=yes torch=yes ;;
@@ -35,9 +37,23 @@ for option in "$@"; do
     --julia) julia=yes ;;
     --check) check=yes ;;
     --sudo) sudo=yes ;;
-    *) stop "$option: expected --lean, --develop, --torch, --docs, --julia, --check, --sudo or nothing" ;;
+    --libtorch) libtorch=${2:-nothing} && { [ $# = 1 ] || shift; } ;;
+    *) stop "$1: expected --lean, --develop, --torch, --docs, --julia, --libtorch VERSION, --check, --sudo or nothing" ;;
   esac
+  shift
 done
+# The files with the hashes of its wheels, and the folder of its `torch`.
+pins=tools/libtorch.txt
+libtorch_folder=build/deps
+if [ -n "$libtorch" ]; then
+  pins=$(grep -lxF "torch==$libtorch \\" tools/libtorch*.txt) ||
+    stop "--libtorch $libtorch: expected one of $(sed -n 's/^torch==\([^ ]*\).*/\1/p' tools/libtorch*.txt | paste -sd' ')"
+  [ "$pins" = tools/libtorch.txt ] || libtorch_folder=build/deps/libtorch-$libtorch
+fi
+# $LIBTORCH, an installed one, stands for the default.
+wants_libtorch() {
+  [ -n "$libtorch" ] || [ -z "${LIBTORCH:-}" ]
+}
 PATH=$PWD/build/deps/bin:$PATH # what pip has installed here
 
 [ -n "$check" ] || mkdir -p build/deps
@@ -175,13 +191,13 @@ say_plan() {
       fi
     fi
   fi
-  if [ -z "${LIBTORCH:-}" ] && [ ! -e build/deps/torch/lib/libtorch_cpu.so ]; then
+  if wants_libtorch && [ ! -e "$libtorch_folder/torch/lib/libtorch_cpu.so" ]; then
     cache=${XDG_CACHE_HOME:-$HOME/.cache}/libaccel
-    size=$(awk '/^# size/ { bytes += $4 } END { printf "%d", bytes / 1e6 + 1 }' tools/libtorch.txt)
-    if ls "$cache"/torch-*.whl >/dev/null 2>&1; then
-      echo "set-up: LibTorch: its wheel is in $cache; 490 MB are unpacked into build/deps"
+    size=$(awk '/^# size/ { bytes += $4 } END { printf "%d", bytes / 1e6 + 1 }' $pins)
+    if ls "$cache/torch-$(sed -n 's/^torch==\([^ ]*\).*/\1/p' $pins)"-*.whl >/dev/null 2>&1; then
+      echo "set-up: LibTorch: its wheel is in $cache; 490 MB are unpacked into $libtorch_folder"
     else
-      echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into build/deps"
+      echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into $libtorch_folder"
     fi
   fi
   [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
@@ -279,16 +295,16 @@ elif [ -n "$packages" ]; then
   [ -z "$packages" ] || stop "still missing after the installation: $(echo $packages)"
 fi
 
-if [ -z "${LIBTORCH:-}" ] && ! { cmp -s tools/libtorch.txt build/deps/libtorch.txt && [ -e build/deps/torch/lib/libtorch_cpu.so ]; }; then
+if wants_libtorch && ! { cmp -s $pins "$libtorch_folder/libtorch.txt" && [ -e "$libtorch_folder/torch/lib/libtorch_cpu.so" ]; }; then
   # From the wheels that are kept, or else with pip.
   status=0
-  python3 tools/fetch_libtorch.py "$PWD" || status=$?
+  python3 tools/fetch_libtorch.py ${libtorch:+--libtorch "$libtorch"} "$PWD" || status=$?
   if [ "$status" = 3 ]; then
     packages="$([ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates) $(python3 -c "import ensurepip" 2>/dev/null || echo python3-venv)"
     # shellcheck disable=SC2086
     [ "$packages" = " " ] || install_packages $packages
     make_python_environment
-    python3 tools/fetch_libtorch.py "$PWD" build/deps/python/bin/python -m pip || exit
+    python3 tools/fetch_libtorch.py ${libtorch:+--libtorch "$libtorch"} "$PWD" build/deps/python/bin/python -m pip || exit
   elif [ "$status" != 0 ]; then
     exit "$status"
   fi
@@ -359,5 +375,5 @@ if [ -n "$torch" ] && ! cmp -s bindings/python/tests/jax.txt build/deps/jax.txt;
     echo "set-up: the tests of JAX are skipped, for pip cannot install it: $(pip_reason)"
   fi
 fi
-libtorch=$(python3 tools/find_libtorch.py "" "$PWD") || exit 1
-echo "set-up: LibTorch $(echo "$libtorch" | sed -n 3p) in $(dirname "$(echo "$libtorch" | sed -n 2p)")"
+found=$(python3 tools/find_libtorch.py "$libtorch" "$PWD") || exit 1
+echo "set-up: LibTorch $(echo "$found" | sed -n 3p) in $(dirname "$(echo "$found" | sed -n 2p)")"

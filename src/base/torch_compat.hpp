@@ -8,3 +8,11 @@
 
 // 2.13 counts the owners of an autograd::Node inside it; before, std::shared_ptr did.
 #define ACCEL_TORCH_INTRUSIVE_NODES (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)
+
+// 2.12 named the reduction of several tensors in c10d::OpType. It is only a label of the work: before, such work is
+// just coalesced.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
+#define ACCEL_TORCH_REDUCE_SCATTER_COALESCED REDUCE_SCATTER_TENSOR_COALESCED
+#else
+#define ACCEL_TORCH_REDUCE_SCATTER_COALESCED COALESCED
+#endif

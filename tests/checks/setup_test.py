@@ -111,6 +111,7 @@ shutil.copy(next((state / "index").glob("*.whl")), folder)
     def fetch(self, *before, pip=True, **options):
         """With statements of Python that are run before."""
         program = (f"import runpy, sys, time; sys.argv = ['fetch_libtorch.py', {str(self.clone)!r}, *{['pip'] * pip}]; "
+                   f"sys.path.insert(0, {str(self.clone / 'tools')!r}); "
                    "wait = time.sleep; time.sleep = lambda seconds: wait(min(seconds, 0.05)); " + "".join(f"{statement}; " for statement in before) +
                    f"runpy.run_path({str(self.clone / 'tools/fetch_libtorch.py')!r}, run_name='__main__')")
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -367,6 +368,27 @@ class SetUp(SystemTest):
         self.assert_ready(result)
         self.assertIn("without root", result.stdout)
         self.assertFalse((self.folder / "sudo_was_called").exists())
+
+    def test_another_libtorch_beside_the_default(self):
+        (self.folder / "installed").touch()
+        self.assert_ready(self.run_script("setup.sh"))
+        pins = self.clone / "tools/libtorch.txt"
+        (self.clone / "tools/libtorch-2.13.0.txt").write_text(pins.read_text().replace(" --hash", " \\\n    --hash"))
+        pins.write_text("torch==2.99.0 \\\n    --hash=sha256:0\n")
+        deps = self.clone / "build/deps"
+        self.environment["LIBTORCH"] = str(self.folder / "nothing")  # is for the default
+        check = self.run_script("setup.sh", "--check", "--libtorch", "2.13.0")
+        self.assertIn("490 MB are unpacked into build/deps/libtorch-2.13.0", check.stdout)
+        for _ in range(2):
+            result = self.run_script("setup.sh", "--libtorch", "2.13.0")
+            self.assertEqual(result.stdout, f"set-up: LibTorch 2.13.0 in {deps}/libtorch-2.13.0/torch\n", result.stderr)
+            shutil.rmtree(self.home, ignore_errors=True)  # the second time nothing is read
+        self.assertIn("\ntorch==2.13.0 ", (deps / "libtorch.txt").read_text())
+
+    def test_an_unknown_libtorch(self):
+        (self.clone / "tools/libtorch.txt").write_text("torch==2.13.0 \\\n    --hash=sha256:0\n")
+        for arguments in (["--libtorch", "2.10.0"], ["--libtorch", "2.13"], ["--libtorch"]):
+            self.assert_stopped(self.run_script("setup.sh", *arguments), "--libtorch", "expected one of 2.13.0")
 
     def test_an_unknown_option(self):
         self.assert_stopped(self.run_script("setup.sh", "--all"), "--all", "--develop")

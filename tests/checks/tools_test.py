@@ -41,6 +41,11 @@ class ToolTest(unittest.TestCase):
 
 
 class FindLibtorch(ToolTest):
+    def setUp(self):
+        super().setUp()
+        for name, version in (("libtorch", "2.13.0"), ("libtorch-2.11.0", "2.11.0"), ("libtorch-2.12.1", "2.12.1")):
+            write(self.folder / f"tools/{name}.txt", f"# why\ntorch=={version} \\\n    --hash=sha256:{'0' * 64}\n")
+
     def assert_refused(self, result, *words):
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertEqual(result.stderr.count("\n"), 1)
@@ -56,7 +61,7 @@ class FindLibtorch(ToolTest):
             result = run("find_libtorch.py", self.folder / option if option else "", self.folder,
                          LIBTORCH=str(self.folder / environment) if environment else "")
             folder = self.folder / expected
-            self.assertEqual(result.stdout, f"{folder}/include\n{folder}/lib\n2.13.1\n", result.stderr)
+            self.assertEqual(result.stdout, f"{folder}/include\n{folder}/lib\n2.13.1\n\n", result.stderr)
 
     def test_none(self):
         self.assert_refused(run("find_libtorch.py", "", self.folder), "tools/setup.sh", "$LIBTORCH")
@@ -71,12 +76,28 @@ class FindLibtorch(ToolTest):
             self.assertEqual(result.returncode, 0 if is_known else 1)
         self.assert_refused(result, "2.16.1", "2.11 to 2.15")
 
+    def test_a_version_stands_for_its_folder(self):
+        self.make_libtorch(self.folder / "build/deps/torch")
+        self.assert_refused(run("find_libtorch.py", "2.11.0", self.folder), "2.11.0", "tools/setup.sh --libtorch 2.11.0")
+        self.make_libtorch(self.folder / "build/deps/libtorch-2.11.0/torch", minor=11)
+        for version, folder in (("2.11.0", "libtorch-2.11.0/torch"), ("2.13.0", "torch")):
+            for result in (run("find_libtorch.py", version, self.folder), run("find_libtorch.py", "", self.folder, LIBTORCH=version)):
+                self.assertEqual(result.stdout.split("\n")[0], f"{self.folder}/build/deps/{folder}/include", result.stderr)
+        self.assert_refused(run("find_libtorch.py", "2.12.0", self.folder), "2.12.0", "2.13.0, 2.11.0, 2.12.1")
+
+    def test_what_is_not_tried_is_called_so(self):
+        for minor, is_tried in ((11, True), (12, True), (13, True), (14, False), (15, False)):
+            self.make_libtorch(self.folder, minor=minor)
+            warning = run("find_libtorch.py", self.folder, self.folder).stdout.split("\n")[3]
+            self.assertEqual(not warning, is_tried, warning)
+        self.assertIn("LibTorch 2.15.1 is not tried: 2.11.0, 2.12.1, 2.13.0 are", warning)
+
     def test_version_from_python(self):
         self.make_libtorch(self.folder)
         (self.folder / "include/torch/headeronly/version.h").unlink()
         self.assert_refused(run("find_libtorch.py", self.folder, self.folder), "does not tell its version")
         write(self.folder / "version.py", "__version__ = '2.14.0+cpu'\n")
-        self.assertTrue(run("find_libtorch.py", self.folder, self.folder).stdout.endswith("\n2.14.0\n"))
+        self.assertTrue(run("find_libtorch.py", self.folder, self.folder).stdout.split("\n")[2] == "2.14.0")
 
 
 class FindCuda(ToolTest):
@@ -121,8 +142,8 @@ class FetchLibtorch(ToolTest):
     def pin(self, digest):
         write(self.folder / "tools/libtorch.txt", f"# why\ntorch==1.0 \\\n    --hash=sha256:{digest}\n")
 
-    def fetch(self):
-        return run("fetch_libtorch.py", self.folder, "false", XDG_CACHE_HOME=str(self.folder / "cache"))
+    def fetch(self, *version):
+        return run("fetch_libtorch.py", *version, self.folder, "false", XDG_CACHE_HOME=str(self.folder / "cache"))
 
     def test_extracts_what_a_build_needs(self):
         result = self.fetch()
@@ -131,6 +152,35 @@ class FetchLibtorch(ToolTest):
         files = sorted(file.relative_to(torch).as_posix() for file in torch.rglob("*") if file.is_file())
         self.assertEqual(files, ["include/a.h", "lib/libtorch_cpu.so"])
         self.assertFalse((self.folder / "build/deps/partial").exists())
+
+    def test_versions_live_beside_each_other(self):
+        self.assertEqual(self.fetch().returncode, 0)
+        (self.folder / "tools/libtorch.txt").rename(self.folder / "tools/libtorch-1.0.txt")
+        write(self.folder / "tools/libtorch.txt", "torch==2.0 --hash=sha256:0\n")
+        default = self.folder / "build/deps/torch/include/a.h"
+        default.write_text("of the default")
+        result = self.fetch("--libtorch", "1.0")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertTrue((self.folder / "build/deps/libtorch-1.0/torch/lib/libtorch_cpu.so").exists())
+        self.assertEqual(default.read_text(), "of the default")
+        for unknown in ("1.1", "torch", "1"):
+            result = self.fetch("--libtorch", unknown)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(f"{unknown} is not a pinned version: expected one of 2.0, 1.0;", result.stderr)
+
+    def test_the_pinned_versions(self):
+        sys.path.insert(0, str(TOOLS))
+        self.addCleanup(sys.path.remove, str(TOOLS))
+        import fetch_libtorch
+        import find_libtorch
+        versions = find_libtorch.pinned_versions(TOOLS.parent)
+        self.assertEqual({version.rpartition(".")[0] for version in versions}, {"2.11", "2.12", "2.13"})
+        for version, (pins, _) in versions.items():
+            with self.subTest(version=version):
+                requirements = fetch_libtorch.requirements(pins)
+                self.assertEqual([name.split("==")[0] for name in requirements], ["torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"])
+                self.assertTrue(all(len(hashes) == 2 for hashes in requirements.values()), requirements)
+                self.assertEqual(set(fetch_libtorch.download_sizes(pins)), {name.split("==")[0] for name in requirements})
 
     def test_replaces_an_older_one(self):
         write(self.folder / "build/deps/torch/include/old.h")
@@ -142,7 +192,7 @@ class FetchLibtorch(ToolTest):
         # No waiting between the attempts to download it again: that is for networks.
         process = subprocess.run([sys.executable, "-c", (
             "import runpy, sys, time; time.sleep = lambda seconds: None; "
-            f"sys.argv = ['fetch_libtorch.py', {str(self.folder)!r}, 'false']; "
+            f"sys.argv = ['fetch_libtorch.py', {str(self.folder)!r}, 'false']; sys.path.insert(0, {str(TOOLS)!r}); "
             f"runpy.run_path({str(TOOLS / 'fetch_libtorch.py')!r}, run_name='__main__')")],
             capture_output=True, text=True, check=False,
             env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")})
@@ -150,6 +200,43 @@ class FetchLibtorch(ToolTest):
         self.assertIn("torch==1.0 cannot be downloaded", process.stderr)
         self.assertFalse((self.folder / "build/deps/torch").exists())
         self.assertFalse(self.wheel.exists())
+
+
+class CheckLibtorch(ToolTest):
+    """A source and two LibTorches of one header each."""
+
+    def setUp(self):
+        super().setUp()
+        write(self.folder / "tools/libtorch.txt", "torch==2.13.0\n")
+        write(self.folder / "tools/libtorch-2.11.0.txt", "torch==2.11.0\n")
+        built_with = self.folder / "build/deps/torch/include"
+        write(built_with / "ATen/core/Tensor.h", "#pragma once\nstruct Tensor { int of_2_13; };\n")
+        for place, name in (("src", "a"), ("tests/simulated_device", "b")):
+            write(self.folder / place / f"{name}.cpp", f"#include <ATen/core/Tensor.h>\nint {name}(Tensor tensor) {{ return tensor.of_2_11; }}\n")
+        write(self.folder / "build/folder/compile_commands.json", json.dumps([
+            {"directory": str(self.folder), "file": str(self.folder / name),
+             "command": f"c++ -isystem{built_with} -isystem{built_with}/torch/csrc/api/include -std=c++17 -MD -MF x.d -o x.o -c {name}"}
+            for name in ("src/a.cpp", "tests/simulated_device/b.cpp")]))
+
+    def check(self):
+        return run("check_libtorch.py", self.folder, self.folder / "build/folder", "2.11.0")
+
+    def test_skipped_where_it_is_not_fetched(self):
+        result = self.check()
+        self.assertEqual(result.returncode, 77)
+        self.assertIn("tools/setup.sh --libtorch 2.11.0 fetches it", result.stdout)
+
+    def test_compiles_with_the_other_headers(self):
+        header = self.folder / "build/deps/libtorch-2.11.0/torch/include/ATen/core/Tensor.h"
+        write(header, "#pragma once\nstruct Tensor { int of_2_11; };\n")
+        result = self.check()
+        self.assertEqual((result.returncode, result.stdout), (0, "2 sources compile with the headers of LibTorch 2.11.0\n"))
+        header.write_text("#pragma once\nstruct Tensor {};\n")
+        result = self.check()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/a.cpp", result.stdout)
+        self.assertIn("of_2_11", result.stdout)
+        self.assertFalse(list(self.folder.rglob("*.o")))
 
 
 class SummarizeTests(ToolTest):

@@ -10,6 +10,7 @@
 
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "base/torch_compat.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/call.hpp"
 
@@ -231,7 +232,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::_reduce_scatter_base(at::Tensor& outp
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                            const c10d::ReduceScatterOptions& options) {
-  return reduce_into(outputs, inputs, options, OpType::REDUCE_SCATTER_TENSOR_COALESCED);
+  return reduce_into(outputs, inputs, options, OpType::ACCEL_TORCH_REDUCE_SCATTER_COALESCED);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
