@@ -84,7 +84,7 @@ def find(option, source_root):
         raise ValueError(f"{folder} (from {origin}) does not tell its version: {VERSION_HEADERS[0]} is missing")
     if not OLDEST <= version[:2] <= NEWEST:
         shown = ".".join(map(str, version))
-        raise ValueError(f"LibTorch {shown} in {folder} (from {origin}) is not supported: 2.11 to 2.15 are")
+        raise ValueError(f"LibTorch {shown} in {folder} (from {origin}) is not supported: 2.11 to 2.13 are, and 2.14 and 2.15 are taken untried")
     return folder, version
 
 

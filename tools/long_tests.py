@@ -17,12 +17,15 @@ import subprocess
 import sys
 import time
 
+import find_libtorch
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
 LOGS = ROOT / "build" / "long"
 SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
 THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
 FUZZERS = tuple(sorted(path.name[:-len("_fuzz.cpp")] for path in ROOT.glob("tests/fuzz/*_fuzz.cpp")))
+PYTHONS = ("3.11", "3.12", "3.13")
 UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
 
 
@@ -61,6 +64,10 @@ def checks(options):
                               "simulated_memory simulated_streams simulated_copies simulated_generator simulated_faults "
                               "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
                               "staged_collectives staged_training streamed_offload"]),
+        **{f"libtorch_{version}": (f"LibTorch {version}: engine, plugins, program, Python package, their tests on the processor and the simulated device",
+                                   [f"tools/test_libtorch.sh {version}"]) for version in find_libtorch.pinned_versions(ROOT)},
+        **{f"python_{version}": (f"Python {version}: the package is built for it and passes its tests", [f"tools/test_python.sh python{version}"])
+           for version in PYTHONS},
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
                    ["tools/build.sh tests/distributed/rank_program src/program/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "

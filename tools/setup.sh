@@ -124,13 +124,14 @@ LIST
   [ -n "$(find_meson)" ] || echo meson
 }
 
-# Prints the path of a Meson that is new enough, if there is one.
+# Prints the path of a Meson that is new enough, if there is one. Before 1.2 Meson asks distutils, which Python has until 3.11.
 find_meson() {
   for candidate in "$PWD/build/deps/bin/meson" "$(command -v meson || true)"; do
     [ -x "$candidate" ] || continue
     version=$("$candidate" --version 2>/dev/null) || continue
     case $version in
       0.*) ;;
+      1.[01] | 1.[01].*) ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 12))' || continue; echo "$candidate" && return ;;
       *) echo "$candidate" && return ;;
     esac
   done

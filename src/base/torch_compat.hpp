@@ -1,4 +1,4 @@
-// Differences between the supported LibTorch versions (2.11 to 2.15). No other code may check the version.
+// Differences between the LibTorch versions (2.11 to 2.13, which are tried, and to 2.15). No other code may check it.
 #pragma once
 
 #include <torch/csrc/api/include/torch/version.h>

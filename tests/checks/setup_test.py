@@ -390,6 +390,23 @@ class SetUp(SystemTest):
         for arguments in (["--libtorch", "2.10.0"], ["--libtorch", "2.13"], ["--libtorch"]):
             self.assert_stopped(self.run_script("setup.sh", *arguments), "--libtorch", "expected one of 2.13.0")
 
+    def test_a_meson_that_does_not_know_the_python_is_replaced(self):
+        (self.folder / "installed").touch()
+        self.command("meson", "echo 1.0.1")
+        self.command("python3", f"""case $* in *version_info*) exit $(cat "$STATE/is_old") ;; esac; exec {sys.executable} "$@\"""")
+        (self.folder / "is_old").write_text("1")
+        self.assert_ready(self.run_script("setup.sh"))
+        self.assertFalse((self.clone / "build/deps/bin/meson").exists())
+        own = self.clone / "build/deps/python/bin/python"
+        own.parent.mkdir(parents=True)
+        own.write_text("#!/bin/sh\ncase $* in *install*) printf '#!/bin/sh\necho 1.12.1\n' >\"$0.meson\"; chmod +x \"$0.meson\"; "
+                       "mv \"$0.meson\" \"${0%/*}/meson\"; echo \"$*\" >>\"$STATE/pip.log\" ;; esac\n")
+        own.chmod(0o755)
+        (self.folder / "is_old").write_text("0")
+        for _ in range(2):
+            self.assert_ready(self.run_script("setup.sh"))
+        self.assertEqual((self.folder / "pip.log").read_text().count("meson>=1.3,<2"), 1)
+
     def test_an_unknown_option(self):
         self.assert_stopped(self.run_script("setup.sh", "--all"), "--all", "--develop")
 

@@ -74,7 +74,7 @@ class FindLibtorch(ToolTest):
             self.make_libtorch(self.folder, minor=minor)
             result = run("find_libtorch.py", self.folder, self.folder)
             self.assertEqual(result.returncode, 0 if is_known else 1)
-        self.assert_refused(result, "2.16.1", "2.11 to 2.15")
+        self.assert_refused(result, "2.16.1", "2.11 to 2.13")
 
     def test_a_version_stands_for_its_folder(self):
         self.make_libtorch(self.folder / "build/deps/torch")

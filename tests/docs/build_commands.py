@@ -18,6 +18,8 @@ SAYS_ONLY = {"tools/setup.sh": "--check", "tools/quickstart.sh": "--check", "too
 NOT_RUN = {
     "tools/test.sh": "this test is a part of it",
     "tools/test.sh -C build/develop": "this test is a part of it",
+    "tools/test_libtorch.sh 2.11.0": "it builds everything with another LibTorch",
+    "tools/test_python.sh python3.12": "it builds everything for another Python",
     "git clone <this repository> libaccel": "only its reader knows the address",
     "pip install libaccel": "it is in the registry after the first upload; bare_root_trial.py installs it from a folder",
     "apt install ./libaccel_0.1.0_amd64.deb": "it would change this system; bare_root_trial.py unpacks the package",
@@ -50,7 +52,7 @@ class BuildCommands:
     @staticmethod
     def is_one(line):
         words = split_variables(line)[1]
-        return bool(words) and (words[0] in ("tools/build.sh", "tools/test.sh", "meson") or bool(FOLDER.match(words[0])) or any(" ".join(words).startswith(program) for program in SAYS_ONLY))
+        return bool(words) and (words[0] in ("tools/build.sh", "tools/test.sh", "meson") or line in NOT_RUN and words[0].startswith("tools/") or bool(FOLDER.match(words[0])) or any(" ".join(words).startswith(program) for program in SAYS_ONLY))
 
     def has_one(self, text):
         return any(self.is_one(line) for line in command_lines(text))
