@@ -14,6 +14,7 @@ import peer_tests
 import sanitizer
 import saves_limits
 import shared_objects
+import steps
 from device_trace import Trace
 
 CHECKS = bundles.GPU / "checks"
@@ -30,6 +31,15 @@ def copy(begin, end, stream, pinned):
 
 def call(name, begin, duration, correlation=None):
     return {"ph": "X", "cat": "cuda_runtime", "name": name, "ts": begin, "dur": duration, "args": {"correlation": correlation}}
+
+
+class Steps(unittest.TestCase):
+    def test_fields_are_lists_of_names(self):
+        """A name instead of a list of one would be taken letter by letter, and the step never run."""
+        for kind in steps.EVERYWHERE:
+            for step in steps.steps_on(kind):
+                for field in (step.where, step.needs, step.packages):
+                    self.assertIsInstance(field, tuple, step.name)
 
 
 class Traces(unittest.TestCase):

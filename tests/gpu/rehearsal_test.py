@@ -13,7 +13,7 @@ SECONDS = 280
 ORDERS = {f"order_{name}" for name in ("nothing", "seed", "generator", "backward", "seed_backward")}
 COMMON = {"device", "machine", "loads", "env", "hello", "example_train", "example_custom_module", "example_own_gradients", "example_checkpoint", "gpt_losses",
           "ddp", "fsdp", "killed_rank", "checkpoints", "big_model", "speed_gpt_bf16_c_1", "speed_mlp_c_1", "speed_overhead_c_1"} | ORDERS
-MUST_PASS = {"cpu": COMMON, "sim": COMMON | {"page_locked", "device_tests", "device_faults", "agree_1_rank", "agree_resume", "out_of_memory"}}
+MUST_PASS = {"cpu": COMMON, "sim": COMMON | {"page_locked", "device_tests", "device_faults", "agree_1_rank", "agree_resume"}}
 
 
 class Rehearsal(unittest.TestCase):
@@ -42,7 +42,7 @@ class Rehearsal(unittest.TestCase):
         for step, member, value in (("speed_mlp_c_1", "device", None if DEVICE == "cpu" else DEVICE), ("checkpoints", "device", f"{DEVICE}:0"),
                                     ("ddp", "device", f"{DEVICE}:0")):
             self.assertEqual(results[step]["figures"][0].get(member), value if DEVICE != "cpu" or value is None else "cpu", step)
-        for step in ("gpt_losses", "killed_rank", "big_model", "machine", *(["out_of_memory"] if DEVICE == "sim" else [])):
+        for step in ("gpt_losses", "killed_rank", "big_model", "machine"):
             self.assertTrue(results[step]["figures"], step)
 
 

@@ -59,6 +59,9 @@ class OneStep(Folder):
                 ("echo 'Error: the loss is 3'; echo more; exit 4", "failed", "status 4: Error: the loss is 3"),
                 ("echo '[  PASSED  ] 3 tests.'", "passed", ""), ("echo '[  PASSED  ] 0 tests.'", "failed", "no test ran"),
                 ("echo '[  SKIPPED ] A.B (0 ms)'; echo '[  PASSED  ] 0 tests.'", "not run", "skipped: A.B (0 ms)"),
+                ("echo 'Ran 4 tests in 0.1s'; echo OK", "passed", ""), ("echo 'Ran 4 tests in 0.1s'; echo 'OK (skipped=3)'", "passed", ""),
+                ("echo 'Ran 4 tests in 0.1s'; echo 'OK (skipped=4)'", "not run", "all tests were skipped"),
+                ("echo 'Ran 0 tests in 0.1s'; echo OK", "failed", "no test ran"),
                 ("kill -SEGV $$", "failed", "status -11"))):
             with self.subTest(script):
                 outcome, said, _, _, _ = self.outcome(script, name=f"toy{number}")

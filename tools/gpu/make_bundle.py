@@ -33,7 +33,8 @@ PROGRAMS = {"src/program/accel": "accel", **{f"examples/c/{name}": name for name
             "tests/devices/device_tests": "device_tests", "tests/engine/engine_tests": "engine_tests"}
 LIBRARIES = {"src/libaccel.so": "lib/libaccel.so.{soversion}", "tests/simulated_device/libsimulated_device.so": "lib/libsimulated_device.so",
              "src/comm/ucx/libaccel_ucx.so": "lib/accel/libaccel_ucx.so"}
-OPTIONAL = {"src/comm/nccl/libaccel_nccl.so": "lib/accel/libaccel_nccl.so", "tests/cuda/libaccel_nccl.so": "lib/accel/libaccel_nccl.so",
+OPTIONAL = {**{f"tests/devices/libaccel_{works}.so": f"bin/libaccel_{works}.so" for works in ("null", "stream", "late")},
+            "src/comm/nccl/libaccel_nccl.so": "lib/accel/libaccel_nccl.so", "tests/cuda/libaccel_nccl.so": "lib/accel/libaccel_nccl.so",
             "src/track/http/libaccel_http.so": "lib/accel/libaccel_http.so"}
 FILES = ("tests/devices/*.py", "tests/engine/fixtures/scripted.pt", "examples/python/**/*.py", "tools/peer_tests/outcomes.py", "tools/peer_tests/alias/*.py")
 PACKED = ("bin/engine_tests",)  # large ones, which the script unpacks

@@ -30,8 +30,8 @@ class StepProcess:
     def __init__(self, step, context, limit, log):
         self.step, self.limit, self._log, self._context = step, limit, log, context
         self.figures, self._last, self._logged = [], [], 0
-        self._tests = None  # how many tests a program of GoogleTest passed
-        self._skipped = ""
+        self._tests = None  # how many tests of GoogleTest or unittest passed
+        self._skipped, self._ran = "", 0
 
     def start(self):
         self._began = time.monotonic()
@@ -109,5 +109,11 @@ class StepProcess:
                     self.figures.append(json.loads(line))
             if passed := re.match(r"\[  PASSED  \] (\d+) test", line):
                 self._tests = int(passed[1])
+            if said := re.match(r"OK \(skipped=(\d+)\)", line):  # of unittest
+                self._tests = self._ran - int(said[1])
+                self._skipped = "all tests were skipped" if self._tests == 0 else ""
+            if ran := re.match(r"Ran (\d+) tests? in", line):
+                self._ran = int(ran[1])
+                self._tests = self._ran
             if skipped := re.match(r".*: Skipped$|\[  SKIPPED \] (.*)", line):
                 self._skipped = self._skipped or f"skipped: {skipped[1] or line}"

@@ -20,9 +20,11 @@ ROWS = {
     "training in fp32, bf16": ("agree_1_rank", "agree_2_ranks", "agree_resume"),
     "fp16 with loss scaling": ("agree_1_rank", "gpt_losses"),
     "streams, events, pinned memory": ("device_tests", "page_locked"),
-    "staged collectives": ("agree_2_ranks", "ddp", "fsdp"),
+    "random numbers": ("agree_1_rank",),
+    "staged collectives": ("device_tests", "agree_2_ranks"),
+    "sharded training": ("device_tests", "ddp", "fsdp"),
     "NCCL plugin": ("nccl", "two_ranks_on_one_card"),
-    "out of memory, a lost device": ("out_of_memory", "killed_rank"),
+    "out of memory in the forward": ("device_faults",),
     "the programs of `examples/`": ("example_train", "example_custom_module", "example_own_gradients", "example_checkpoint", "gpt_losses"),
 }
 SPEEDS = (("GPT of 3.3 M parameters, bf16, tokens/s", "gpt_bf16"), ("GPT of 3.3 M parameters, fp32, tokens/s", "gpt_no"),
