@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules.hpp"
-#include "tensor/device_plugins.hpp"
+#include "tensor/device_threads.hpp"
 
 namespace accel::optim {
 namespace {
@@ -88,7 +88,7 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
             }));
       }
     }
-  tensor::load_device_plugins_for_backward();
+  tensor::start_device_threads();
   autograd::backward({loss}, {}, keeps_graph);
 }
 

@@ -9,6 +9,7 @@
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/device_plugins.hpp"
+#include "tensor/device_threads.hpp"
 #include "tensor/device_work.hpp"
 
 namespace accel::state {
@@ -58,6 +59,7 @@ c10::Device choose_device(const StateSettings& settings) {
     device.set_index(static_cast<c10::DeviceIndex>(*settings.local_process_index % count));
   }
   tensor::set_current_device(device);
+  tensor::start_device_threads();
   return device;
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "tensor/autograd_node.hpp"
-#include "tensor/device_plugins.hpp"
+#include "tensor/device_threads.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -56,7 +56,7 @@ void check_backward(const at::Tensor& tensor, const BackwardOptions& options) {
 }
 
 void backward(const at::Tensor& tensor, const BackwardOptions& options, const at::Tensor& seed) {
-  load_device_plugins_for_backward();
+  start_device_threads();
   torch::autograd::variable_list seeds;
   if (seed.defined()) {
     seeds.push_back(seed);

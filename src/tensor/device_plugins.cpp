@@ -6,12 +6,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
-#include <iterator>
 #include <memory>
 #include <mutex>
 
@@ -43,22 +41,6 @@ Registrations registrations() {
   return found;
 }
 
-// Whether LibTorch's first backward found no accelerator.
-std::atomic<bool>& backward_came_first() {
-  static std::atomic<bool> came{false};
-  return came;
-}
-
-bool has_accelerator(const Registrations& registered) {
-  // Those whose backward runs on the calling thread.
-  constexpr c10::DeviceType kHosts[] = {c10::DeviceType::CPU, c10::DeviceType::Meta, c10::DeviceType::Lazy};
-  for (size_t type = 0; type < registered.size(); type++)
-    if (registered[type] != nullptr &&
-        std::find(std::begin(kHosts), std::end(kHosts), static_cast<c10::DeviceType>(type)) == std::end(kHosts))
-      return true;
-  return false;
-}
-
 std::atomic<void*>& library_of(size_t type) {
   static std::array<std::atomic<void*>, std::tuple_size_v<Registrations>> libraries{};
   return libraries.at(type);
@@ -83,11 +65,6 @@ void load_plugin(const std::string& path, const std::string& source) {
           "the device plugin ", absolute, " (from ", source,
           ") registers an out-of-tree device, and LibTorch has place for one, which is '",
           c10::get_privateuse1_backend(), "' in this process; expected one of the two plugins");
-  require(
-      !backward_came_first().load(), Status::kUnsupported, "the device plugin ", absolute, " (from ", source,
-      ") comes after this process's first backward, in which LibTorch started the threads for its devices; expected "
-      "it in ",
-      kVariable, ", or in a state before the first backward");
   const Registrations before = registrations();
   void* const library = dlopen(absolute, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -120,14 +97,6 @@ void load_device_plugins_of_environment() {
   if (done.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(load_mutex());
   load_device_plugins(environment_text(kVariable).value_or(""), kVariable);
-  done.store(true, std::memory_order_release);
-}
-
-void load_device_plugins_for_backward() {
-  static std::atomic<bool> done{false};
-  if (done.load(std::memory_order_acquire)) return;
-  load_device_plugins_of_environment();
-  if (!has_accelerator(registrations())) backward_came_first() = true;
   done.store(true, std::memory_order_release);
 }
 

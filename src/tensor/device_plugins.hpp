@@ -18,10 +18,6 @@ void load_device_plugins(const std::string& paths, const std::string& source);
 // Loads those of ACCEL_DEVICE_PLUGINS, once.
 void load_device_plugins_of_environment();
 
-// The same before a backward: LibTorch's first one starts a thread for each device that is there, and none later. A
-// plugin that comes after a first backward without any device is refused.
-void load_device_plugins_for_backward();
-
 // The name that the out-of-tree device (kOutOfTreeType) has, empty if none is registered. Loads the
 // plugins of the environment first.
 const std::string& out_of_tree_name();

@@ -57,11 +57,9 @@ class DeviceOrder(unittest.TestCase):
         self.assertEqual(self.output(program(["seed", "state"], {"device_plugins": PLUGIN}, DRAW)), late)
         self.assertEqual(self.output(program(["state", "seed"], {"device_plugins": PLUGIN}, DRAW)), late)
 
-    def test_a_plugin_after_the_first_backward_is_refused(self):
-        done = run(program(["backward", "state"], {"device_plugins": PLUGIN}, TRAIN))
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("comes after this process's first backward, in which LibTorch started the threads for its devices; expected it in "
-                      "ACCEL_DEVICE_PLUGINS, or in a state before the first backward", done.stderr)
+    def test_a_plugin_after_the_first_backward(self):
+        """LibTorch has started the threads for its devices then, of which there was none."""
+        self.assertEqual(self.output(program(["backward", "state"], {"device_plugins": PLUGIN}, TRAIN)), "sim ['sim', 'sim']\n")
 
 
 if __name__ == "__main__":

@@ -12,3 +12,8 @@ pytestmark = simulated_torch.needs_device
 @pytest.mark.parametrize("program", ["torch_device_dispatch.py", "torch_device_optimizers.py", "torch_offload.py"])
 def test_it_computes_what_the_cpu_computes(program):
     assert simulated_torch.run(program) == "equal\n"
+
+
+@pytest.mark.parametrize("steps", [("backward", "torch"), ("torch", "backward"), ("torch", "torch's backward"), ("backward", "torch", "torch's backward")])
+def test_backwards_before_the_device(steps):
+    assert simulated_torch.run("torch_device_order.py", *steps) == "sim:0 sim:0\n"
