@@ -40,6 +40,7 @@ CUDA_LINES = "tools/cuda_lines.txt"
 WITHOUT_TORCH = ("base", "config", "launch", "track", "report", "program")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
+ASKS_TORCH_VERSION = re.compile(r"\bTORCH_VERSION_(MAJOR|MINOR|PATCH)\b")
 # Folders of one kind of parallelism each. What stands above asks the interface of all of them.
 KIND_OF_PARALLELISM = re.compile(r"parallel/(ddp|fsdp|tensor|pipeline|context)/")
 PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
@@ -163,6 +164,8 @@ def problems(root):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:
                 continue
+            if file.suffix != ".py" and file != source / TORCH_COMPATIBILITY and ASKS_TORCH_VERSION.search(file.read_text()):
+                yield f"{file.relative_to(root)}: asks for LibTorch's version; expected a name that src/{TORCH_COMPATIBILITY} defines"
             if FORBIDDEN_NAME.search(file.stem):
                 yield f"{file.relative_to(root)}: the name does not say what is in the file"
             if file.stat().st_size > MOST_BYTES and "generated" not in file.parts:

@@ -68,6 +68,10 @@ def checks(options):
                                    [f"tools/test_libtorch.sh {version}"]) for version in find_libtorch.pinned_versions(ROOT)},
         **{f"python_{version}": (f"Python {version}: the package is built for it and passes its tests", [f"tools/test_python.sh python{version}"])
            for version in PYTHONS},
+        "newest_meson": ("Meson 1.12 configures, compiles and links everything; the other checks run with the one that is there",
+                         ["python3 -m venv build/long/meson", "build/long/meson/bin/python -m pip install --quiet meson==1.12.1",
+                          "build/long/meson/bin/meson setup -Dunity=on -Dunity_size=40 -Dbindings=python build/newest_meson",
+                          "tools/build.sh -C build/newest_meson"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
                    ["tools/build.sh tests/distributed/rank_program src/program/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "

@@ -354,6 +354,7 @@ class CheckLayers(ToolTest):
             ("//" + "x" * 41000, "nn__b_cpp", "cut it by concept"),
             ("", "stray__b_cpp", "has no layer"),
             ('setenv("UCX_TLS", "tcp", 0);', "comm__b_cpp", "changes the environment"),
+            ("#if TORCH_VERSION_MINOR >= 12", "comm__b_cpp", "expected a name that src/base/torch_compat.hpp defines"),
             ("environ = mine;", "comm__b_cpp", "changes the environment"),
             ("const EnvironmentDefaults defaults(variables);", "parallel__b_cpp", "puts variables into the environment"),
         ):
