@@ -114,6 +114,12 @@ struct OnDemand {
   }
 };
 
+// The arguments of a registry are LibTorch's: versions differ in them.
+template <DeviceKind kKind, typename Hooks, typename... Arguments>
+void register_on_demand(c10::Registry<std::string, std::unique_ptr<Hooks>, Arguments...>* hooks, const char* key) {
+  OnDemand<kKind, Hooks, Arguments...>::register_for(hooks, key);
+}
+
 std::string upper_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](char letter) { return 'a' <= letter && letter <= 'z' ? letter - 32 : letter; });
@@ -147,9 +153,8 @@ const c10::impl::DeviceGuardImplInterface* find_guard(DeviceKind kind) {
 void load_accelerators_on_demand() {
   static std::once_flag once;
   std::call_once(once, [] {
-    OnDemand<DeviceKind::kCuda, at::CUDAHooksInterface, at::CUDAHooksArgs>::register_for(at::CUDAHooksRegistry(),
-                                                                                         "CUDAHooks");
-    OnDemand<DeviceKind::kXpu, at::XPUHooksInterface>::register_for(at::XPUHooksRegistry(), "XPUHooks");
+    register_on_demand<DeviceKind::kCuda>(at::CUDAHooksRegistry(), "CUDAHooks");
+    register_on_demand<DeviceKind::kXpu>(at::XPUHooksRegistry(), "XPUHooks");
   });
 }
 
