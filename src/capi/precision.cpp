@@ -44,9 +44,10 @@ ACCEL_FUNCTION accel_status_t accel_grad_scaler_state(const accel_state_t* state
 ACCEL_FUNCTION accel_status_t accel_load_grad_scaler_state(accel_state_t* state, const accel_value_t* scaler_state) {
   return guarded(__func__, [&] {
     const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    const c10::IValue given = to_ivalue(*check_pointer(scaler_state, "scaler_state"), "scaler_state");
     require(scaler != nullptr, Status::kInvalidState,
             "losses are not scaled; expected mixed_precision fp16, or accel_set_grad_scaler() with enabled = 1");
-    scaler->load_state_dict(to_ivalue(*check_pointer(scaler_state, "scaler_state"), "scaler_state"));
+    scaler->load_state_dict(given);
   });
 }
 

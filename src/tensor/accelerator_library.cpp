@@ -86,6 +86,12 @@ std::atomic<int>& host_choices() {
   return alive;
 }
 
+// Whether LibTorch was answered that there is no accelerator because the CPU was chosen.
+std::atomic<bool>& was_answered_for_host() {
+  static std::atomic<bool> answered{false};
+  return answered;
+}
+
 // What LibTorch calls for the hooks of a kind as long as the kind's library has not registered its own, with a higher
 // priority. LibTorch keeps the result for ever.
 template <DeviceKind kKind, typename Hooks, typename... Arguments>
@@ -96,14 +102,16 @@ struct OnDemand {
 
   static std::unique_ptr<Hooks> make(Arguments... arguments) {
     static thread_local bool is_asked_again = false;  // by a library that registers none
-    if (!host_is_chosen() && !is_asked_again) {
-      load_accelerator(kKind);
-      is_asked_again = true;
-      auto hooks = registry->Create(name, arguments...);
-      is_asked_again = false;
-      return hooks;
+    if (is_asked_again) return std::make_unique<Hooks>();
+    if (host_is_chosen()) {
+      was_answered_for_host() = true;
+      return std::make_unique<Hooks>();
     }
-    return std::make_unique<Hooks>();
+    load_accelerator(kKind);
+    is_asked_again = true;
+    auto hooks = registry->Create(name, arguments...);
+    is_asked_again = false;
+    return hooks;
   }
 
   static void register_for(Registry* hooks, const char* key) {
@@ -188,7 +196,7 @@ std::string accelerator_obstacle(DeviceKind kind) {
     return text("LibTorch was asked for ", name,
                 " before its library was loaded, by a seed, a convolution, a backward or "
                 "the like of a process that ",
-                host_is_chosen() ? "had chosen the CPU" : "did not call libaccel first",
+                was_answered_for_host() ? "had chosen the CPU" : "did not call libaccel first",
                 ", and keeps to its answer; expected a state on ", device_kind_name(kind), " before any of these");
   if (is_whole)
     return text("LibTorch finds no device of ", name, "; expected ", drivers_of(kind), " and a device",

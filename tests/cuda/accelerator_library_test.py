@@ -73,7 +73,7 @@ class StandIn(unittest.TestCase):
 
     def test_who_chooses_the_cpu_pays_nothing(self):
         self.install()
-        for steps, variables in ((("host_state", "seed", "conv", "backward"), {}), (("state", "conv", "backward"), {"ACCELERATE_USE_CPU": "1"}),
+        for steps, variables in ((("host_state", "seed", "conv", "backward"), {}), (("host_state", "conv", "release"), {}), (("state", "conv", "backward"), {"ACCELERATE_USE_CPU": "1"}),
                                  (("conv", "backward", "state"), {"ACCELERATE_TORCH_DEVICE": "cpu"})):
             with self.subTest(steps):
                 printed, log = run(self.libraries, *steps, **variables)

@@ -536,10 +536,13 @@ class Usage(LaunchTest):
 
         library = folder() / "lib" / "libtorch_cpu.so"
         self.assertTrue(library.exists(), library)
-        with tempfile.TemporaryDirectory() as other:
+        with tempfile.TemporaryDirectory() as other:  # links, with all that the library needs
             libraries = pathlib.Path(other, "torch", "lib")
             libraries.mkdir(parents=True)
-            (libraries / library.name).symlink_to(library)
+            for file in library.parent.iterdir():
+                (libraries / file.name).symlink_to(file)
+            for needed in filter(pathlib.Path.is_dir, (library.parents[2] / "nvidia", library.parents[2] / "torch.libs")):
+                pathlib.Path(other, needed.name).symlink_to(needed)
             self.assertEqual(folder(LD_LIBRARY_PATH=str(libraries)), libraries.parent)
 
     def test_the_help_says_values_variables_and_defaults(self):

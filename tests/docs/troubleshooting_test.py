@@ -138,6 +138,10 @@ ELSEWHERE = {
     "undefined symbol: ...": "tests/torch/other_libtorch.c: undefined symbol",
     "port ... is used by another program; choose another one with --main-process-port":
         "tests/distributed/launch_hosts_test.py: test_a_port_that_is_used",
+    "LibTorch was asked for ... before its library was loaded":
+        "tests/cuda/accelerator_library_test.py: test_who_chooses_the_cpu_pays_nothing",
+    "there is ..., but ...": "tests/cuda/accelerator_library_test.py: test_driver_without_the_library",
+    "ranks ... and ... are both on ...": "tests/cuda/accelerator_library_test.py: test_ranks_that_share_a_card",
     "became shorter while it was read; expected that files which are in use are replaced, not changed":
         "tests/engine/dispatch_test.cpp: AFileThatWasCutOffIsAnError",
 }
