@@ -1,12 +1,12 @@
 #include "comm/queued_work.hpp"
 
-#include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
+
+#include "comm/future_work.hpp"
 
 namespace accel::comm {
 namespace {
@@ -22,33 +22,23 @@ std::vector<c10::Device> devices_with_streams(const Tensors& tensors) {
   return devices;
 }
 
-class QueuedWork final : public c10d::Work {
+class QueuedWork final : public FutureWork {
  public:
   QueuedWork(Tensors outputs, const std::vector<c10::Device>& devices)
-      : outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices)) {
+      : FutureWork(/*rank=*/-1, std::move(outputs), devices) {
     for (const c10::Device device : devices) {
       ends_.emplace_back(device.type());
       ends_.back().record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
     }
-    future_->markCompleted(c10::IValue(outputs_));
+    succeed();
   }
 
+  // The future, which is complete, does not tell whether the devices have come to the end.
   bool isCompleted() override {
     return std::all_of(ends_.begin(), ends_.end(), [](const c10::Event& end) { return end.query(); });
   }
-  bool isSuccess() const override { return true; }
-  bool wait(std::chrono::milliseconds /*timeout*/ = kNoTimeout) override {
-    future_->waitAndThrow();
-    return true;
-  }
-  void synchronize() override { wait(); }
-  Tensors result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
-  const Tensors outputs_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::vector<c10::Event> ends_;
 };
 

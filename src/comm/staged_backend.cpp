@@ -1,6 +1,5 @@
 #include "comm/staged_backend.hpp"
 
-#include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -11,6 +10,7 @@
 #include "base/error.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/future_work.hpp"
 #include "comm/queued_work.hpp"
 
 namespace accel::comm {
@@ -20,39 +20,24 @@ using Tensors = std::vector<at::Tensor>;
 
 // Completes when the last copies to the device are queued: what follows on the stream of a thread that waited for it
 // comes after them. Waits end by the deadlines of the exchange.
-class StagedWork final : public c10d::Work {
+class StagedWork final : public FutureWork {
  public:
-  StagedWork(int rank, Tensors outputs, const std::vector<c10::Device>& devices, uint64_t sequence)
-      : Work(rank),
-        outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices)),
-        sequence_(sequence) {}
+  StagedWork(int rank, Tensors outputs, std::vector<c10::Device> devices, uint64_t sequence)
+      : FutureWork(rank, std::move(outputs), std::move(devices)), sequence_(sequence) {}
 
-  bool isCompleted() override { return future_->completed(); }
-  bool isSuccess() const override { return future_->hasValue(); }
-  std::exception_ptr exception() const override { return future_->exception_ptr(); }
-  bool wait(std::chrono::milliseconds /*timeout*/ = kNoTimeout) override {
-    future_->waitAndThrow();
-    return true;
-  }
-  void synchronize() override { wait(); }
-  Tensors result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   uint64_t getSequencenumber() const override { return sequence_; }
 
-  // `streams` have the copies. Runs the future's callbacks.
+  // `streams` have the copies.
   void succeed(const std::vector<c10::Stream>& streams) {
     const c10::MultiStreamGuard guard(streams);
-    future_->markCompleted(c10::IValue(outputs_));
+    FutureWork::succeed();
   }
   void fail(std::exception_ptr error, size_t part) {
     sequence_ += part;
-    future_->setError(std::move(error));
+    FutureWork::fail(std::move(error));
   }
 
  private:
-  const Tensors outputs_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<uint64_t> sequence_;
 };
 
