@@ -40,6 +40,14 @@ class ToolTest(unittest.TestCase):
         write(folder / "include/torch/headeronly/version.h", version + "#define TORCH_VERSION_PATCH 1\n")
 
 
+class Programs(unittest.TestCase):
+    def test_what_names_its_interpreter_can_be_run(self):
+        for file in sorted(TOOLS.rglob("*")):
+            if file.suffix in (".sh", ".py") and file.name != "__main__.py":
+                with self.subTest(file=file.name):
+                    self.assertEqual(os.access(file, os.X_OK), file.read_bytes().startswith(b"#!"))
+
+
 class FindLibtorch(ToolTest):
     def setUp(self):
         super().setUp()

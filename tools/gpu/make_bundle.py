@@ -38,6 +38,7 @@ OPTIONAL = {**{f"tests/devices/libaccel_{works}.so": f"bin/libaccel_{works}.so" 
             "src/track/http/libaccel_http.so": "lib/accel/libaccel_http.so"}
 FILES = ("tests/devices/*.py", "tests/engine/fixtures/scripted.pt", "examples/python/**/*.py", "tools/peer_tests/outcomes.py", "tools/peer_tests/alias/*.py")
 PACKED = ("bin/engine_tests",)  # large ones, which the script unpacks
+CUDA_HEADERS = ROOT / "bindings/python/tests/torch_programs.txt"  # names the packages of headers that torch's own include and lack
 UCX_MODULES = ("libuct_cma.so.0",)  # of the transports that are modules, the one between processes of a host
 
 
@@ -59,7 +60,8 @@ def build_against(version, python):
     if not (environment / "complete").exists():
         shutil.rmtree(environment, ignore_errors=True)
         run(python, "-m", "venv", environment)
-        run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={version}", "numpy")
+        headers = re.findall(r"^nvidia-\S+", CUDA_HEADERS.read_text(), re.MULTILINE)
+        run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={version}", "numpy", *headers)
         (environment / "complete").touch()
     torch = next(environment.glob("lib/python3*/site-packages/torch"))
     machine_file = environment / "python.ini"
