@@ -1,4 +1,4 @@
-"""Starts a bundle in an empty root: a C library, the C++ runtime, the torch and its Python are there, and nothing else of this machine."""
+"""Starts a bundle in an empty root, empty_root.py BUNDLE TORCH: a C library, the C++ runtime, the torch and its Python are there, and nothing else of this machine."""
 
 import os
 import pathlib
@@ -117,3 +117,7 @@ def check(bundle, torch):
     if not found:
         print("all of it starts in an empty root")
     return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(check(*map(pathlib.Path, sys.argv[1:])))

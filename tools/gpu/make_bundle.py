@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 
-import empty_root
 import shared_objects
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -61,13 +60,12 @@ def build_against(version, python):
         shutil.rmtree(environment, ignore_errors=True)
         run(python, "-m", "venv", environment)
         headers = re.findall(r"^nvidia-\S+", CUDA_HEADERS.read_text(), re.MULTILINE)
-        run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={version}", "numpy", *headers)
+        run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={version}", "numpy", "meson>=1.3,<2", *headers)
         (environment / "complete").touch()
     torch = next(environment.glob("lib/python3*/site-packages/torch"))
-    machine_file = environment / "python.ini"
-    machine_file.write_text(f"[binaries]\npython3 = '{shutil.which(python)}'\n")
-    run(ROOT / "tools/build.sh", "-C", folder, f"--native-file={machine_file}", "-Dunity=on", "-Dunity_size=40", f"-Dlibtorch={torch}", "-Dnccl=enabled",
-        "-Dtests=true", "-Dbench=true", "-Dexamples=true", "-Dbindings=python", cwd=ROOT)
+    path = f"{environment / 'bin'}:{os.environ['PATH']}"  # a Meson that knows this Python
+    run(ROOT / "tools/build.sh", "-C", folder, f"-Dpython={environment / 'bin/python'}", "-Dunity=on", "-Dunity_size=40", f"-Dlibtorch={torch}", "-Dnccl=enabled",
+        "-Dtests=true", "-Dbench=true", "-Dexamples=true", "-Dbindings=python", cwd=ROOT, env={**os.environ, "PATH": path})
     return folder
 
 
@@ -197,7 +195,9 @@ def main():
         size = make(build, given.out.resolve())
         print(f"{given.out}: {size / (1 << 20):.1f} MiB, for torch {torch_of(build)[1]}")
         if given.check:
-            return empty_root.check(given.out.resolve(), torch_of(build)[0])
+            # By the Python that the package is for.
+            interpreter, checks = options_of(build)["python"], pathlib.Path(__file__).with_name("empty_root.py")
+            return subprocess.run([interpreter, checks, given.out.resolve(), torch_of(build)[0]], check=False).returncode
     except (BundleError, shared_objects.ObjectError) as error:
         print(f"make_bundle: {error}", file=sys.stderr)
         return 1
