@@ -60,12 +60,12 @@ void Accelerator::start_background_save(const std::string& folder, const checkpo
     background_->group() = comm::split_group(*state_.communicator(), 0, ranks.rank);
   auto writer =
       std::make_unique<checkpoint::TrainingStateWriter>(folder, options, ranks, background_->files(options.durable));
-  checkpoint::TrainingState state;
-  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
-    state = collect_state(writer->temporary());
+  const auto collect = [&](const std::string& temporary) {
+    checkpoint::TrainingState state = collect_state(temporary);
     background_->copy(state);
-    return {};
-  });
+    return state;
+  };
+  checkpoint::TrainingState state = writer->collect(collect, ranks);
   comm::Communicator& group = background_->group() == nullptr ? *state_.communicator() : *background_->group();
   background_->start(folder, std::move(writer), std::move(state), ranks_of(state_, group, options.save_on_each_node),
                      then);

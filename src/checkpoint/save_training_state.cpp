@@ -57,55 +57,6 @@ constexpr uint64_t kReadBackWhole = 1 << 20;
 
 uint64_t hash_of_file(const std::string& path) { return hash_of(MappedFile(path)); }
 
-uint64_t bytes_of(const c10::IValue& state) {
-  uint64_t bytes = 0;
-  tree::for_each_tensor(state, [&](const at::Tensor& tensor) { bytes += tensor.nbytes(); });
-  return bytes;
-}
-
-// Whether the frozen tensors of a model have a file of their own.
-bool is_sharded(const StateEntry& entry, const SaveOptions& options) {
-  if (entry.kind != StateKind::kModel || !options.incremental) return false;
-  const bool has_both = !entry.frozen.empty() && entry.frozen.size() < entry.state.toGenericDict().size();
-  return has_both && options.safe_serialization && options.compression_level == 0 && !has_pieces(entry.state);
-}
-
-// A file whose contents all ranks have.
-struct SharedFile {
-  const StateEntry* entry;
-  std::string stem;
-  std::string name;
-  int writer;
-};
-
-// Every rank makes the same plan: a file that any rank may write goes to the rank with the least to write so far.
-std::vector<SharedFile> plan_shared_files(const TrainingState& state, int num_ranks, const SaveOptions& options) {
-  std::vector<uint64_t> load(static_cast<size_t>(num_ranks), 0);
-  std::vector<SharedFile> files;
-  std::vector<size_t> of_any_rank;
-  Stems stems;
-  for (const StateEntry& entry : state) {
-    if (is_per_rank(entry.kind)) continue;
-    if (entry.kind == StateKind::kCustom && !entry.name.empty()) check_custom_name(entry.name);
-    std::string stem = stems.next(entry);
-    if (entry.is_left_out) continue;
-    std::string name = is_sharded(entry, options)
-                           ? index_name(stem)
-                           : file_name(entry.kind, stem, options.safe_serialization, options.compression_level > 0);
-    if (entry.is_equal_on_all_ranks)
-      of_any_rank.push_back(files.size());
-    else
-      load[0] += bytes_of(entry.state);
-    files.push_back({&entry, std::move(stem), std::move(name), 0});
-  }
-  for (const size_t file : of_any_rank) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += bytes_of(files[file].entry->state);
-    files[file].writer = static_cast<int>(least - load.begin());
-  }
-  return files;
-}
-
 // Keeps nothing of what is written: to know the size and the hash of a file without writing it.
 class NoFiles final : public FileSystem {
  public:
@@ -179,15 +130,15 @@ class FolderWriter {
 };
 
 // A model in two files with an index, so that the one with the frozen tensors can be shared.
-void write_in_shards(FolderWriter& writer, const SharedFile& file) {
+void write_in_shards(FolderWriter& writer, const PlannedFile& file, const StateEntry& entry) {
   ShardedIndex index;
   const std::string stem = file.stem;
   std::array<c10::impl::GenericDict, 2> shards = {tree::new_map(), tree::new_map()};  // frozen, others
   std::unordered_set<const void*> counted;
-  for (const auto& member : file.entry->state.toGenericDict()) {
+  for (const auto& member : entry.state.toGenericDict()) {
     const std::string& name = member.key().toStringRef();
     const at::Tensor& tensor = member.value().toTensor();
-    const size_t shard = file.entry->frozen.count(name) > 0 ? 0 : 1;
+    const size_t shard = entry.frozen.count(name) > 0 ? 0 : 1;
     shards[shard].insert(name, tensor);
     index.weight_map.emplace_back(name, shard_name(stem, shard));
     if (counted.insert(tensor.const_data_ptr()).second) index.total_size += tensor.nbytes();
@@ -196,16 +147,18 @@ void write_in_shards(FolderWriter& writer, const SharedFile& file) {
   writer.write_text(file.name, print_sharded_index(index));
 }
 
-void write_shared(FolderWriter& writer, const SharedFile& file, const Ranks& ranks) {
+void write_shared(FolderWriter& writer, const PlannedFile& file, const TrainingState& state, const Ranks& ranks) {
+  if (!file.entry) return;
+  const StateEntry& entry = state[*file.entry];
   const bool writes = file.writer == ranks.writer();
-  if (!has_pieces(file.entry->state)) {
+  if (!has_pieces(entry.state)) {
     if (writes && is_index(file.name))
-      write_in_shards(writer, file);
+      write_in_shards(writer, file, entry);
     else if (writes)
-      writer.write(file.name, file.entry->state);
+      writer.write(file.name, entry.state);
     return;
   }
-  const SplitState split = split_pieces(file.entry->state, file.entry->kind == StateKind::kModel);
+  const SplitState split = split_pieces(entry.state, entry.kind == StateKind::kModel);
   if (writes) writer.write(file.name, split.rest);
   writer.write_pieces(pieces_name(file.stem, ranks.rank), split.pieces);
 }
@@ -264,8 +217,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
   std::unordered_set<std::string> names;
   for (const std::string& report : reports)
     for (FileRecord& record : parse_file_records(report, folder)) {
-      require(names.insert(record.name).second, Status::kInvalidState, "two ranks wrote '", record.name,
-              "'; the ranks have different objects, or states of other sizes");
+      require(names.insert(record.name).second, Status::kInternal, "two ranks wrote '", record.name, "'");
       manifest.files.push_back(std::move(record));
     }
   add_other_files(folder, files, manifest.files);
@@ -291,12 +243,22 @@ TrainingStateWriter::TrainingStateWriter(std::string folder, SaveOptions options
   temporary_ = names.front();
 }
 
+TrainingState TrainingStateWriter::collect(const CollectState& collect, const Ranks& ranks) {
+  TrainingState state;
+  const std::vector<std::string> offers = run_on_all_ranks(ranks, [&] {
+    state = collect(temporary_);
+    return offer_files(state, options_);
+  });
+  plan_ = plan_files(offers, ranks);
+  return state;
+}
+
 uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const Ranks& ranks) const {
   uint64_t bytes = 0;
-  for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
-    if (file.writer == ranks.writer()) bytes += bytes_of(file.entry->state);
+  for (const PlannedFile& file : plan_)
+    if (file.entry && file.writer == ranks.writer()) bytes += size_of(state[*file.entry].state);
   for (const StateEntry& entry : state)
-    if (is_per_rank(entry.kind)) bytes += bytes_of(entry.state);
+    if (is_per_rank(entry.kind)) bytes += size_of(entry.state);
   return bytes;
 }
 
@@ -307,19 +269,13 @@ void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) 
     require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",
             ranks.first_of_folder, " made, is not there; the folder must be one that these ranks share");
     FolderWriter writer(temporary_, options_, files_);
-    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_))
-      write_shared(writer, file, ranks);
+    for (const PlannedFile& file : plan_) write_shared(writer, file, state, ranks);
     write_own(writer, state, ranks.rank);
     return print_file_records(writer.records());
   });
 
   run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.writer() != 0) return {};
-    for (const SharedFile& file : plan_shared_files(state, ranks.num_writers(), options_)) {
-      struct stat status {};
-      require(::stat((temporary_ + "/" + file.name).c_str(), &status) == 0, Status::kInvalidState, "no rank wrote '",
-              file.name, "'; the ranks have different objects, or states of other sizes");
-    }
     write_manifest(temporary_, reports, options_, ranks, files_);
     target_->commit(options_.may_replace);
     return {};
@@ -329,11 +285,7 @@ void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) 
 void save_training_state(const std::string& folder, const CollectState& collect, const SaveOptions& options,
                          const Ranks& ranks, FileSystem& files) {
   TrainingStateWriter writer(folder, options, ranks, files);
-  TrainingState state;
-  run_on_all_ranks(ranks, [&]() -> std::string {
-    state = collect(writer.temporary());
-    return {};
-  });
+  const TrainingState state = writer.collect(collect, ranks);
   writer.write(state, ranks);
 }
 

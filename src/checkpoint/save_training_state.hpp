@@ -9,6 +9,7 @@
 
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/files/file_system.hpp"
+#include "checkpoint/save_plan.hpp"
 #include "checkpoint/training_state.hpp"
 
 namespace accel::checkpoint {
@@ -29,8 +30,11 @@ struct SaveOptions {
   int64_t iteration = 0;
 };
 
-// One save, in two halves so that the second one can run on another thread: the constructor and write() are collective,
-// and may use different channels between the ranks.
+// Returns the state of this rank, and may add files to the folder that it is given.
+using CollectState = std::function<TrainingState(const std::string& temporary)>;
+
+// One save, in parts so that the last one can run on another thread: the constructor, collect() and write() are
+// collective, and may use different channels between the ranks.
 class TrainingStateWriter {
  public:
   // Checks that the folder is free, or an older checkpoint, which stays until write() has ended. Its parent must exist.
@@ -39,11 +43,14 @@ class TrainingStateWriter {
   // The folder that will have the name. Files that are added to it before write() belong to the checkpoint.
   const std::string& temporary() const { return temporary_; }
 
-  // About how many bytes this rank will write.
+  // The state of this rank, and the plan of who writes what. If `collect` throws on one rank, all ranks throw.
+  TrainingState collect(const CollectState& collect, const Ranks& ranks);
+
+  // About how many bytes this rank will write of what was collected.
   uint64_t bytes_to_write(const TrainingState& state, const Ranks& ranks) const;
 
-  // Writes the files of this rank, then the manifest, and gives the folder its name. On failure nothing changes, and
-  // every rank throws the error of the first rank that failed.
+  // Writes this rank's files of the state that was collected, or of a copy, then the manifest, and gives the folder its
+  // name. On failure nothing changes, and every rank throws the error of the first rank that failed.
   void write(const TrainingState& state, const Ranks& ranks);
 
  private:
@@ -52,11 +59,10 @@ class TrainingStateWriter {
   FileSystem& files_;
   std::unique_ptr<AtomicFolder> target_;  // of the first rank
   std::string temporary_;
+  std::vector<PlannedFile> plan_;
 };
 
-// Both halves. `collect` returns the state of this rank and may add files to the folder that it is given; if it throws
-// on one rank, all fail.
-using CollectState = std::function<TrainingState(const std::string& temporary)>;
+// All parts.
 void save_training_state(const std::string& folder, const CollectState& collect, const SaveOptions& options,
                          const Ranks& ranks, FileSystem& files = system_files());
 

@@ -76,7 +76,11 @@ void save(const std::string& path, TrainingState state, const Ranks& ranks, File
   if (timing == Timing::kSynchronous) return save_training_state(path, std::move(state), ranks, files);
   auto writer = std::make_unique<TrainingStateWriter>(path, SaveOptions(), ranks, files);
   accelerator::BackgroundSave background;
-  background.copy(state);
+  const auto copy = [&](const std::string&) {
+    background.copy(state);
+    return state;
+  };
+  state = writer->collect(copy, ranks);
   background.start(path, std::move(writer), std::move(state), ranks, [](const Ranks&) {});
   EXPECT_EQ(background.finish(), path);
 }

@@ -299,6 +299,55 @@ TEST(CheckpointTrainingState, RanksShareTheWorkAndNothingIsWrittenTwice) {
   EXPECT_GT(files[1].created, 2);
 }
 
+// What one rank writes for all may have any size, and any ties, on the others.
+TEST(CheckpointTrainingState, StatesMayHaveOtherSizesOnOtherRanks) {
+  for (const int larger : {0, 1, 2}) {
+    const Folder folder;
+    on_ranks(3, [&](const Ranks& ranks) {
+      TrainingState state = example(ranks.rank, 4);
+      for (StateEntry& entry : state)
+        entry.is_equal_on_all_ranks = entry.kind == StateKind::kModel || entry.kind == StateKind::kOptimizer;
+      const auto own = [&](int rank) { return at::zeros({rank == larger ? 1000 : rank}); };
+      entry_of(state, StateKind::kCustom).state = own(ranks.rank);
+      save_training_state(folder / "s", state, ranks, quick_files());
+      TrainingState expected = example(ranks.rank, 4);
+      entry_of(expected, StateKind::kCustom).state = own(0);
+      EXPECT_TRUE(same(load_training_state(folder / "s", example(ranks.rank, 0), ranks), expected)) << larger;
+    });
+  }
+}
+
+TEST(CheckpointTrainingState, TheListOfTheFirstRankIsSaved) {
+  for (const bool equal : {false, true})
+    for (const int leaves_out : {0, 1}) {
+      const Folder folder;
+      on_ranks(2, [&](const Ranks& ranks) {
+        TrainingState state = example(ranks.rank, 4);
+        for (StateEntry& entry : state) entry.is_equal_on_all_ranks = equal && !is_per_rank(entry.kind);
+        if (ranks.rank == 1) remove_entry(state, StateKind::kCustom);
+        if (ranks.rank == leaves_out)
+          for (const size_t index : {0, 1}) {
+            entry_of(state, StateKind::kModel, index).is_left_out = true;
+            entry_of(state, StateKind::kModel, index).state = {};
+          }
+        save_training_state(folder / "s", state, ranks, quick_files());
+      });
+      for (const char* const name : {"model.safetensors", "model_1.safetensors"})
+        EXPECT_EQ(fs::exists(folder / "s/" + name), leaves_out == 1) << equal << leaves_out << name;
+      EXPECT_TRUE(fs::exists(folder / "s/custom_mine.bin"));
+      const Manifest manifest = load_manifest(folder / "s");
+      EXPECT_EQ(manifest.find("model.safetensors") != nullptr, leaves_out == 1);
+    }
+  const Folder folder;
+  on_ranks(2, [&](const Ranks& ranks) {
+    TrainingState state = example(ranks.rank, 4);
+    if (ranks.rank == 0) remove_entry(state, StateKind::kCustom);
+    expect_error(Status::kInvalidState, "rank 1 has the state 'custom_mine'",
+                 [&] { save_training_state(folder / "s", state, ranks, quick_files()); });
+  });
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(CheckpointTrainingState, EachHostMayHaveItsOwnFolder) {
   const Folder folder;
   on_ranks(4, [&](const Ranks& given) {
@@ -506,6 +555,20 @@ TEST(CheckpointPieces, AnyNumberOfRanksReadsWhatItNeeds) {
             Shards::expect_loaded(load_training_state(folder / "s", like, ranks), ranks, loads_pieces);
           });
     }
+}
+
+TEST(CheckpointPieces, AreLeftOutByAllRanksOrNone) {
+  const Folder folder;
+  on_ranks(2, [&](const Ranks& ranks) {
+    TrainingState state = Shards::state(ranks, true);
+    if (ranks.rank == 1) {
+      state[0].is_left_out = true;
+      state[0].state = {};
+    }
+    expect_error(Status::kInvalidState, "rank 1 leaves the state 'model' out",
+                 [&] { save_training_state(folder / "s", state, ranks, quick_files()); });
+  });
+  EXPECT_EQ(folder.entries(), 0U);
 }
 
 TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
