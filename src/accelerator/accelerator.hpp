@@ -228,6 +228,13 @@ class Accelerator {
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
+  struct Clipping {
+    parallel::ParallelModelPtr model;  // whose gradients these are, or parts of them
+    std::vector<at::Tensor> parameters;
+    parallel::UnevenInputs* announces;  // null: no rank needs to be told
+  };
+  // Gradients are unscaled.
+  Clipping begin_clipping(const nn::ModulePtr& model);
   parallel::ParallelModelPtr model_that_shards(const std::vector<at::Tensor>& parameters,
                                                parallel::ParallelModelPtr otherwise) const;
   std::vector<nn::ModulePtr> models() const;

@@ -218,26 +218,33 @@ parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::
   return otherwise;
 }
 
+Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {
+  unscale_gradients_of(*model);
+  const parallel::ParallelModelPtr parallel = parallel_model_of(model);
+  Clipping clipping{nullptr, parallel->module()->parameters(), nullptr};
+  clipping.model = model_that_shards(clipping.parameters, parallel);
+  if (!clipping.model->is_sharded() || !clipping.model->has_uneven_inputs()) return clipping;
+  const size_t all = clipping.model->module()->parameters().size();
+  require(clipping.parameters.size() == all, Status::kUnsupported, clipping.parameters.size(),
+          " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ", all,
+          "; expected the whole model");
+  clipping.announces = clipping.model->uneven_inputs();
+  return clipping;
+}
+
 std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
                                                               double norm_type) {
   if (!sync_gradients()) return std::nullopt;
-  unscale_gradients_of(*model);
-  const parallel::ParallelModelPtr parallel = parallel_model_of(model);
-  const std::vector<at::Tensor> parameters = parallel->module()->parameters();
-  const parallel::ParallelModelPtr sharding = model_that_shards(parameters, parallel);
-  if (sharding->is_sharded() && sharding->has_uneven_inputs()) {
-    require(parameters.size() == sharding->module()->parameters().size(), Status::kUnsupported, parameters.size(),
-            " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ",
-            sharding->module()->parameters().size(), "; expected the whole model");
-    sharding->uneven_inputs()->announce_clip_by_norm(*sharding, max_norm, norm_type);
-  }
-  return sharding->clip_gradients_by_norm(parameters, max_norm, norm_type);
+  const Clipping clipping = begin_clipping(model);
+  if (clipping.announces != nullptr) clipping.announces->announce_clip_by_norm(*clipping.model, max_norm, norm_type);
+  return clipping.model->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
 }
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
   if (!sync_gradients()) return false;
-  unscale_gradients_of(*model);
-  parallel_model_of(model)->clip_gradients_by_value(clip_value);
+  const Clipping clipping = begin_clipping(model);
+  if (clipping.announces != nullptr) clipping.announces->announce_clip_by_value(*clipping.model, clip_value);
+  clipping.model->clip_gradients_by_value(clipping.parameters, clip_value);
   return true;
 }
 

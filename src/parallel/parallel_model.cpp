@@ -18,8 +18,9 @@ at::Tensor ParallelModel::clip_gradients_by_norm(const std::vector<at::Tensor>& 
   return optim::clip_gradients_by_norm(parameters, max_norm, norm_type);
 }
 
-void ParallelModel::clip_gradients_by_value(double clip_value) {
-  optim::clip_gradients_by_value(module_->parameters(), clip_value);
+void ParallelModel::clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value) {
+  finish_step();
+  optim::clip_gradients_by_value(parameters, clip_value);
 }
 
 namespace {

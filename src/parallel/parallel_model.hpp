@@ -83,7 +83,7 @@ class ParallelModel : public nn::Module {
   // As optim/clip.hpp, for parameters of the model and others, with the norm of whole gradients.
   virtual at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
                                             double norm_type);
-  virtual void clip_gradients_by_value(double clip_value);
+  void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);
 
   // Sharding: parameters and their gradients are shards outside of forwards and backwards.
 

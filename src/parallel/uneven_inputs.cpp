@@ -28,7 +28,7 @@ UnevenInputs::Round UnevenInputs::exchange(const Notice& own) {
   const at::Tensor all = comm::gather_rows(
       *communicator_,
       at::tensor({static_cast<double>(own.kind), own.forward.records ? 1.0 : 0.0, own.forward.exchanges ? 1.0 : 0.0,
-                  static_cast<double>(own.index), own.max_norm, own.norm_type, can_shadow ? 1.0 : 0.0},
+                  static_cast<double>(own.index), own.largest, own.norm_type, can_shadow ? 1.0 : 0.0},
                  at::kDouble));
   const auto* const said = all.const_data_ptr<double>();
   Round round;
@@ -80,7 +80,13 @@ int UnevenInputs::announce(const ParallelModel& model, const ForwardNotice& noti
 }
 
 void UnevenInputs::announce_clip_by_norm(const ParallelModel& model, double max_norm, double norm_type) {
-  latest_ = exchange({Notice::Kind::kClip, {false, false}, static_cast<int64_t>(index_of(model)), max_norm, norm_type});
+  latest_ =
+      exchange({Notice::Kind::kClipByNorm, {false, false}, static_cast<int64_t>(index_of(model)), max_norm, norm_type});
+}
+
+void UnevenInputs::announce_clip_by_value(const ParallelModel& model, double clip_value) {
+  latest_ =
+      exchange({Notice::Kind::kClipByValue, {false, false}, static_cast<int64_t>(index_of(model)), clip_value, 0});
 }
 
 std::optional<int> UnevenInputs::announce_step(size_t optimizer) {
@@ -97,8 +103,11 @@ void UnevenInputs::follow(const Round& round) {
     case Notice::Kind::kForward:
       for (const ParallelModelPtr& model : models_) model->shadow(round.notice.forward, round.first);
       return;
-    case Notice::Kind::kClip:
-      follower_->clip_by_norm(*models_[index], round.notice.max_norm, round.notice.norm_type);
+    case Notice::Kind::kClipByNorm:
+      follower_->clip_by_norm(*models_[index], round.notice.largest, round.notice.norm_type);
+      return;
+    case Notice::Kind::kClipByValue:
+      follower_->clip_by_value(*models_[index], round.notice.largest);
       return;
     case Notice::Kind::kStep:
       follower_->step(index, round.first);

@@ -17,6 +17,7 @@ class UpdateFollower {
  public:
   virtual ~UpdateFollower() = default;
   virtual void clip_by_norm(ParallelModel& model, double max_norm, double norm_type) = 0;
+  virtual void clip_by_value(ParallelModel& model, double clip_value) = 0;
   // The settings are those of rank `source`.
   virtual void step(size_t optimizer, int source) = 0;
 };
@@ -33,9 +34,11 @@ class UnevenInputs {
   // Before a forward: announces that this rank has inputs. Returns the rank whose buffers are used. Only for the first
   // model.
   int announce(const ParallelModel& model, const ForwardNotice& notice);
-  // Before the collectives of an update of sharded models. Returns the rank whose settings those without inputs take,
-  // if there are such ranks.
+  // Before what belongs to an update of sharded models, whether it communicates or not: those without inputs do the
+  // same with their parts. announce_step() returns the rank whose settings those without inputs take, if there are such
+  // ranks.
   void announce_clip_by_norm(const ParallelModel& model, double max_norm, double norm_type);
+  void announce_clip_by_value(const ParallelModel& model, double clip_value);
   std::optional<int> announce_step(size_t optimizer);
   comm::Communicator& communicator() const { return *communicator_; }
   // This rank has no inputs left: takes part until no rank has. Then all get the models of one that trained longest;
@@ -45,11 +48,11 @@ class UnevenInputs {
  private:
   // What a rank does next. All ranks with inputs do the same.
   struct Notice {
-    enum class Kind : int64_t { kNothing, kForward, kClip, kStep };
+    enum class Kind : int64_t { kNothing, kForward, kClipByNorm, kClipByValue, kStep };
     Kind kind = Kind::kNothing;  // kNothing: it has no inputs
     ForwardNotice forward{false, false};
-    int64_t index = 0;  // of the model or the optimizer
-    double max_norm = 0, norm_type = 0;
+    int64_t index = 0;                  // of the model or the optimizer
+    double largest = 0, norm_type = 0;  // of a norm, or of a value
   };
   struct Round {
     bool everyone = false;

@@ -24,13 +24,14 @@ using parallel::fsdp_fixture::rows_of_step;
 using parallel::fsdp_fixture::Shape;
 using tests::AcceleratorPtr;
 
-constexpr double kMaxNorm = 0.05;
+constexpr double kMaxNorm = 0.05, kMaxValue = 1e-3;
 
+enum class Clips { kNot, kByNorm, kByValue };
 struct Training {
   std::vector<int> batches;  // of each rank
   FsdpSettings fsdp = by_blocks();
   Shape shape = {};
-  bool clips = false;
+  Clips clips = Clips::kNot;
   bool changes_lr = false;
   int backwards = 1;  // over the graph of each forward
   Precision precision = Precision::kNo;
@@ -58,7 +59,8 @@ std::map<std::string, at::Tensor> train_alone(const Training& run) {
     for (int rank = 0; rank < ranks; rank++)
       if (step < run.batches[static_cast<size_t>(rank)])
         (model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean() * run.backwards / ranks).backward();
-    if (run.clips) optim::clip_gradients_by_norm(model->parameters(), kMaxNorm, 2);
+    if (run.clips == Clips::kByNorm) optim::clip_gradients_by_norm(model->parameters(), kMaxNorm, 2);
+    if (run.clips == Clips::kByValue) optim::clip_gradients_by_value(model->parameters(), kMaxValue);
     if (run.changes_lr) optimizer->set_lr(0, lr_of(step));
     optimizer->step();
     optimizer->zero_grad(true);
@@ -87,7 +89,8 @@ std::map<std::string, at::Tensor> train(const Training& run) {
     for (int step = 0; step < run.batches[static_cast<size_t>(rank)]; step++) {
       const at::Tensor loss = model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean();
       for (int i = 0; i < run.backwards; i++) accelerator->backward(loss, keep);
-      if (run.clips) accelerator->clip_gradients_by_norm(model, kMaxNorm, 2);
+      if (run.clips == Clips::kByNorm) accelerator->clip_gradients_by_norm(model, kMaxNorm, 2);
+      if (run.clips == Clips::kByValue) accelerator->clip_gradients_by_value(model, kMaxValue);
       if (run.changes_lr) optimizer->set_lr(0, lr_of(step));
       optimizer->step();
       optimizer->zero_grad(true);
@@ -126,7 +129,7 @@ TEST(ShardedUnevenInputs, FollowWhatTheOthersDo) {
     for (const bool again : {false, true}) {
       run.fsdp.forward_prefetch = forward_prefetch;
       run.fsdp.activation_checkpointing = again;
-      run.clips = again;
+      run.clips = again ? Clips::kByNorm : Clips::kByValue;
       run.changes_lr = forward_prefetch;
       expect_as_alone(run);
     }
