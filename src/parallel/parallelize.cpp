@@ -33,10 +33,10 @@ ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, cons
                              c10::Device device) {
   if (settings.fsdp.enabled.value_or(false) && settings.fsdp.activation_checkpointing)
     checkpoint_wrapped_modules(module, settings.fsdp);
-  if (ranks.gradient->size() == 1) return single_process_model(std::move(module));
+  if (ranks.gradient->size() == 1 || settings.evaluation_mode) return single_process_model(std::move(module));
   if (is_sharded(ranks.gradient->size(), settings.fsdp))
     return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp, device);
-  if (settings.evaluation_mode || !has_trainable_parameter(*module)) return single_process_model(std::move(module));
+  if (!has_trainable_parameter(*module)) return single_process_model(std::move(module));
   return std::make_shared<DistributedDataParallel>(std::move(module), ranks.gradient, settings.ddp);
 }
 

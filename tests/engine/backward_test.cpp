@@ -146,19 +146,22 @@ TEST(Backward, OfASumWithAnotherLossOfTheSameGraph) {
 }
 
 TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
-  run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
-    const int rank = accelerator->state().process_index();
-    const nn::ModulePtr inner = critic();
-    inner->parameters()[0].detach().fill_(static_cast<float>(rank));
-    PrepareModelSettings preparation;
-    preparation.evaluation_mode = true;
-    const nn::ModulePtr model = accelerator->prepare_model(inner, preparation);
-    EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";
-    EXPECT_FALSE(parallel_model_of(model)->exchanges_gradients());
-    if (rank == 0) {
-      EXPECT_EQ(model->call(at::ones({1, 3})).numel(), 1) << "with nobody to wait for";
-    }
-  });
+  for (const bool sharded : {false, true})
+    run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+      const int rank = accelerator->state().process_index();
+      const nn::ModulePtr inner = critic();
+      inner->parameters()[0].detach().fill_(static_cast<float>(rank));
+      PrepareModelSettings preparation;
+      preparation.evaluation_mode = true;
+      preparation.fsdp.enabled = sharded;
+      const nn::ModulePtr model = accelerator->prepare_model(inner, preparation);
+      EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";
+      EXPECT_FALSE(parallel_model_of(model)->exchanges_gradients());
+      EXPECT_FALSE(parallel_model_of(model)->is_sharded());
+      if (rank == 0) {
+        EXPECT_EQ(model->call(at::ones({1, 3})).numel(), 1) << "with nobody to wait for";
+      }
+    });
 }
 
 }  // namespace backward_test
