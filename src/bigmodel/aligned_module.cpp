@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <utility>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/set_data.hpp"
 
@@ -30,6 +34,8 @@ bool has_offloaded_parameters(const nn::Module& module) {
 
 AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Device> device)
     : number_(next_number()), dispatch_(Dispatch::of(*module)) {
+  require(!device || !device->is_meta(), Status::kInvalidArgument,
+          "device is meta, where a module has no weights to read; expected cpu or an accelerator");
   if (device) tensor::require_device(*device);
   const at::NoGradGuard no_grad;
   for (const nn::Module::Member& member : module->members()) {
@@ -39,18 +45,38 @@ AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Dev
                                                       /*non_blocking=*/false, /*copy=*/true));
       shown_.push_back(offloaded);
     } else if (device && member.tensor.device() != *device) {
-      moved_.push_back({member.tensor, member.tensor.device()});
-      tensor::set_data(member.tensor, member.tensor.detach().to(*device));
+      moved_.push_back({member.tensor, member.tensor.detach()});
+      tensor::set_data(member.tensor, moved_.back().former.to(*device));
     }
+  }
+}
+
+AlignedModule::~AlignedModule() {
+  try {
+    finish();
+  } catch (const std::exception& error) {
+    log(LogLevel::kError,
+        "the changes of a module on another device are lost, for its scope was given up: ", error.what());
   }
 }
 
 void AlignedModule::finish() {
   const at::NoGradGuard no_grad;
-  for (const auto& offloaded : shown_) offloaded->hide(number_);
-  shown_.clear();
-  for (const Moved& moved : moved_) tensor::set_data(moved.tensor, moved.tensor.detach().to(moved.from));
-  moved_.clear();
+  for (const auto& offloaded : std::exchange(shown_, {})) offloaded->hide(number_);
+  std::exception_ptr failure;
+  for (const Moved& moved : std::exchange(moved_, {})) {
+    const at::Tensor present = moved.tensor.detach();
+    tensor::set_data(moved.tensor, moved.former);  // first: the module is whole whatever fails
+    try {
+      if (present.sizes() == moved.former.sizes() && present.scalar_type() == moved.former.scalar_type())
+        moved.former.copy_(present);
+      else
+        tensor::set_data(moved.tensor, present.to(moved.former.device()));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace accel::bigmodel

@@ -19,17 +19,18 @@ class AlignedModule {
  public:
   // Without a device offloaded weights are on their main device, and others stay where they are.
   AlignedModule(const nn::ModulePtr& module, std::optional<c10::Device> device);
-  ~AlignedModule() { finish(); }
+  ~AlignedModule();
   AlignedModule(const AlignedModule&) = delete;
   AlignedModule& operator=(const AlignedModule&) = delete;
 
-  // Offloaded weights are hidden again, without changes; others are moved back, with changes.
+  // Offloaded weights are hidden again, without changes; others have their former memory again, with changes. What
+  // cannot be copied back has its former values, and the error is thrown.
   void finish();
 
  private:
   struct Moved {
     at::Tensor tensor;
-    c10::Device from;
+    at::Tensor former;
   };
   size_t number_;  // as that of a block
   std::shared_ptr<Dispatch> dispatch_;

@@ -156,6 +156,17 @@ static void test_load_and_dispatch(void **state) {
   accel_module_release(model);
 }
 
+static void test_no_weights_can_be_read_on_meta(void **state) {
+  (void)state;
+  accel_module_t *layer = NULL;
+  accel_scope_t *scope = NULL;
+  assert_ok(accel_module_linear(3, 4, 1, &layer));
+  assert_fails(accel_align_module_device_begin(layer, (accel_device_t){ACCEL_DEVICE_META, -1}, &scope),
+               ACCEL_ERROR_INVALID_ARGUMENT, "device is meta");
+  assert_int_equal(device_of(layer, "weight").type, ACCEL_DEVICE_CPU);
+  accel_module_release(layer);
+}
+
 static void test_named_maps(void **state) {
   (void)state;
   accel_module_t *const model = saved_model(), *const empty = new_empty_model();
@@ -348,10 +359,15 @@ static void test_chain(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      big_model_test(test_load_and_dispatch),    big_model_test(test_named_maps),
-      big_model_test(test_loading_only),         big_model_test(test_offload_of_whole_models),
-      big_model_test(test_batches_share_a_pass), big_model_test(test_single_tensors_and_casting),
-      big_model_test(test_weight_stream),        big_model_test(test_chain),
+      big_model_test(test_load_and_dispatch),
+      big_model_test(test_no_weights_can_be_read_on_meta),
+      big_model_test(test_named_maps),
+      big_model_test(test_loading_only),
+      big_model_test(test_offload_of_whole_models),
+      big_model_test(test_batches_share_a_pass),
+      big_model_test(test_single_tensors_and_casting),
+      big_model_test(test_weight_stream),
+      big_model_test(test_chain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

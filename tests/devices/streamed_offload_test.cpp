@@ -350,5 +350,17 @@ TEST_F(StreamedOffload, TheEndBringsWeightsToTheirDevices) {
   EXPECT_TRUE(model->find_tensor("layers.0.scale").is_cpu());
 }
 
+TEST_F(StreamedOffload, ChangesOfAnAlignedModuleComeBackIntoItsMemory) {
+  const nn::ModulePtr layer = block_model()->find("layers.1");
+  const at::Tensor scale = layer->find_tensor("scale");
+  const void* const memory = scale.const_data_ptr();
+  AlignedModule aligned(layer, device());
+  EXPECT_EQ(scale.device(), device());
+  scale.detach().fill_(7);
+  aligned.finish();
+  EXPECT_EQ(scale.const_data_ptr(), memory);
+  EXPECT_TRUE(scale.detach().eq(7).all().item<bool>());
+}
+
 }  // namespace streamed_offload_test
 }  // namespace accel::bigmodel
