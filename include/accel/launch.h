@@ -82,8 +82,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_environment_report(accel_
 
 /** Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its
  * NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
- * @param local_process_index The rank's number on this machine.
- * @return ACCEL_OK; INVALID_ARGUMENT for a negative number.
+ * @param local_process_index The rank's number on this machine, from 0 to 65535.
+ * @return ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.
  * @threads thread
  * @accelerate utils.set_numa_affinity */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_numa_affinity(int32_t local_process_index);

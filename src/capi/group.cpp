@@ -25,8 +25,7 @@ accel_status_t make_group(const char* function, accel_state_t* state, accel_stat
 ACCEL_FUNCTION accel_status_t accel_group_create(accel_state_t* state, const int64_t* ranks, size_t n_ranks,
                                                  accel_state_t** out) {
   return make_group(__func__, state, out, [&](comm::Communicator& communicator) {
-    check_pointer(ranks, "ranks");
-    return comm::create_group(communicator, std::vector<int64_t>(ranks, ranks + n_ranks));
+    return comm::create_group(communicator, read_array(ranks, n_ranks, "ranks"));
   });
 }
 

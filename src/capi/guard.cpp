@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,7 +89,8 @@ accel_status_t record_torch_error(const char* function, accel_status_t status, c
 
 accel_status_t record_other_error(const char* function, const std::exception& error) noexcept {
   const TorchMessage message(error.what());
-  const accel_status_t status = message.is_of_script() ? ACCEL_ERROR_TORCH : ACCEL_ERROR_INTERNAL;
+  accel_status_t status = message.is_of_script() ? ACCEL_ERROR_TORCH : ACCEL_ERROR_INTERNAL;
+  if (message.means_overflow()) status = ACCEL_ERROR_INVALID_ARGUMENT;
   set_thread_error(status, message.line(), function);
   return status;
 }
@@ -124,6 +126,8 @@ accel_status_t record_exception(const char* function) noexcept {
     return record_torch_error(function, ACCEL_ERROR_TORCH, error);
   } catch (const std::bad_alloc&) {
     return record(ACCEL_ERROR_OUT_OF_MEMORY, "the host has no memory left");
+  } catch (const std::length_error& error) {
+    return record(ACCEL_ERROR_INVALID_ARGUMENT, text("a count is larger than any memory (", error.what(), ")"));
   } catch (const std::exception& error) {
     return record_other_error(function, error);
   } catch (...) {

@@ -5,12 +5,14 @@
 #include <cxxabi.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "accel.h"
 #include "base/current_call.hpp"
@@ -73,6 +75,15 @@ template <typename T>
 T* check_pointer(T* pointer, const char* name) {
   require(pointer != nullptr, Status::kInvalidArgument, name, " is NULL; expected a pointer");
   return pointer;
+}
+
+// Copies what the caller says is there; `name` is that of the pointer.
+template <typename T>
+std::vector<T> read_array(const T* values, size_t count, const char* name) {
+  check_pointer(values, name);
+  require(count <= PTRDIFF_MAX / sizeof(T), Status::kInvalidArgument, name, " has ", count,
+          " items, more than any memory holds");
+  return {values, values + count};
 }
 
 // Creates a handle from an object of the engine.

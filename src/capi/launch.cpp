@@ -30,6 +30,8 @@
 namespace accel::capi {
 namespace {
 
+constexpr int32_t kMostRanksOfHost = 65536;
+
 using LaunchFunction = Callback<accel_launch_fn>;
 
 // Calls of accel_launch() in this process: a program that is started again knows by it which one it is started for.
@@ -185,9 +187,11 @@ ACCEL_FUNCTION accel_status_t accel_environment_report(accel_buffer_t* out) {
 
 ACCEL_FUNCTION accel_status_t accel_set_numa_affinity(int32_t local_process_index) {
   return guarded(__func__, [&] {
-    require(local_process_index >= 0, Status::kInvalidArgument, "local_process_index is ", local_process_index,
-            "; expected a number from 0");
     const int64_t ranks = environment_integer("LOCAL_WORLD_SIZE").value_or(1);
+    require(local_process_index >= 0 && local_process_index < kMostRanksOfHost, Status::kInvalidArgument,
+            "local_process_index is ", local_process_index, "; expected a number from 0 to ", kMostRanksOfHost - 1);
+    require(ranks >= 1 && ranks <= kMostRanksOfHost, Status::kInvalidArgument, "LOCAL_WORLD_SIZE is ", ranks,
+            "; expected a number from 1 to ", kMostRanksOfHost);
     launch::set_numa_affinity(local_process_index, std::max(static_cast<int>(ranks), local_process_index + 1));
   });
 }

@@ -23,8 +23,7 @@ ACCEL_FUNCTION accel_status_t accel_loop_set_batch(accel_loop_t* batches, const 
                                                    int64_t remainder, int32_t end_of_dataloader) {
   return guarded(__func__, [&] {
     state::BatchLoop& engine = *check(batches, "batches").loop;
-    check_pointer(rows, "rows");
-    engine.set_batch({rows, rows + n_rows}, remainder, read_flag(end_of_dataloader, "end_of_dataloader"));
+    engine.set_batch(read_array(rows, n_rows, "rows"), remainder, read_flag(end_of_dataloader, "end_of_dataloader"));
   });
 }
 

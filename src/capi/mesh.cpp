@@ -25,9 +25,8 @@ ACCEL_FUNCTION accel_status_t accel_mesh_create(accel_state_t* state, const char
   return guarded(__func__, out, [&] {
     const auto& accelerator = accelerator_of(state);
     check_pointer(axes, "axes");
-    check_pointer(sizes, "sizes");
     auto mesh = std::make_shared<comm::Mesh>(accelerator->state().communicator(),
-                                             comm::mesh_axes(axes, std::vector<int64_t>(sizes, sizes + n_axes)));
+                                             comm::mesh_axes(axes, read_array(sizes, n_axes, "sizes")));
     return std::make_unique<accel_mesh>(std::move(mesh), accelerator);
   });
 }

@@ -17,6 +17,8 @@ class TorchMessage {
   bool means_no_memory() const { return no_memory_; }
   // The device has no such operator or function.
   bool means_not_supported() const { return !rewritten_.empty(); }
+  // A number does not fit the element type; LibTorch has no class for that.
+  bool means_overflow() const { return line_.find("without overflow") != std::string_view::npos; }
   // It is an exception of a TorchScript module.
   bool is_of_script() const { return of_script_; }
 

@@ -255,6 +255,8 @@ static void test_mesh(void **state) {
   assert_fails(accel_mesh_coordinate(own, "", &number), ACCEL_ERROR_INVALID_ARGUMENT, "axes is empty");
   assert_fails(accel_mesh_group(own, NULL, &group), ACCEL_ERROR_INVALID_ARGUMENT, "axes is NULL");
   accel_mesh_release(own);
+  assert_fails(accel_mesh_create(*state, "replicate,expert", sizes, (size_t)1 << 62, &own),
+               ACCEL_ERROR_INVALID_ARGUMENT, "more than any memory holds");
   assert_fails(accel_mesh_create(*state, "replicate,expert", wrong, 2, &own), ACCEL_ERROR_INVALID_ARGUMENT,
                "1 (replicate) x 2 (expert) and there is 1 rank");
   assert_fails(accel_mesh_create(*state, "replicate,expert", sizes, 1, &own), ACCEL_ERROR_INVALID_ARGUMENT,

@@ -311,6 +311,15 @@ static accel_status_t have_the_same_signals(int32_t local_process_index, void *u
   return sigismember(&mask, SIGUSR2) && action.sa_handler == on_signal ? ACCEL_OK : ACCEL_ERROR_USER;
 }
 
+static void numbers_of_ranks_have_a_range(void **unused) {
+  (void)unused;
+  assert_fails(accel_set_numa_affinity(-1), ACCEL_ERROR_INVALID_ARGUMENT, "local_process_index is -1");
+  assert_fails(accel_set_numa_affinity(INT32_MAX), ACCEL_ERROR_INVALID_ARGUMENT, "expected a number from 0 to 65535");
+  assert_int_equal(setenv("LOCAL_WORLD_SIZE", "4294967297", 1), 0);
+  assert_fails(accel_set_numa_affinity(0), ACCEL_ERROR_INVALID_ARGUMENT, "LOCAL_WORLD_SIZE is 4294967297");
+  assert_int_equal(unsetenv("LOCAL_WORLD_SIZE"), 0);
+}
+
 static void signals_stay_as_they_are(void **unused) {
   const accel_launch_options_t options = options_of(2);
   struct sigaction action = {0}, before, after;
@@ -562,6 +571,7 @@ int main(int count, char **arguments) {
       launch_test(ranks_have_a_deadline),
       launch_test(wrong_calls_start_nothing),
       launch_test(a_process_with_threads_is_not_forked),
+      launch_test(numbers_of_ranks_have_a_range),
       launch_test(signals_stay_as_they_are),
       launch_test(output_goes_to_logs),
       launch_test(threads_of_computations_are_no_obstacle),

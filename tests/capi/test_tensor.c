@@ -144,6 +144,8 @@ static void test_create_refuses(void **state) {
   assert_fails(accel_tensor_empty(kTwoByThree, 2, 0, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT, "dtype 0");
   assert_fails(accel_tensor_full(kTwoByThree, 2, 1, ACCEL_DTYPE_INT8, (accel_device_t){99, 0}, &out),
                ACCEL_ERROR_INVALID_ARGUMENT, "device type 9");
+  assert_fails(accel_tensor_full(kTwoByThree, 2, 300, ACCEL_DTYPE_INT8, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "without overflow");
   assert_fails(accel_tensor_randn(kTwoByThree, 2, ACCEL_DTYPE_INT64, kCpu, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "int64");
   assert_fails(accel_tensor_randint(0, 0, kTwoByThree, 2, &out), ACCEL_ERROR_INVALID_ARGUMENT, "empty");

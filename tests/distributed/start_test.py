@@ -135,12 +135,10 @@ class Resources(StartTest):
 
     @needs_root()
     def test_no_threads(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-            os.setgroups([])
-            os.setuid(NOBODY)
-
-        few = self.rank(1, 2, before=limit)
+        # Another user, who may still read what is below a private folder.
+        capability = "-all,+dac_read_search"
+        nobody = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", f"--inh-caps={capability}", f"--ambient-caps={capability}"]
+        few = self.rank(1, 2, nobody, before=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)))
         other = self.rank(0, 2)
         self.assert_says(few, "needs 2 threads to start and can start 0", "ulimit -u")
         self.assert_says(other, "rank 1 could not start", "threads")
