@@ -81,6 +81,30 @@ class Bundle(unittest.TestCase):
         self.assertEqual((done.returncode, (other / "thesis.txt").read_text()), (1, "mine"))
         self.assertIn("is not empty, and not a bundle", done.stderr)
 
+    def test_folders_that_cannot_be_made(self):
+        for out, expected in ((self.bundle / "bundle.json", "bundle.json is a file; give a folder"), ("/proc/bundle", "/proc/bundle")):
+            done = bundles.make(BUILD, out)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn(expected, done.stderr)
+
+    def test_a_build_for_each_python(self):
+        """Its options are those that a folder takes which is configured already, so that a bundle can be made again after a change."""
+        with mock.patch.object(make_bundle, "run") as run, mock.patch.object(make_bundle, "ROOT", pathlib.Path(self.folder.name)):
+            folders = set()
+            for version in ("3.11", "3.12"):
+                environment = pathlib.Path(self.folder.name, f"build/torch-2.11.0-python{version}")
+                environment.mkdir(parents=True)
+                (environment / "complete").touch()
+                with mock.patch.object(make_bundle, "version_of_python", return_value=version):
+                    folders.add(make_bundle.build_against("2.11.0", "python3"))
+                command = run.call_args.args
+                self.assertIn("build.sh", str(command[0]))
+                self.assertEqual([option for option in command[3:] if not option.startswith("-D")], [])
+                self.assertIn(f"python{version}/site-packages/torch", " ".join(map(str, command)))
+            self.assertEqual(len(folders), 2)
+        with self.assertRaisesRegex(make_bundle.BundleError, "--python python9: there is no such program"):
+            make_bundle.build_against("2.11.0", "python9")
+
     def test_a_bundle_of_another_torch(self):
         version = self.facts()["torch"]
         self.change("torch", "2.99.1")

@@ -162,11 +162,77 @@ class Whole(Folder):
                 self.assertIn(f"stopped by {number.name}", summary)
                 self.assertEqual(results[f"toy_{phase}"]["outcome"], "failed")
                 self.assertIn(f"toy_{phase}", summary)
+                left = {result["reason"] for result in list(results.values())[before + 1:]}
+                self.assertEqual((len(results), left), (4, {"the script was stopped before it"} if phase != "speed" else set()))
                 self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
             for file in self.out.iterdir():
                 file.unlink()
             for left in self.folder.glob("accel-gpu-*"):
                 subprocess.run(["rm", "-rf", left], check=True)
+
+    def test_stopped_again_while_it_ends_its_steps(self):
+        toys = pathlib.Path(self.paths[0], "steps.py")
+        toys.write_text(TOY_STEPS.replace("import os, sys, time", "import os, signal, sys, time\\nsignal.signal(signal.SIGTERM, lambda *_: print('stays', flush=True))"))
+        process = self.start(self.bundle, self.out, 60)
+        wait_until(lambda: "toy_first| first line" in self.log(), "the first step")
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: "toy_first| stays" in self.log(), "the end of the first step")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("stopped by SIGINT", (self.out / "summary.txt").read_text())
+        self.assertEqual(bundles.results(self.out)["toy_first"]["outcome"], "failed")
+        self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
+
+    def test_stopped_before_its_first_step(self):
+        """While it unpacks a program, which here is a pipe that nobody writes into."""
+        os.mkfifo(self.bundle / "bin/program.gz")
+        process = self.start(self.bundle, self.out, 60)
+        wait_until(lambda: list(self.folder.glob("accel-gpu-*/bin")), "the unpacking")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("stopped by SIGTERM", (self.out / "summary.txt").read_text())
+        self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
+
+    def test_a_program_that_cannot_be_started_fails_its_step_alone(self):
+        (self.folder / "go").touch()
+        toys = pathlib.Path(self.paths[0], "steps.py")
+        for name, mode in (("missing", None), ("locked", 0o644)):
+            with self.subTest(name):
+                program = self.bundle / "bin" / name
+                if mode is not None:
+                    program.touch(mode)
+                toys.write_text(TOY_STEPS + f"toys = steps_on\ndef steps_on(kind):\n    return [Step('toy_{name}', 'toys', 100, lambda _: [{str(program)!r}], 'alone'), *toys(kind)]\n")
+                process = self.start(self.bundle, self.out, 60)
+                said, errors = process.communicate()
+                self.assertEqual((process.returncode, errors), (1, ""))
+                self.assertIn("4 passed, 1 failed, 0 not run", said)
+                result = bundles.results(self.out)[f"toy_{name}"]
+                self.assertEqual(result["outcome"], "failed")
+                self.assertIn(f"bin/{name}", result["reason"])
+
+    def test_what_a_former_run_left(self):
+        self.out.mkdir()
+        for name in ("steps.log", "results.jsonl", "summary.txt", "trace.json.gz", "peer_tests.json", "mine.txt"):
+            (self.out / name).write_text("of a former run")
+        (self.folder / "go").touch()
+        self.start(self.bundle, self.out, 60).communicate()
+        self.assertEqual(sorted(file.name for file in self.out.iterdir()), ["mine.txt", "results.jsonl", "steps.log", "summary.txt"])
+
+    def test_a_bundle_that_cannot_be_unpacked(self):
+        (self.bundle / "bin/program.gz").write_text("not packed")
+        self.assertIn("bin/program.gz cannot be unpacked", self.refusal(self.bundle, self.out, 60))
+        self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
+
+    def test_the_libraries_of_the_machine_are_found(self):
+        """A container may name the folder of the driver's libraries by LD_LIBRARY_PATH alone."""
+        (self.folder / "go").touch()
+        toys = pathlib.Path(self.paths[0], "steps.py")
+        toys.write_text(TOY_STEPS.replace("print('first line', flush=True)", "print(os.environ['LD_LIBRARY_PATH'], flush=True)"))
+        self.start(self.bundle, self.out, 60, LD_LIBRARY_PATH="/opt/driver/lib64").communicate()
+        folders = self.log().splitlines()[0].partition("| ")[2].split(":")
+        self.assertEqual((folders[0], folders[-1]), (str(self.bundle / "lib"), "/opt/driver/lib64"))
 
     def test_no_longer_than_its_seconds(self):
         toys = pathlib.Path(self.paths[0], "steps.py")

@@ -2,6 +2,7 @@
 """What table.py writes into the pages of the repository from the results of a run, whose figures are in fixtures/results.jsonl."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -93,11 +94,21 @@ class Table(unittest.TestCase):
         self.assertEqual(self.pages()["devices.md"], before["devices.md"], "a page was written though another one could not be")
 
     def test_a_stopped_run_has_the_rows_until_then(self):
+        """And no others of a former run, which the line above the table does not speak of."""
+        self.write()
+        self.assertIn("peer_tests", self.row("devices.md", "the reference's own tests")[-1])
         results = self.out / "results.jsonl"
         results.write_text("".join(results.read_text().splitlines(keepends=True)[:6]))
         self.assertEqual(self.write().returncode, 0)
         self.assertEqual(self.row("devices.md", "training in fp32")[-1], "not yet run")
         self.assertEqual(self.row("devices.md", "order")[-1], "failed: order_backward; passed: order_seed")
+        self.assertEqual(self.row("devices.md", "the reference's own tests")[-1], "not yet run")
+
+    def test_a_bundle_with_changes_says_so(self):
+        results = self.out / "results.jsonl"
+        results.write_text(re.sub(r'"commit": "([0-9a-f]+)', r'"commit": "\1 and changes', results.read_text()))
+        self.write()
+        self.assertIn("on 2026-01-02 at 01234567 and changes.", self.pages()["devices.md"])
 
 
 if __name__ == "__main__":

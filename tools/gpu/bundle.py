@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import sys
+import zlib
 
 
 class BundleError(Exception):
@@ -22,6 +23,11 @@ def read(folder):
         return {name: facts[name] for name in ("torch", "python", "commit", "date", "libraries")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{folder} is not a bundle ({type(error).__name__}: {error}); expected a folder that tools/gpu/make_bundle.py made") from None
+
+
+def short_commit(facts):
+    """The first digits, and whether there were changes that are in no commit."""
+    return re.sub(r"^([0-9a-f]{8})[0-9a-f]*", r"\1", facts["commit"])
 
 
 def version_of(folder):
@@ -60,8 +66,11 @@ def unpack(folder, scratch):
     (scratch / "bin").mkdir()
     for file in folder.glob("bin/*.gz"):
         target = scratch / "bin" / file.stem
-        with gzip.open(file, "rb") as source, target.open("wb") as whole:
-            shutil.copyfileobj(source, whole)
+        try:
+            with gzip.open(file, "rb") as source, target.open("wb") as whole:
+                shutil.copyfileobj(source, whole)
+        except (OSError, EOFError, zlib.error) as error:
+            raise BundleError(f"{file} cannot be unpacked into {scratch} ({error}); copy the bundle again, or set TMPDIR to a folder with more place") from None
         target.chmod(0o755)
 
 
@@ -70,7 +79,8 @@ def environment(folder, torch, device, scratch, out):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCEL_", "ACCELERATE_"))}
     found = {
         **kept,
-        "LD_LIBRARY_PATH": f"{folder / 'lib'}:{torch / 'lib'}",
+        # That of the machine comes last: in containers it may be what names the driver's libraries.
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, (str(folder / "lib"), str(torch / "lib"), kept.get("LD_LIBRARY_PATH")))),
         "ACCEL_PLUGIN_PATH": str(folder / "lib/accel"),
         "ACCEL_PROGRAM": str(folder / "bin/accel"),
         "ACCELERATE_TORCH_DEVICE": device,

@@ -3,7 +3,7 @@
 
 It has the engine, its plugins, the programs, tests, benchmarks and examples, the Python package, the libraries that a bare Ubuntu 24.04 or
 Debian 12 lacks, and the script (gpu/run.sh); stripped, with relative run paths, of at most 48 MiB. OUT/bundle.json says what it is for.
-Without --build it builds against the torch of the registry, in build/bundle-VERSION.
+Without --build it builds against the torch of the registry, in build/bundle-VERSION-pythonX.Y.
 """
 
 import argparse
@@ -53,19 +53,27 @@ def output(*command):
     return subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
+def version_of_python(python):
+    """Such as 3.12."""
+    if shutil.which(python) is None:
+        raise BundleError(f"--python {python}: there is no such program; expected the name or the path of a Python")
+    return output(python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+
+
 def build_against(version, python):
-    """Builds all with that torch of the registry, whose CUDA part and headers the NCCL plugin needs. The build folder."""
-    environment, folder = ROOT / f"build/torch-{version}", ROOT / f"build/bundle-{version}"
+    """Builds all with that torch of the registry, whose CUDA part and headers the NCCL plugin needs, for that Python. The build folder."""
+    name = f"{version}-python{version_of_python(python)}"
+    environment, folder = ROOT / f"build/torch-{name}", ROOT / f"build/bundle-{name}"
     if not (environment / "complete").exists():
         shutil.rmtree(environment, ignore_errors=True)
         run(python, "-m", "venv", environment)
         headers = re.findall(r"^nvidia-\S+", CUDA_HEADERS.read_text(), re.MULTILINE)
         run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={version}", "numpy", "meson>=1.3,<2", *headers)
         (environment / "complete").touch()
-    torch = next(environment.glob("lib/python3*/site-packages/torch"))
-    path = f"{environment / 'bin'}:{os.environ['PATH']}"  # a Meson that knows this Python
-    run(ROOT / "tools/build.sh", "-C", folder, f"-Dpython={environment / 'bin/python'}", "-Dunity=on", "-Dunity_size=40", f"-Dlibtorch={torch}", "-Dnccl=enabled",
-        "-Dtests=true", "-Dbench=true", "-Dexamples=true", "-Dbindings=python", cwd=ROOT, env={**os.environ, "PATH": path})
+    torch = environment / f"lib/python{version_of_python(python)}/site-packages/torch"
+    run(ROOT / "tools/build.sh", "-C", folder, "-Dunity=on", "-Dunity_size=40", f"-Dlibtorch={torch}", "-Dnccl=enabled", "-Dtests=true", "-Dbench=true",
+        "-Dexamples=true", "-Dbindings=python", f"-Dpython={environment / 'bin/python'}", cwd=ROOT,
+        env={**os.environ, "PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})  # a Meson that knows this Python
     return folder
 
 
@@ -165,6 +173,8 @@ def check_size(out, largest=LARGEST):
 def make(build, out):
     """Makes the bundle of a build. Its size in bytes."""
     _, version = torch_of(build)
+    if out.exists() and not out.is_dir():
+        raise BundleError(f"{out} is a file; give a folder")
     if out.exists() and any(out.iterdir()) and not (out / "bundle.json").exists():
         raise BundleError(f"{out} is not empty, and not a bundle; give a folder that may be replaced")
     shutil.rmtree(out, ignore_errors=True)
@@ -198,11 +208,11 @@ def main():
             # By the Python that the package is for.
             interpreter, checks = options_of(build)["python"], pathlib.Path(__file__).with_name("empty_root.py")
             return subprocess.run([interpreter, checks, given.out.resolve(), torch_of(build)[0]], check=False).returncode
-    except (BundleError, shared_objects.ObjectError) as error:
+    except (BundleError, shared_objects.ObjectError, OSError) as error:
         print(f"make_bundle: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
-        print(f"make_bundle: `{' '.join(error.cmd)}` has status {error.returncode}", file=sys.stderr)
+        print(f"make_bundle: `{' '.join(map(str, error.cmd))}` has status {error.returncode}", file=sys.stderr)
         return 1
     return 0
 

@@ -4,12 +4,19 @@ import datetime
 import json
 import threading
 
+from bundle import short_commit
+
+
+OF_STEPS = ("trace.json.gz", "peer_tests.json")  # what steps write beside the record
+
 
 class Record:
-    """Three files: steps.log, results.jsonl, summary.txt."""
+    """Three files: steps.log, results.jsonl, summary.txt. What a former run left in the folder goes."""
 
     def __init__(self, out, facts, device, seconds):
         self._lock, self._out, self._results = threading.Lock(), out, []
+        for name in OF_STEPS:
+            (out / name).unlink(missing_ok=True)
         self._log = (out / "steps.log").open("w", buffering=1, errors="replace")
         self._jsonl = (out / "results.jsonl").open("w", buffering=1)
         self._run = {"run": {"bundle": facts, "device": device, "seconds": seconds, "date": datetime.date.today().isoformat()}}
@@ -33,13 +40,17 @@ class Record:
             self._state = state
             self._write_summary()
 
+    def has(self, step):
+        with self._lock:
+            return any(result["step"] == step.name for result in self._results)
+
     def failed(self):
         return any(result["outcome"] == "failed" for result in self._results)
 
     def _write_summary(self):
         run = self._run["run"]
         count = {outcome: sum(result["outcome"] == outcome for result in self._results) for outcome in ("passed", "failed", "not run")}
-        lines = [f"device {run['device']}, bundle of {run['bundle']['commit'][:12]} for torch {run['bundle']['torch']}, {run['date']}: {self._state}",
+        lines = [f"device {run['device']}, bundle of {short_commit(run['bundle'])} for torch {run['bundle']['torch']}, {run['date']}: {self._state}",
                  ", ".join(f"{number} {outcome}" for outcome, number in count.items()), ""]
         for result in self._results:
             reason = f"  {result['reason'][:200]}" if result["reason"] else ""

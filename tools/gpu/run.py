@@ -7,10 +7,8 @@ speeds one after another. Nothing takes longer than SECONDS (480). A failed step
 failed; 1; 2 for arguments that are wrong.
 """
 
-import contextlib
 import os
 import pathlib
-import shutil
 import signal
 import sys
 import tempfile
@@ -24,6 +22,7 @@ from step_process import StepProcess
 
 LEAST_SECONDS = 20
 RESERVE = 3  # seconds of the end, for killing what runs and the summary
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Until which part of the time the steps of each phase run, and how many at once.
 PHASES = {"first": (0.3, 1), "check": (0.58, max(2, (os.cpu_count() or 2) * 3 // 4)), "alone": (0.76, 1), "speed": (1.0, 1)}
 
@@ -33,8 +32,8 @@ class Stopped(BaseException):
 
 
 class Script:
-    def __init__(self, context, record, seconds):
-        self.context, self.record, self.began, self.seconds = context, record, time.monotonic(), seconds
+    def __init__(self, context, record, began, seconds):
+        self.context, self.record, self.began, self.seconds = context, record, began, seconds
         self.running, self.lock, self.stopped = {}, threading.Lock(), False
         self.steps, self.no_device = all_steps.steps_on(context.device), None
 
@@ -53,8 +52,12 @@ class Script:
         with self.lock:
             if self.stopped:
                 return
+            try:
+                process.start()
+            except OSError as error:  # its program is missing or must not be run, or there is no place
+                self.record.add(step, "failed", f"it cannot be started: {error}", 0, [])
+                return
             self.running[step.name] = process
-            process.start()
         outcome = process.wait()
         with self.lock:
             if not self.stopped:
@@ -91,6 +94,9 @@ class Script:
             process.kill()
         for name, process in running.items():
             self.record.add(process.step, "failed", f"the script was stopped while {name} ran", process.seconds(), process.figures)
+        for step in self.steps:
+            if not self.record.has(step):
+                self.record.add(step, "not run", "the script was stopped before it", 0, [])
 
 
 def read_arguments(arguments):
@@ -119,35 +125,40 @@ def read_arguments(arguments):
     return folder, facts, torch, out.resolve(), seconds, device
 
 
+def stop_once(number, _):
+    """What runs is ended then, which another signal must not interrupt."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(signal.Signals(number).name)
+
+
 def main():
+    began, record, script = time.monotonic(), None, None
     try:
         folder, facts, torch, out, seconds, device = read_arguments(sys.argv[1:])
+        with tempfile.TemporaryDirectory(prefix="accel-gpu-", ignore_cleanup_errors=True) as name:
+            scratch, record = pathlib.Path(name), Record(out, facts, device, seconds)
+            try:
+                for number in SIGNALS:
+                    signal.signal(number, stop_once)
+                bundles.unpack(folder, scratch)
+                environment = bundles.environment(folder, torch, device, scratch, out)
+                context = all_steps.Context(folder, facts, torch, out, scratch, device, environment)
+                script = Script(context, record, began, seconds)
+                for phase in PHASES:
+                    script.run_phase(phase)
+                record.finish("all steps are done")
+            except Stopped as stop:
+                if script is not None:
+                    script.stop()
+                record.finish(f"stopped by {stop}")
     except bundles.BundleError as error:
+        if record is not None:
+            record.finish(str(error))
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
-
-    def on_signal(number, _):
-        raise Stopped(signal.Signals(number).name)
-
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix="accel-gpu-"))
-    bundles.unpack(folder, scratch)
-    context = all_steps.Context(folder, facts, torch, out, scratch, device, bundles.environment(folder, torch, device, scratch, out))
-    record = Record(out, facts, device, seconds)
-    script = Script(context, record, seconds)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
-    try:
-        for phase in PHASES:
-            script.run_phase(phase)
-        record.finish("all steps are done")
-    except Stopped as stop:
-        script.stop()
-        record.finish(f"stopped by {stop}")
-    finally:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(scratch)
     print((out / "summary.txt").read_text(), end="")
-    return 1 if record.failed() else 0
+    return 1 if script is None or script.stopped or record.failed() else 0
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ docs/performance.md the speeds; each with the card, the driver, the versions, th
 """
 
 import argparse
-import collections
 import json
 import pathlib
 import re
 import statistics
 import sys
+
+from bundle import short_commit
+from steps import steps_on
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLUMN = "NVIDIA GPU"
@@ -63,7 +65,7 @@ def machine_line(run, results):
     card = machine["cards"][0]
     packages = ", ".join(f"{name} {machine[name]}" for name in ("torch", "accelerate", "transformers") if machine.get(name))
     return (f"The column {COLUMN} is that of one run of `tools/gpu/run.sh` on one {card['name']}, driver {card['driver_version']}, {machine['cores']} cores "
-            f"of {machine['processor']}, {machine['system']}, {packages}, Python {machine['python']}, on {run['date']} at {run['bundle']['commit'][:8]}.")
+            f"of {machine['processor']}, {machine['system']}, {packages}, Python {machine['python']}, on {run['date']} at {short_commit(run['bundle'])}.")
 
 
 def outcome(results, steps):
@@ -82,11 +84,11 @@ def outcome(results, steps):
 
 
 def steps_of_rows(results):
-    """{row of the script's table: its steps}"""
-    found = collections.defaultdict(list)
+    """{row of the script's table: its steps that have a result}, also for rows without one."""
+    found = {step.row: [] for step in steps_on("cuda") if step.row != "speed"}
     for step, result in results.items():
         if result["row"] != "speed":
-            found[result["row"]].append(step)
+            found.setdefault(result["row"], []).append(step)
     return found
 
 
