@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import json
 import logging
 import os
@@ -387,3 +388,42 @@ def test_a_copy_of_a_dispatched_model_moves_itself(net):
     assert (copied.scale.dtype, model.scale.dtype) == (torch.float64, torch.float32)
     x = torch.ones(2, 3)
     torch.testing.assert_close(copied(x.double()).float(), model(x))
+
+
+def offloaded_to_its_folder(model, folder):
+    return accel.disk_offload(model, str(folder), "cpu")
+
+
+def loaded_from_its_folder(model, folder):
+    accel.save(model.state_dict(), f"{folder}/model.safetensors", safe_serialization=True)
+    return accel.load_checkpoint_and_dispatch(model, str(folder), {"": "disk"}, offload_folder=str(folder))
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+@pytest.mark.parametrize("change", ["others", "gone"])
+@pytest.mark.parametrize("offload", [offloaded_to_its_folder, loaded_from_its_folder])
+def test_a_copy_has_the_weights_of_its_model_when_their_files_have_others(x, tmp_path, offload, change, has_run):
+    model, other = Net().eval(), Net().eval()
+    expected = model(x)
+    model = offload(model, tmp_path)
+    if has_run:
+        model(x)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    if change == "others":
+        offload(other, tmp_path)
+    torch.testing.assert_close(copy.deepcopy(model)(x), expected)
+    torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.parametrize("offload", [offloaded_to_its_folder, loaded_from_its_folder])
+def test_a_copy_of_a_model_that_ran_leaves_its_weights_in_their_files(x, tmp_path, offload):
+    def in_memory():
+        gc.collect()
+        return sum(isinstance(one, torch.nn.Parameter) and one.shape == (5, 4) and one.device == CPU for one in gc.get_objects())
+
+    model = offload(Net().eval(), tmp_path)
+    expected, before = model(x), in_memory()
+    copied = copy.deepcopy(model)
+    assert in_memory() == before
+    torch.testing.assert_close(copied(x), expected)

@@ -32,6 +32,10 @@ class _Slot:
         self.empty = former if former.device == _META else self._like(former, former.to(_META))
         self.value = self.made = None  # what a kept tensor is made of, and it
 
+    def __getstate__(self):
+        """A copy makes a tensor of its own weights when it needs it: what this one keeps would be in memory there, file or not."""
+        return {**vars(self), "value": None, "made": None}
+
     def _like(self, former, data):
         return parameter_like(former, data) if self.is_parameter else data
 

@@ -110,7 +110,8 @@ class OffloadedWeightsLoader(Mapping):
     """Tensors by name: those of a state dict, and those that an index says the places of: files in a folder, or in files of safetensors
     ("safetensors_file", with "weight_name" and "dtype" where these differ). Files are mapped when the first tensor of theirs is asked for, and
     a tensor is the same object each time. With `device` what is in safetensors files comes there. `mapped` has tensors of files that are mapped
-    already. A copy maps the files again: nothing of them is in memory, and what a program writes into its tensors is its own."""
+    already. A copy maps the files again: nothing of them is in memory, and what a program writes into its tensors is its own. Tensors of files
+    that have other content by then, or are gone, are copied."""
 
     def __init__(self, state_dict=None, save_folder=None, index=None, device=None, mapped=None):
         if state_dict is None and save_folder is None and index is None:
@@ -121,6 +122,7 @@ class OffloadedWeightsLoader(Mapping):
         self.device = device
         self._files: dict = {}
         self._mapped: dict = dict(mapped or {})
+        self._contents = {key: _content(self._path(key)) for key in self._mapped if key in self.index}  # of their files, when they were mapped
         self.all_keys = list(dict.fromkeys([*self.state_dict, *self.index, *self._mapped]))
 
     def __getitem__(self, key):
@@ -128,7 +130,7 @@ class OffloadedWeightsLoader(Mapping):
             return self.state_dict[key]
         entry = self.index.get(key, {})
         if key not in self._mapped:
-            self._mapped[key] = self._map(key, self.index[key])
+            self._map(key)
         mapped = self._mapped[key]
         if "safetensors_file" not in entry:
             return mapped
@@ -136,18 +138,29 @@ class OffloadedWeightsLoader(Mapping):
 
     def __deepcopy__(self, memo):
         made = memo[id(self)] = type(self)(copy.deepcopy(self.state_dict, memo), self.save_folder, copy.deepcopy(self.index), self.device)
+        contents = {path: _content(path) for path in {self._path(key) for key in self._contents}}
         for key, tensor in self._mapped.items():
-            made._mapped[key] = memo[id(tensor)] = made._map(key, made.index[key]) if key in made.index else copy.deepcopy(tensor, memo)
+            if key in self._contents and self._contents[key] is not None and self._contents[key] == contents[self._path(key)]:
+                made._map(key)
+            else:
+                made._mapped[key] = copy.deepcopy(tensor, memo)
+            memo[id(tensor)] = made._mapped[key]
         made.all_keys = list(self.all_keys)
         return made
 
-    def _map(self, key, entry):
-        path = entry.get("safetensors_file")
-        if path is None:
-            return load_offloaded_weight(os.path.join(self.save_folder, f"{key}.dat"), entry)
+    def _path(self, key):
+        """The file of a tensor of the index."""
+        return self.index[key].get("safetensors_file") or os.path.join(self.save_folder, f"{key}.dat")
+
+    def _map(self, key):
+        path, entry = self._path(key), self.index[key]
+        self._contents[key] = _content(path)
+        if entry.get("safetensors_file") is None:
+            self._mapped[key] = load_offloaded_weight(path, entry)
+            return
         if path not in self._files:
             self._files[path] = mapped_file(path)
-        return self._files[path][entry.get("weight_name", key)]
+        self._mapped[key] = self._files[path][entry.get("weight_name", key)]
 
     def __contains__(self, key):
         return key in self.state_dict or key in self.index or key in self._mapped
@@ -157,6 +170,15 @@ class OffloadedWeightsLoader(Mapping):
 
     def __len__(self):
         return len(self.all_keys)
+
+
+def _content(path):
+    """What differs when a file was replaced or written; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def mapped_file(path):
