@@ -23,6 +23,19 @@ std::vector<BackendName> default_backends(c10::DeviceType device) {
   return backends;
 }
 
+// Part of the name of a file.
+bool is_plugin_name(const std::string& name) {
+  constexpr size_t kLongest = 64;
+  return !name.empty() && name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char letter) {
+    return ('a' <= letter && letter <= 'z') || ('0' <= letter && letter <= '9') || letter == '_' || letter == '-';
+  });
+}
+
+// Of a plugin that is found, or of one of this project's, which says itself why it is not there.
+bool is_known(const std::string& name) {
+  return name == kStaged || name == kOfDevice || name == "ucx" || name == "nccl" || plugin_path(name).has_value();
+}
+
 // "xpu:staged", or "staged" for the device of the state.
 BackendName parse_given(const std::string& item, c10::DeviceType device) {
   const std::string own = c10::DeviceTypeName(device, /*lower_case=*/true);
@@ -32,13 +45,15 @@ BackendName parse_given(const std::string& item, c10::DeviceType device) {
   require(of == own || of == "cpu", Status::kInvalidArgument, "backend has '", item, "' and the state computes on ",
           own, "; expected backends of ", own, device == c10::DeviceType::CPU ? "" : " and cpu");
   const bool is_cpu = of == "cpu";
-  const bool is_possible = !name.empty() && (is_cpu ? name != kStaged && name != kOfDevice && name != "nccl"
-                                                    : name != "ucx" && (name != "nccl" || is_of_nccl(device)));
+  const bool is_possible = is_plugin_name(name) && is_known(name) &&
+                           (is_cpu ? name != kStaged && name != kOfDevice && name != "nccl"
+                                   : name != "ucx" && (name != "nccl" || is_of_nccl(device)));
   require(is_possible, Status::kInvalidArgument, "backend has '", item, "', and '", name, "' does not send tensors of ",
           of, "; expected ",
           is_cpu               ? "ucx"
           : is_of_nccl(device) ? "nccl or staged"
-                               : "staged");
+                               : "staged",
+          ", or the NAME of a plugin libaccel_NAME.so in ACCEL_PLUGIN_PATH");
   require(name != kOfDevice || find_device_backend(device) != nullptr, Status::kInvalidArgument, "backend has '", item,
           "', and the plugin of ", of, " has no collectives of its own; expected staged");
   return {is_cpu ? c10::DeviceType::CPU : device, name};
@@ -59,8 +74,13 @@ std::vector<BackendName> parse_backend_names(const std::string& names) {
 
 std::string choose_backends(c10::DeviceType device, const std::string& given) {
   std::vector<BackendName> backends = default_backends(device);
+  std::vector<c10::DeviceType> given_devices;
   for (const std::string& item : split_text(given)) {
     const BackendName named = parse_given(item, device);
+    require(std::find(given_devices.begin(), given_devices.end(), named.device) == given_devices.end(),
+            Status::kInvalidArgument, "backend has '", item, "' and another backend of ",
+            c10::DeviceTypeName(named.device, /*lower_case=*/true), " before it; expected one for each device");
+    given_devices.push_back(named.device);
     const auto same = std::find_if(backends.begin(), backends.end(),
                                    [&](const BackendName& known) { return known.device == named.device; });
     if (same != backends.end())

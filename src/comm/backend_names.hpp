@@ -23,7 +23,7 @@ std::vector<BackendName> parse_backend_names(const std::string& names);
 
 // The backends of a state on such a device: that of the CPU, and the device's own one, or kStaged if it has none.
 // `given` names others, of which each replaces the one of its device, that of the state where it names none;
-// kInvalidArgument for one that cannot be meant.
+// kInvalidArgument for one that cannot be meant, of no plugin, or the second of a device.
 std::string choose_backends(c10::DeviceType device, const std::string& given = "");
 
 // The devices whose tensors are staged: "sim". Empty if there are none.

@@ -42,7 +42,7 @@ TEST(BackendNames, GivenOnesReplaceThoseOfTheirDevices) {
   EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "cuda:staged"), "cpu:ucx,cuda:staged");
   EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "staged"), "cpu:ucx,cuda:staged");
   EXPECT_EQ(choose_backends(c10::DeviceType::CUDA, "nccl,cpu:ucx"), "cuda:nccl,cpu:ucx");
-  EXPECT_EQ(choose_backends(c10::DeviceType::XPU, "cpu:other"), "cpu:other,xpu:staged");
+  EXPECT_EQ(choose_backends(c10::DeviceType::XPU, "cpu:null"), "cpu:null,xpu:staged");
 }
 
 TEST(BackendNames, ThatCannotBeMeantAreRefused) {
@@ -58,11 +58,20 @@ TEST(BackendNames, ThatCannotBeMeantAreRefused) {
   EXPECT_EQ(error_of(c10::DeviceType::CPU, "cuda:staged"),
             "backend has 'cuda:staged' and the state computes on cpu; expected backends of cpu");
   EXPECT_EQ(error_of(c10::DeviceType::CPU, "staged"),
-            "backend has 'staged', and 'staged' does not send tensors of cpu; expected ucx");
+            "backend has 'staged', and 'staged' does not send tensors of cpu; expected ucx, or "
+            "the NAME of a plugin libaccel_NAME.so in ACCEL_PLUGIN_PATH");
   EXPECT_EQ(error_of(c10::DeviceType::XPU, "nccl"),
-            "backend has 'nccl', and 'nccl' does not send tensors of xpu; expected staged");
+            "backend has 'nccl', and 'nccl' does not send tensors of xpu; expected staged, or "
+            "the NAME of a plugin libaccel_NAME.so in ACCEL_PLUGIN_PATH");
   EXPECT_EQ(error_of(c10::DeviceType::CUDA, "cuda:"),
-            "backend has 'cuda:', and '' does not send tensors of cuda; expected nccl or staged");
+            "backend has 'cuda:', and '' does not send tensors of cuda; expected nccl or staged, or "
+            "the NAME of a plugin libaccel_NAME.so in ACCEL_PLUGIN_PATH");
+  EXPECT_EQ(error_of(c10::DeviceType::CUDA, "cuda:staged,nccl"),
+            "backend has 'nccl' and another backend of cuda before it; expected one for each device");
+  for (const char* name : {"cuda", "gloo", "cpu:../ucx", "cpu:0:ucx", "UCX", "ucx ", "cpu:/ucx"})
+    EXPECT_NE(error_of(c10::DeviceType::CPU, name).find("does not send tensors of cpu; expected ucx"),
+              std::string::npos)
+        << name;
   EXPECT_EQ(error_of(c10::DeviceType::XPU, "accelerator"),
             "backend has 'accelerator', and the plugin of xpu has no collectives of its own; expected staged");
 }
