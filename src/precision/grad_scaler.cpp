@@ -27,11 +27,29 @@ double number_of(const Map& state, const char* key) {
   return entry->value().toScalar().toDouble();
 }
 
+// Counts are whole numbers of either type, as other languages write them.
+int64_t count_of(const Map& state, const char* key, int64_t least) {
+  constexpr double kMost = 1LL << 53;
+  const double number = number_of(state, key);
+  require(number >= static_cast<double>(least) && number <= kMost && number == std::floor(number),
+          Status::kInvalidArgument, "\"", key, "\" in the state of a gradient scaler is ", number,
+          "; expected a whole number from ", least, " to 2^53");
+  return static_cast<int64_t>(number);
+}
+
+// Kernels multiply in float32, in which a small scale would be 0 and take every gradient away.
+float in_float32(const char* name, double scale) {
+  const auto single = static_cast<float>(scale);
+  require(std::isfinite(single) && single > 0, Status::kInvalidArgument, name, " is ", scale,
+          "; expected a positive number of float32");
+  return single;
+}
+
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerSettings& settings)
-    : settings_(settings), scale_(static_cast<float>(settings.init_scale)) {
+GradScaler::GradScaler(const GradScalerSettings& settings) : settings_(settings) {
   check_settings(settings);
+  scale_ = in_float32("init_scale", settings.init_scale);
 }
 
 double GradScaler::scale_for_backward() {
@@ -70,14 +88,15 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
           tree::kind_name(state_dict), "; expected a map");
   const Map state = state_dict.toGenericDict();
   GradScalerSettings loaded = settings_;
-  loaded.init_scale = number_of(state, "scale");
+  const float scale = in_float32("\"scale\" in the state of a gradient scaler", number_of(state, "scale"));
+  loaded.init_scale = scale;
   loaded.growth_factor = number_of(state, "growth_factor");
   loaded.backoff_factor = number_of(state, "backoff_factor");
-  loaded.growth_interval = static_cast<int64_t>(number_of(state, "growth_interval"));
-  const auto tracker = static_cast<int64_t>(number_of(state, "_growth_tracker"));
+  loaded.growth_interval = count_of(state, "growth_interval", 1);
+  const int64_t tracker = count_of(state, "_growth_tracker", 0);
   check_settings(loaded);
   settings_ = loaded;
-  scale_ = static_cast<float>(loaded.init_scale);
+  scale_ = scale;
   growth_tracker_ = tracker;
 }
 

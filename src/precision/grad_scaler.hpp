@@ -41,7 +41,7 @@ class GradScaler final : public tensor::Stateful {
   friend class ScaledGradients;
 
   GradScalerSettings settings_;
-  float scale_;  // in float32, as the reference has it
+  float scale_ = 1;  // in float32, as the reference has it
   int64_t growth_tracker_ = 0;
   int64_t backwards_ = 0;
   std::vector<std::weak_ptr<ScaledGradients>> users_;

@@ -12,7 +12,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -148,6 +152,31 @@ TEST(GradScalerState, HasTheKeysOfTheReference) {
   EXPECT_NE(message.find("\"scale\""), std::string::npos);
 }
 
+TEST(GradScalerState, HasNumbersThatCanBeMeant) {
+  GradScaler scaler{GradScalerSettings()};
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [key, number, part] : std::vector<std::tuple<const char*, c10::IValue, const char*>>{
+           {"scale", 1e-320, "\"scale\" in the state of a gradient scaler is 9.99"},
+           {"scale", kNan, "is nan"},
+           {"scale", -4.0, "is -4"},
+           {"growth_interval", 1.5, "is 1.5; expected a whole number from 1"},
+           {"growth_interval", kNan, "is nan"},
+           {"growth_interval", 1e300, "is 1e+300"},
+           {"_growth_tracker", -1, "is -1; expected a whole number from 0"},
+           {"_growth_tracker", kInfinity, "is inf"}}) {
+    auto state = scaler.state_dict().toGenericDict().copy();
+    state.insert_or_assign(key, number);
+    std::string message;
+    EXPECT_EQ(status_of([&, &given = state] { scaler.load_state_dict(given); }, &message), Status::kInvalidArgument);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_EQ(scaler.scale(), 65536);
+  }
+  auto state = scaler.state_dict().toGenericDict().copy();
+  state.insert_or_assign("growth_interval", 30.0);  // from a language whose numbers are all of one type
+  scaler.load_state_dict(state);
+  EXPECT_EQ(scaler.settings().growth_interval, 30);
+}
+
 TEST(GradScalerSettings, AreChecked) {
   const auto refused = [](void (*change)(GradScalerSettings&), const char* part) {
     GradScalerSettings settings;
@@ -157,6 +186,7 @@ TEST(GradScalerSettings, AreChecked) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   refused([](GradScalerSettings& settings) { settings.init_scale = 0; }, "init_scale is 0");
+  refused([](GradScalerSettings& settings) { settings.init_scale = 1e-320; }, "expected a positive number of float32");
   refused([](GradScalerSettings& settings) { settings.init_scale = 1e39; }, "init_scale is 1e+39");
   refused([](GradScalerSettings& settings) { settings.growth_factor = 1; }, "growth_factor is 1");
   refused([](GradScalerSettings& settings) { settings.backoff_factor = 1; }, "backoff_factor is 1");
