@@ -194,6 +194,7 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
   const at::Tensor& parameter = pair.parameter;
   const bool in_float32 = computes_in_float32(group, parameter);
   if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
+  if (state.step.defined() && rule_->keeps_step_on_device()) bring(state.step, parameter.device(), at::kFloat);
   if (in_float32 && group.precision == UpdatePrecision::kMasterWeights) {
     if (!state.master.defined())
       state.master = empty_like_parameter(group, parameter.detach(), at::kFloat).copy_(parameter);

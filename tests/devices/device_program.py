@@ -245,6 +245,39 @@ def checkpoint(outcome, folder):
 
 
 @case
+def loaded_before_it_is_prepared(outcome, _):
+    """Optimizers get their states on the CPU, where the model still is, and continue on the device."""
+    accelerator = Accelerator()
+    rows = Rows(8)
+
+    def train(model, optimizer):
+        for _ in range(2):
+            accelerator.backward(F.cross_entropy(model(rows.features.to(accelerator.device)), rows.labels.to(accelerator.device)))
+            optimizer.step()
+            optimizer.zero_grad()
+
+    kinds = (optim.Adam, optim.AdamW, optim.NAdam, optim.Adagrad)
+    for kind in kinds:
+        def new():
+            accel.set_seed(3)
+            model = Net()
+            return model, kind(model.parameters(), lr=0.01)
+
+        former, following = new(), new()
+        trained = accelerator.prepare(*former)
+        train(*trained)
+        following[0].load_state_dict({name: value.to("cpu") for name, value in former[0].state_dict().items()})
+        following[1].load_state_dict(former[1].state_dict())
+        train(*accelerator.prepare(*following))
+        train(*trained)
+        weights = [[parameter.to("cpu").flatten().tolist() for parameter in model.parameters()] for model, _ in (former, following)]
+        assert weights[0] == weights[1], kind.__name__
+        del trained
+        accelerator.free_memory()
+    outcome.add("kinds", [len(kinds)])
+
+
+@case
 def from_the_cpu(outcome, _):
     """Loads what the case `checkpoint` of the CPU left in the folder that $FOLDER_OF_THE_CPU names."""
     accelerator = Accelerator()

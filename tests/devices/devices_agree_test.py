@@ -20,7 +20,7 @@ PROGRAM = pathlib.Path(__file__).with_name("device_program.py")
 SECONDS = 200
 ON_FOUR_RANKS = ("float32", "accumulation", "join", "metrics")
 CASES = (*ON_FOUR_RANKS, "bf16", "fp16", "workers", "local_sgd", "compressed_gradients", "low_rank_gradients", "checkpoint", "from_the_cpu",
-         "random_numbers", "callback", "parameters", "torchscript", "dlpack")
+         "loaded_before_it_is_prepared", "random_numbers", "callback", "parameters", "torchscript", "dlpack")
 # How a job sees one device of a kind, and no more.
 ONE_DEVICE = {"cuda": {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}, "sim": {"SIMULATED_DEVICE_COUNT": "1"}}
 

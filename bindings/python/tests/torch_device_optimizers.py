@@ -141,6 +141,24 @@ def check_moved_model():
     assert all(map(torch.equal, weights_of(model), expected_of(optim.Adam, {})[0]))
 
 
+def check_loaded_on_the_cpu(kind, settings, optimizer_first):
+    """A program that resumes before it prepares: the model and the states of its optimizer are on the CPU then."""
+    former = new_training(kind, settings)
+    train(*former[1:], range(3))
+    saved = [to_cpu(thing.state_dict()) for thing in former[1:]]
+    former[0].free_memory()
+    model = new_model().cpu()
+    optimizer = kind(model.parameters(), **settings)
+    for thing, state in zip((model, optimizer), saved):
+        thing.load_state_dict(state)
+    accelerator = accel.Accelerator(torch_device=DEVICE)
+    things = accelerator.prepare(*((optimizer, model) if optimizer_first else (model, optimizer)))
+    train(model, things[0 if optimizer_first else 1], range(3, 6))
+    expected, _ = expected_of(kind, settings)
+    assert all(map(torch.equal, weights_of(model), expected)), f"{kind.__name__} {settings} {optimizer_first}"
+    accelerator.free_memory()
+
+
 def check_loss_scaling():
     accel.PartialState._reset_state()
     accelerator = accel.Accelerator(torch_device=DEVICE, mixed_precision="fp16", kwargs_handlers=[accel.GradScalerKwargs(init_scale=1024, growth_interval=2)])
@@ -162,6 +180,8 @@ def main():
     for kind, settings in CASES:
         for resume in (through_a_folder, through_a_file_of_torch, through_a_program):
             check(kind, settings, resume)
+        for optimizer_first in (False, True):
+            check_loaded_on_the_cpu(kind, settings, optimizer_first)
     check_mixed_groups()
     check_moved_model()
     check_loss_scaling()

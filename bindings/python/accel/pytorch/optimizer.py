@@ -20,7 +20,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
         self._fused_update = None  # once it is known to fit
         self._closure = self._result = None  # of the step under way
-        self._told_skipped = False
+        self._told_skipped = self._are_states_placed = False
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
 
@@ -67,10 +67,20 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def _step(self):
         """The update, called by the engine."""
+        if not self._are_states_placed:
+            self._place_states()
         if self._closure is not None:
             self._result = self.optimizer.step(self._closure)
         elif not self._step_fused():
             self._result = self.optimizer.step()
+
+    def _place_states(self):
+        """States from before the model came to its device, which are loaded ones and those that some optimizers begin with, follow it."""
+        known = [(parameter, state) for parameter, state in self.optimizer.state.items() if isinstance(parameter, torch.Tensor)]
+        if any(isinstance(value, torch.Tensor) and value.dim() > 0 and value.device != parameter.device
+               for parameter, state in known for value in state.values()):
+            self.optimizer.load_state_dict(self.optimizer.state_dict())  # which puts each where its parameter is
+        self._are_states_placed = True
 
     def _step_fused(self):
         if not self.fused or not fused_update.fits(self.optimizer):
