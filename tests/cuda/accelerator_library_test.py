@@ -158,7 +158,7 @@ class StandIn(unittest.TestCase):
         self.install()
         for given, words in (("xpu:staged", "and the state computes on cuda; expected backends of cuda and cpu"), ("cuda:ucx", "'ucx' does not send tensors of cuda"),
                              ("cpu:staged", "'staged' does not send tensors of cpu; expected ucx"), ("cuda:accelerator", "no collectives of its own"),
-                             ("cuda:gloo", "libaccel_gloo.so is in none of"), ("cuda:", "does not send tensors of cuda")):
+                             ("cuda:gloo", "'gloo' does not send tensors of cuda; expected nccl or staged, or the NAME of a plugin"), ("cuda:", "does not send tensors of cuda")):
             with self.subTest(given):
                 done = self.launch(2, ACCEL_BACKEND=given)
                 self.assertNotEqual(done.returncode, 0)
