@@ -71,7 +71,7 @@ def find(option, source_root):
         folder, origin = default, "tools/setup.sh"
     else:
         raise ValueError("no LibTorch found: run tools/setup.sh, or give a folder by -Dlibtorch=FOLDER or $LIBTORCH")
-    if re.fullmatch(r"\d+\.\d+\.\d+", str(folder)):
+    if re.fullmatch(r"\d+\.\d+(\.\d+)?", str(folder)):
         version, folder = str(folder), pinned(source_root, str(folder))[1] / "torch"
         if not folder.is_dir():
             raise ValueError(f"LibTorch {version} (from {origin}) is not in {folder}: run tools/setup.sh --libtorch {version}")

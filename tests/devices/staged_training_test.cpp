@@ -202,6 +202,21 @@ TEST_F(StagedTraining, ParametersOnlyEqualTheCpus) {
   });
 }
 
+// Their collectives would go through different backends, and wait for each other until the timeout.
+TEST_F(StagedTraining, ModelsOnDifferentKindsOfDevicesAreRefused) {
+  run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
+    const auto model = make_model(communicator->rank() == 0 ? c10::Device(c10::kCPU) : place);
+    try {
+      GradientBuckets(*model, communicator, 0.0005);
+      ADD_FAILURE() << "rank " << communicator->rank() << " was not told";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kCollectiveMismatch);
+      EXPECT_NE(error.message().find("parameter first Float[5, 40] is on cpu on rank 0 and on "), std::string::npos)
+          << error.message();
+    }
+  });
+}
+
 TEST_F(StagedTraining, ObjectsMayHaveTensorsOfADevice) {
   run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
     auto list = tree::new_list();
