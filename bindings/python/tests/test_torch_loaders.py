@@ -375,6 +375,25 @@ def test_batches_of_workers_are_torchs(accelerator, persistent, collate):
                         assert one[name] == other[name]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_streams_that_cannot_be_counted_have_epochs(accelerator, persistent):
+    loader = accelerator.prepare(DataLoader(Stream(4), num_workers=1, persistent_workers=persistent))
+    assert [lists(loader) for _ in range(3)] == [[[0], [1], [2], [3]]] * 3
+
+
+class Uncountable(Batches):
+    """A batch sampler that cannot say how many batches it has, and so has no truth value."""
+
+    def __len__(self):
+        raise TypeError("nobody knows")
+
+
+def test_batch_samplers_that_cannot_be_counted():
+    loader = DataLoader(list(range(4)), batch_sampler=Uncountable([[0, 1], [2, 3]], batch_size=2, drop_last=False))
+    prepared = prepare_data_loader(loader, num_processes=2, process_index=1, split_batches=True)
+    assert [lists(prepared) for _ in range(2)] == [[[1], [3]]] * 2
+
+
 class Failing(Dataset):
     def __len__(self):
         return 8

@@ -31,7 +31,9 @@ class EpochReader:
             self.has_seeded_workers = keeps_workers
             return rows(skip, draws_seed)
         if dataloader.num_workers > 0:
-            self.with_workers = dataloader = self.with_workers or worker_batches.packing(dataloader)
+            if self.with_workers is None:  # its truth is its length, which a stream may not have
+                self.with_workers = worker_batches.packing(dataloader)
+            dataloader = self.with_workers
         is_stream = isinstance(dataloader.dataset, IterableDataset)
         batches = iter(dataloader) if is_stream or not skip else _rest(dataloader, skip)
         return _dropped(worker_batches.received(batches) if dataloader.num_workers > 0 else batches, skip if is_stream else 0)

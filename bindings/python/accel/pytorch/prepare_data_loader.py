@@ -130,7 +130,8 @@ def _check_kind(dataloader):
 def _check_size(dataloader, num_processes):
     size = dataloader.batch_size
     if size is None:
-        size = getattr(dataloader.batch_sampler or dataloader.sampler, "batch_size", None)
+        sampler = dataloader.sampler if dataloader.batch_sampler is None else dataloader.batch_sampler
+        size = getattr(sampler, "batch_size", None)
     if size is None:
         raise ValueError(f"split_batches=True needs a batch_size: neither the loader nor its batch sampler, a "
                          f"{type(dataloader.batch_sampler).__name__}, has one")
