@@ -452,7 +452,7 @@ class Accelerator(Observed):
         else:
             whole = None
         if whole is None:
-            whole = (self.unwrap_model(model, keep_fp32_wrapper=False) if unwrap else model).state_dict()
+            whole = (self.unwrap_model(model, keep_fp32_wrapper=is_torch_model(model)) if unwrap else model).state_dict()  # the prepared forward stays
         return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
 
     def _type_of_whole_weights(self):

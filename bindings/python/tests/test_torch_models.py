@@ -122,6 +122,31 @@ def test_precision(accelerator):
     accelerator.free_memory()
 
 
+@pytest.mark.parametrize("unwrap", [True, False])
+def test_reading_the_weights_changes_nothing(tmp_path, unwrap):
+    accelerator = accel.Accelerator(cpu=True, mixed_precision="bf16")
+    computed = []
+
+    class Model(torch.nn.Linear):
+        def forward(self, x):
+            output = super().forward(x)
+            computed.append(output.dtype)
+            return output
+
+    net = Model(4, 2)
+    model = accelerator.prepare(net)
+    forward = forward_of(model)
+    assert list(accelerator.get_state_dict(model, unwrap=unwrap)) == ["weight", "bias"]
+    accelerator.save_model(model, tmp_path)
+    assert accelerator.unwrap_model(model) is model and forward_of(model) is forward is not None
+    with accelerator.accumulate(model):
+        accelerator.backward(model(torch.ones(1, 4)).sum())
+    with accelerator.no_sync(model):
+        model(torch.ones(1, 4))
+    assert computed == [torch.bfloat16] * 2
+    accelerator.free_memory()
+
+
 def test_training_and_evaluation_modes(accelerator):
     model = accelerator.prepare(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5)))
     model.eval()
