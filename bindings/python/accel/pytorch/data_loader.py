@@ -23,7 +23,7 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
 
     def __iter__(self):
         """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
-        if self.rng_types and PartialState.is_made():
+        if self.rng_types and PartialState.is_made() and not self._goes_on():
             generators.synchronize(self.rng_types, self.synchronized_generator)
         loop, failure = self.begin(), None
         try:
@@ -36,12 +36,13 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                     batch = to_device(batch, self.device, self._non_blocking)
                 following = _END
                 self._snapshot()
+                self._before_reading_ahead()
                 try:
                     following = next(batches, _END)
                 except Exception as raised:  # of the batch after this one
                     failure = raised
                 is_last = following is _END and failure is None
-                self._handed_out = step + 1
+                self._handed_out, self._is_handed_out = step + 1, is_last
                 if is_last or rows.changes_at(step):
                     self._tell(loop, *rows.at(step, is_last), is_last)
                 if is_last:

@@ -8,6 +8,7 @@ import torch
 from .. import capi, trees
 from ..objects import from_this_host, packed_item, unpacked
 from ..state import PartialState, current
+from . import generators
 from .device_copy import of_torch, to_device
 from .loader_adapter import DataLoaderAdapter
 from .loop_state import DataLoaderStateMixin
@@ -31,6 +32,10 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     @property
     def _batches_of_step(self):
         return 1 if self.split_batches else self.state.num_processes
+
+    @property
+    def _fills_up(self):
+        return not self._drop_last and self.state.num_processes > 1
 
     def __len__(self):
         steps = len(self.base_dataloader) / self._batches_of_step
@@ -56,7 +61,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 step = self._follow_epoch()
             while (taken := self._take(steps)) is not None:
                 part, rows, remainder, is_last = taken
-                self._handed_out = step = step + 1
+                self._handed_out, self._is_handed_out, step = step + 1, is_last, step + 1
                 self._tell(loop, [rows] * self.state.num_processes, remainder, is_last)
                 if is_last:
                     self._snapshot()
@@ -67,20 +72,26 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
             self.end()
 
     def _follow_epoch(self):
-        """What a rank does that does not read: it draws the random number that a reader draws for its workers."""
+        """What a rank does that does not read: where an epoch begins it draws the random number that a reader draws for its workers."""
+        goes_on = self._goes_on()
         if not self._resumed:
             self._forget_position()
-        self._resumed = False
+        self._resumed, self._continued_by = False, None
         self.set_epoch(self.iteration)
-        torch.empty((), dtype=torch.int64).random_(generator=self.base_dataloader.generator)
+        if not goes_on:
+            self._began_with = generators.states_of(self._generators())
+        if not self._reader.begin() and not goes_on:
+            torch.empty((), dtype=torch.int64).random_(generator=self.base_dataloader.generator)
         return max(self.skip_batches, self._handed_out)
 
     def _steps(self, batches):
         """On rank 0, for each step: all ranks' batches, the rows of one, how many rows of all are no repetition, whether it is the last."""
         size = self._batches_of_step
-        first = group = self._group(batches, size)
+        group = self._group(batches, size)
+        first, self._first = self._first or group, []
         while group:
             self._snapshot()
+            self._before_reading_ahead()
             failure, following = None, []
             try:
                 following = self._group(batches, size)

@@ -1,10 +1,12 @@
 """The batches of an epoch of one of torch's loaders."""
 
 import copy
+from itertools import islice
 
+import torch
 from torch.utils.data import IterableDataset
 
-from . import tensor_rows, worker_batches
+from . import generators, tensor_rows, worker_batches
 from .samplers import drop
 
 
@@ -13,63 +15,112 @@ class EpochReader:
 
     def __init__(self, dataloader, is_stateful=False):
         self.dataloader, self.is_stateful = dataloader, is_stateful
-        self.with_workers = None  # the loader whose batches come packed
-        self.has_seeded_workers = False
+        self.has_workers = False  # whether workers live that an epoch need not start: it draws no seed for them
+        self.had_workers = False  # the same when the latest epoch began
         self.reads_rows = False  # of tensors on the CPU
+        self.draws = False  # whether reading may draw from torch's default generator
+        self._loader = self._indices = None  # what torch's iterators are made of
 
-    def read(self, skip=0):
-        """An iterator over the batches but for the first ones, which are not read where the data has items by number. Afterwards
-        the order is drawn if any are left out."""
+    def begin(self):
+        """An epoch begins. Whether its workers live already."""
+        self.had_workers, self.has_workers = self.has_workers, self.dataloader.num_workers > 0 and self.dataloader.persistent_workers
+        return self.had_workers
+
+    def read(self, skip=0, kept=0):
+        """The first `kept` batches, and an iterator over those behind the first `skip` ones. What is between them is not read where the data
+        has items by number. Afterwards the order is drawn if any are left out."""
         dataloader = self.dataloader
-        keeps_workers = dataloader.num_workers > 0 and dataloader.persistent_workers
         if self.is_stateful:
-            return _dropped(iter(dataloader), skip)
-        rows = tensor_rows.reader_of(dataloader)
+            return _kept_and_rest(iter(dataloader), skip, kept)
+        had_workers, rows = self.begin(), tensor_rows.reader_of(dataloader)
         self.reads_rows = rows is not None
+        self.draws = not tensor_rows.knows_order(dataloader) if self.reads_rows else dataloader.num_workers == 0
         if self.reads_rows:
-            draws_seed = not self.has_seeded_workers
-            self.has_seeded_workers = keeps_workers
-            return rows(skip, draws_seed)
-        if dataloader.num_workers > 0:
-            if self.with_workers is None:  # its truth is its length, which a stream may not have
-                self.with_workers = worker_batches.packing(dataloader)
-            dataloader = self.with_workers
+            indices, batches = rows(not had_workers)
+            rest = _Rest(indices, skip, kept)
+            batches = batches(rest)
+            return _begun(rest, list(islice(batches, kept)), batches)
         is_stream = isinstance(dataloader.dataset, IterableDataset)
-        batches = iter(dataloader) if is_stream or not skip else _rest(dataloader, skip)
-        return _dropped(worker_batches.received(batches) if dataloader.num_workers > 0 else batches, skip if is_stream else 0)
+        if self._loader is None:
+            self._loader, self._indices = _readable(dataloader, is_stream)
+        if self._indices is not None:
+            self._indices.skip, self._indices.kept = skip, kept
+        if not had_workers:
+            self._loader.__dict__["_iterator"] = None  # those of an epoch before the one that was resumed
+        batches = _without_a_seed(self._loader) if had_workers and self._loader._iterator is None else iter(self._loader)
+        if dataloader.num_workers > 0:
+            batches = worker_batches.received(batches)
+        if is_stream:
+            return _kept_and_rest(batches, skip, kept)
+        return _begun(self._indices.latest, list(islice(batches, kept)), batches)
 
 
-def _dropped(batches, count):
-    drop(batches, count)
-    return batches
+def _kept_and_rest(batches, skip, kept):
+    first = list(islice(batches, kept))
+    drop(batches, skip - kept)
+    return first, batches
 
 
-def _rest(dataloader, skip):
-    """An iterator of torch's over the batches but for the first ones."""
-    rest, indices = copy.copy(dataloader), _IndicesOfRest(dataloader._index_sampler, skip)
-    rest.__dict__.update({"batch_sampler" if dataloader._auto_collation else "sampler": indices, "_iterator": None})
-    batches = iter(rest)
-    indices.begin()
-    return batches
+def _begun(rest, first, batches):
+    rest.begin()
+    return first, batches
 
 
-class _IndicesOfRest:
-    """The batches of a batch sampler but for the first ones. Their order is drawn by begin(), or when a batch is asked for."""
+def _readable(dataloader, is_stream):
+    """A loader over the same data, and its indices, of which the first ones may be left out. From workers its batches come packed."""
+    reader = worker_batches.packing(dataloader) if dataloader.num_workers > 0 else copy.copy(dataloader)
+    indices = None if is_stream else _Indices(dataloader._index_sampler)
+    if indices is not None:
+        reader.__dict__["batch_sampler" if dataloader._auto_collation else "sampler"] = indices
+    reader.__dict__["_iterator"] = None
+    return reader, indices
 
-    def __init__(self, batch_sampler, skip):
-        self.batch_sampler, self.skip = batch_sampler, skip
+
+def _without_a_seed(loader):
+    """An iterator whose workers get a seed that leaves all generators where they are: it takes the place of one whose workers lived on."""
+    own, here = loader.generator, torch.get_rng_state()
+    loader.generator = generators.new_generator()
+    torch.set_rng_state(here)
+    try:
+        return iter(loader)
+    finally:
+        loader.generator = own
+
+
+class _Indices:
+    """The batches of a batch sampler, each time but for those between the first `kept` and the first `skip` ones. `latest` is what was made
+    last."""
+
+    latest = None
+
+    def __init__(self, batch_sampler):
+        self.batch_sampler, self.skip, self.kept = batch_sampler, 0, 0
 
     def __iter__(self):
-        self.batches, self.left = iter(self.batch_sampler), self.skip
-        return self
+        self.latest = _Rest(iter(self.batch_sampler), self.skip, self.kept)
+        return self.latest
+
+    def __len__(self):
+        return len(self.batch_sampler) - self.skip + self.kept
+
+
+class _Rest:
+    """The first `kept` ones of an iterator and those behind the first `skip`; what is between them is taken by begin(), or when it is in the
+    way."""
+
+    def __init__(self, batches, skip, kept):
+        self.batches, self.left, self.kept = batches, skip - kept, kept
 
     def begin(self):
         drop(self.batches, self.left)
         self.left = 0
 
-    def __next__(self):
-        self.begin()
-        return next(self.batches)
+    def __iter__(self):
+        return self
 
-    def __len__(self):
-        return len(self.batch_sampler) - self.skip
+    def __next__(self):
+        if self.kept > 0:
+            self.kept -= 1
+        else:
+            self.begin()
+        return next(self.batches)

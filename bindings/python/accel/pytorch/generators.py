@@ -22,15 +22,14 @@ def synchronize(rng_types, generator=None):
 
 
 def states_of(generators):
-    """Where torch's default generator of the CPU, and other generators, stand."""
-    return [torch.get_rng_state(), *(generator.get_state() for generator in generators)]
+    """Where generators stand; None for those that are not there."""
+    return [None if generator is None else generator.get_state() for generator in generators]
 
 
 def set_states_of(generators, states):
-    if states[0] is not None:
-        torch.set_rng_state(states[0])
-    for generator, state in zip(generators, states[1:]):
-        generator.set_state(state)
+    for generator, state in zip(generators, states):
+        if generator is not None and state is not None:
+            generator.set_state(state)
 
 
 def new_generator(seed=None):

@@ -10,17 +10,17 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, Sub
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from .batch_sampler_shard import BatchSamplerShard
-from .samplers import SeedableRandomSampler, SkipBatchSampler, drop
+from .samplers import SeedableRandomSampler, SkipBatchSampler
 
 
 def reader_of(dataloader):
-    """A function that reads an epoch of a loader's batches but for the first `skip` ones, with `draws_seed` as one that starts workers;
-    None where only torch can read it."""
+    """A function that begins an epoch of a loader, with `draws_seed` as one that starts workers: the batches of indices, and a function that
+    reads batches by them. None where only torch can read it."""
     tensors, chosen = _tensors_of(dataloader.dataset)
     if (not tensors or dataloader.collate_fn is not default_collate or dataloader.batch_sampler is None
             or dataloader.num_workers > 0 and dataloader.worker_init_fn is not None):
         return None
-    return lambda skip, draws_seed: _batches(dataloader, tensors, chosen, skip, draws_seed)
+    return lambda draws_seed: _begin(dataloader, tensors, chosen, draws_seed)
 
 
 def _tensors_of(dataset):
@@ -43,13 +43,12 @@ def _has_plain_rows(tensor):
         tensor.is_quantized or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
 
 
-def _batches(dataloader, tensors, chosen, skip, draws_seed):
-    batches = _index_batches(dataloader.batch_sampler)
+def _begin(dataloader, tensors, chosen, draws_seed):
     if draws_seed:  # as torch does, before the order is drawn
         torch.empty((), dtype=torch.int64).random_(generator=dataloader.generator)
-    drop(batches, skip)
     pins = dataloader.pin_memory and torch.accelerator.is_available()
-    return (pin_memory(batch) if pins else batch for batch in _rows(dataloader.dataset, tensors, chosen, batches))
+    return _index_batches(dataloader), lambda indices: (pin_memory(batch) if pins else batch for batch in
+                                                        _rows(dataloader.dataset, tensors, chosen, indices))
 
 
 def _rows(dataset, tensors, chosen, batches):
@@ -64,15 +63,24 @@ def _rows(dataset, tensors, chosen, batches):
             yield default_collate([dataset[index] for index in batch])
 
 
-def _index_batches(batch_sampler):
-    """The batches of a batch sampler, as tensors of indices where the order of an epoch is known at its beginning."""
-    around, inner = [], batch_sampler
-    while type(inner) in (BatchSamplerShard, SkipBatchSampler):
-        around.append(inner)
-        inner = inner.batch_sampler
-    if type(inner) is BatchSampler and _has_known_order(inner.sampler):
-        return _ordered_batches(around, inner)
-    return iter(batch_sampler)
+def knows_order(dataloader):
+    """Whether the order of an epoch is known when it begins, so that nothing is drawn later."""
+    inner = _around(dataloader.batch_sampler)[1]
+    return type(inner) is BatchSampler and _has_known_order(inner.sampler)
+
+
+def _around(batch_sampler):
+    """The package's batch samplers around another one, and that one."""
+    around = []
+    while type(batch_sampler) in (BatchSamplerShard, SkipBatchSampler):
+        around.append(batch_sampler)
+        batch_sampler = batch_sampler.batch_sampler
+    return around, batch_sampler
+
+
+def _index_batches(dataloader):
+    """The batches of a loader's batch sampler, as tensors of indices where the order of an epoch is known at its beginning."""
+    return _ordered_batches(*_around(dataloader.batch_sampler)) if knows_order(dataloader) else iter(dataloader.batch_sampler)
 
 
 def _has_known_order(sampler):
