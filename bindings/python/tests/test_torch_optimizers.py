@@ -284,3 +284,51 @@ def test_a_step_is_seen_under_bf16():
         optimizer.step()
         optimizer.zero_grad()
     assert losses[1].item() == pytest.approx(losses[0].item() - 1.5, abs=0.05)
+
+
+def test_gradients_that_no_exchange_has_covered(ranks):
+    """They are told once, whatever way the gradient came; what the prepared forward gave is not."""
+    printed = ranks("""
+        import logging
+        import torch
+        from accel import Accelerator
+
+        told = []
+        logging.getLogger("accel.pytorch.uncovered_gradients").warning = lambda text, *values: told.append(text % values)
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+            def forward(self, x):
+                return self.body(x) + self.head(x)
+
+            def loss(self, x):
+                return self(x).square().mean()
+
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+
+        def train(computes, frozen=False, steps=4):
+            told.clear()
+            net = Net()
+            net.head.requires_grad_(not frozen)
+            model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1))
+            net.head.requires_grad_()
+            for _ in range(steps):
+                with accelerator.accumulate(model):
+                    accelerator.backward(computes(model, torch.ones(2, 2)))
+                    optimizer.step()
+                    optimizer.zero_grad()
+            accelerator.free_memory()
+            return list(told)
+
+        assert train(lambda model, x: model(x).square().mean()) == []
+        for bypass in (lambda model, x: model.loss(x), lambda model, x: accelerator.unwrap_model(model)(x).sum()):
+            (text,) = train(bypass)
+            assert "'body.weight'" in text and "no forward of the prepared Net" in text, text
+        (text,) = train(lambda model, x: model(x).sum(), frozen=True)
+        assert "'head.weight'" in text and "frozen when its model was prepared" in text, text
+        print("done")
+    """)
+    assert printed == ["done\n"] * 2

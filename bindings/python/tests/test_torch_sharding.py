@@ -90,3 +90,46 @@ def test_weights_are_collected_saved_and_loaded(ranks):
     print(len(model.module.blocks[0].up.weight))
     """):
         assert printed in ("7\n", "6\n")
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "zero"])
+def test_states_that_were_made_whole(ranks, kind):
+    """torch's Adagrad makes its states when it is made; other optimizers have some when they have stepped before prepare()."""
+    printed = ranks(f"""
+        import torch
+        from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin
+
+        def train(accelerator, make, steps_before, first):
+            torch.manual_seed(1)
+            model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))
+            optimizer = make(model.parameters())
+            for number in range(steps_before):
+                model(torch.ones(2, 3)).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator is None:
+                pass
+            elif first:
+                optimizer, model = accelerator.prepare(optimizer, model)
+            else:
+                model, optimizer = accelerator.prepare(model, optimizer)
+            for number in range(3):
+                loss = model(torch.ones(2, 3)).square().sum()
+                loss.backward() if accelerator is None else accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            return model.state_dict() if accelerator is None else accelerator.get_state_dict(model)
+
+        settings = ({{"fsdp_plugin": FullyShardedDataParallelPlugin(fsdp_version=2)}} if {kind!r} == "fsdp" else
+                    {{"deepspeed_plugin": DeepSpeedPlugin(hf_ds_config={{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {{"stage": 2}}}})}})
+        accelerator = Accelerator(cpu=True, **settings)
+        for make in (lambda parameters: torch.optim.Adagrad(parameters, lr=0.1, initial_accumulator_value=0.2),
+                     lambda parameters: torch.optim.AdamW(parameters, lr=0.1), lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9)):
+            for steps_before, first in ((0, False), (2, False), (2, True)):
+                found = train(accelerator, make, steps_before, first)
+                expected = train(None, make, steps_before, first)
+                for name in found:
+                    torch.testing.assert_close(found[name], expected[name])
+        print("done")
+    """)
+    assert printed == ["done\n"] * 2

@@ -13,11 +13,12 @@ from torch.distributed import checkpoint as torch_checkpoint
 from torch.distributed.checkpoint import default_planner
 from torch.distributed.checkpoint import state_dict_loader
 
-from ..collectives import broadcast_object_list, gather_object, gather_uneven
+from ..collectives import broadcast_object_list, gather_object
 from ..gathered_parameters import gathered
 from ..state import PartialState
 from ..utils.constants import FSDP_MODEL_NAME, OPTIMIZER_NAME
 from ..utils.modeling import extract_model_from_parallel
+from .sharded_rows import Rows
 from .fsdp2 import fsdp2_canonicalize_names, fsdp2_load_full_state_dict
 from .model import forward_of
 
@@ -174,26 +175,6 @@ def _parameters(optimizer):
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-class _Rows:
-    """Which rows of a parameter this rank has."""
-
-    def __init__(self, counts, rank, total):
-        self.total, self.is_sharded = total, any(count != total for count in counts)
-        self.count = counts[rank]
-        self.start = sum(counts[:rank]) % total if total else 0  # other ranks may have copies, in the same order
-
-    def whole(self, value, parameter):
-        """The whole tensor of a state that is shaped as the parameter. Collective."""
-        if not self.is_sharded or not torch.is_tensor(value) or value.shape != parameter.shape:
-            return value
-        return gather_uneven(value.detach())[:self.total].cpu()
-
-    def own(self, value):
-        if not self.is_sharded or not torch.is_tensor(value) or value.dim() == 0 or len(value) != self.total:
-            return value
-        return value[self.start:self.start + self.count].clone()
-
-
 def _rows(parameters):
     """Of each of the parameters. Collective."""
     own = [len(parameter) if parameter.dim() else 0 for parameter in parameters]
@@ -201,4 +182,4 @@ def _rows(parameters):
     for number, parameter in enumerate(parameters):
         with gathered([parameter]):
             total = len(parameter) if parameter.dim() else 0
-        yield _Rows([counts[number] for counts in ranks], PartialState().process_index, total)
+        yield Rows([counts[number] for counts in ranks], PartialState().process_index, total)

@@ -19,7 +19,7 @@ from .. import capi, errors
 from ..objects import inside
 from ..state import sharded_by
 from ..values import map_leaves
-from . import meta_parameters
+from . import meta_parameters, uncovered_gradients
 from .bridge import from_torch, not_traced, to_torch
 
 
@@ -145,6 +145,7 @@ class PreparedForward:
     def __call__(self, *args, **kwargs):
         call = _Call(self.forward, args, kwargs)
         self._follow_mode()
+        self.runs += torch.is_grad_enabled()
         _calls.open.append(call)
         try:
             tensors = capi.accel_module_call(self.handle, ())
@@ -158,6 +159,7 @@ class PreparedForward:
             capi.accel_module_train(self.handle, int(self.training))
 
     training = None
+    runs = 0  # with gradients
 
     def __reduce__(self):
         """A copy of the model belongs to no job: its forward is that of its class, or that of its hooks."""
@@ -218,6 +220,8 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     if wraps:
         prepared = DistributedModel(model)
         prepared.forward = PreparedForward(handle, prepared, forward)
+        if not groups:  # what is sharded has no gradients but those that were exchanged
+            uncovered_gradients.watch(prepared.forward)
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)

@@ -6,8 +6,11 @@ import torch
 
 from .. import capi
 from ..objects import inside, packed_state, unpacked_state
+from ..state import PartialState, sharded_by
 from . import fused_update
 from .bridge import from_torch
+from .sharded_rows import cut_states
+from .uncovered_gradients import UncoveredGradients
 
 
 class AcceleratedOptimizer(torch.optim.Optimizer):
@@ -21,6 +24,8 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self._fused_update = None  # once it is known to fit
         self._closure = self._result = None  # of the step under way
         self._told_skipped = self._are_states_placed = False
+        self._may_be_whole = sharded_by() != (None, None)  # whether states may have the shapes of parameters that are not cut
+        self._uncovered = UncoveredGradients(optimizer)
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
 
@@ -42,6 +47,13 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict):
         self.optimizer.load_state_dict(state_dict)
+        self._may_be_whole = sharded_by() != (None, None)
+
+    def _fit_states(self):
+        """Parameters are cut by now, also of a model that was prepared after this optimizer."""
+        if self._may_be_whole and PartialState().use_distributed and any(map(len, self.optimizer.state.values())):
+            cut_states(self.optimizer)
+        self._may_be_whole = False
 
     def train(self):
         """For a schedule-free optimizer; others have nothing to switch."""
@@ -69,6 +81,8 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         """The update, called by the engine."""
         if not self._are_states_placed:
             self._place_states()
+        self._uncovered.check()
+        self._fit_states()
         if self._closure is not None:
             self._result = self.optimizer.step(self._closure)
         elif not self._step_fused():
@@ -124,11 +138,16 @@ def _add_group(handle, group):
                                    capi.ACCEL_UNSET_DOUBLE)
 
 
+def _packed(owner):
+    owner._fit_states()
+    return packed_state(owner.optimizer.state_dict())
+
+
 def _register(owner):
     """The engine's optimizer that calls one of torch."""
     owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
     handle = capi.accel_optimizer_from_callbacks((
-        lambda: packed_state(owner().optimizer.state_dict()),
+        lambda: _packed(owner()),
         lambda saved: owner().optimizer.load_state_dict(unpacked_state(saved, trusted=False)),
         lambda: owner()._step(), lambda set_to_none: owner()._zero_grad(set_to_none)))
     for group in owner().optimizer.param_groups:
