@@ -1,5 +1,6 @@
 """The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -8,13 +9,14 @@ from typing import Any
 
 from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice
 from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
+from .compilation import check_settings as check_compilation
 from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
 from .environment import parse_flag_from_env
 from .grad_scaler import GradScaler
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
-                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_types, fill, whole_number)
+                       GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill, whole_number)
 from .module import Module, Parameters, PreparedModule
 from .observed import Observed
 from .parallelism_config import Mesh, ParallelismConfig
@@ -68,6 +70,7 @@ class Accelerator(Observed):
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
         sharded_by, mixed_precision = sharding_choice.choose(plugins, mixed_precision)
+        check_compilation(plugins)
         missing.check_settings(plugins)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
@@ -99,8 +102,7 @@ class Accelerator(Observed):
         self.rng_types = ["generator"] if rng_types is None else rng_types
         if group.init_method not in (None, "env://"):
             raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
-        if group.backend not in (None, self.state.backend, group.backend_of_engine()) and self.state.use_distributed:
-            raise ValueError(f"backend={group.backend!r}: the collectives of this job are carried by {self.state.backend!r}")
+        check_backend(group.backend, self.state)
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
         self._fused_optimizers = fused_optimizers
@@ -374,6 +376,22 @@ class Accelerator(Observed):
         """Operators inside run in the precision of the state."""
         return scope(capi.accel_autocast_begin, self._current(), None if autocast_handler is None else autocast_handler.to_engine())
 
+    @contextlib.contextmanager
+    def maybe_context_parallel(self, buffers=None, buffer_seq_dims=None, no_restore_buffers=None):
+        """Splits buffers over the ranks of context parallelism, which is not in libaccel yet; where it is not configured either, nothing happens."""
+        if self.parallelism_config is not None and self.parallelism_config.cp_enabled:
+            raise NotImplementedError("maybe_context_parallel() under cp_size > 1: the program splits buffers along cp itself")
+        if not Accelerator._told_of_context:
+            Accelerator._told_of_context = True
+            logging.getLogger(__name__).warning("maybe_context_parallel() has no effect: context parallelism is not configured")
+        yield
+
+    _told_of_context = False
+
+    def deepspeed_ulysses_dl_adapter(self, dl, model):
+        """The loader as it is: sequence parallelism, for which it would be another one, cannot be configured."""
+        return dl
+
     def unscale_gradients(self, optimizer=None):
         """Takes the loss scale out of gradients, so that they can be looked at before the step."""
         for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
@@ -417,8 +435,8 @@ class Accelerator(Observed):
 
     # Checkpoints
 
-    def save(self, obj, f, safe_serialization=True):
-        """Writes a dict of tensors as safetensors, on the main process; with safe_serialization=False any value, as torch.save() does."""
+    def save(self, obj, f, safe_serialization=False):
+        """Writes any value on the main process, as torch.save() does; with safe_serialization a dict of tensors as safetensors."""
         checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
 
     def save_model(self, model: Any, save_directory: Any, max_shard_size: "int | str" = "10GB", safe_serialization: bool = True) -> None:

@@ -47,7 +47,13 @@ def is_torch_xla_available(check_is_tpu=False, check_is_gpu=False):
 
 
 def is_bf16_available(ignore_tpu=False):
-    """The CPU always computes in bfloat16."""
+    """The CPU always computes in bfloat16, and of GPUs those that torch says it of, where torch is there."""
+    from . import capi
+    from .torch_types import torch_module
+
+    torch = torch_module()
+    if capi.accel_device_default().type == "cuda" and torch is not None:
+        return torch.cuda.is_bf16_supported()
     return True
 
 

@@ -52,6 +52,19 @@ class TorchDynamoPlugin(KwargsHandler):
         return {name: value for name, value in super().to_kwargs().items() if name != "use_regional_compilation"}
 
 
+def check_settings(settings):
+    """Takes what asks for no compilation out of the settings of an Accelerator, and raises for what does."""
+    backend, plugin = settings.get("dynamo_backend"), settings.get("dynamo_plugin")
+    if plugin is not None and not isinstance(plugin, TorchDynamoPlugin):
+        raise TypeError(f"dynamo_plugin is a {type(plugin).__name__}; expected a TorchDynamoPlugin")
+    if backend is not None and plugin is not None:
+        raise ValueError("give dynamo_backend or dynamo_plugin, not both")
+    if backend is not None:
+        plugin = TorchDynamoPlugin(backend=backend)
+    if plugin is not None and plugin.backend == DynamoBackend.NO:
+        settings["dynamo_backend"] = settings["dynamo_plugin"] = None
+
+
 def _is_module(value):
     torch = torch_module()
     return torch is not None and isinstance(value, torch.nn.Module)

@@ -157,6 +157,20 @@ class InitProcessGroupKwargs(KwargsHandler):
         return self.backend if self.backend is not None and (self.backend == "staged" or ":" in self.backend) else None
 
 
+_BACKENDS_OF_TORCH = ("gloo", "mpi", "ucc", "nccl", "xccl", "ccl", "hccl", "cncl", "eccl", "mccl", "tccl", "neuron", "xla", "hpu")
+
+
+def check_backend(name, state):
+    """A backend that a program of torch asks for. The engine carries the collectives by what it has for the devices of the job, whichever of torch's
+    names that is; NCCL has none on the CPU."""
+    carried = state.backend
+    if name is None or not state.use_distributed or name == carried or name == "staged" or ":" in name:
+        return
+    if name not in _BACKENDS_OF_TORCH or name == "nccl" and "cuda" not in carried:
+        raise ValueError(f"backend={name!r}: the collectives of this job are carried by {carried!r}; expected None, or a backend of torch "
+                         "that its devices have")
+
+
 @dataclass
 class GradientAccumulationPlugin(KwargsHandler):
     """How micro-batches are grouped into steps. Schedulers count accumulating steps only where adjust_scheduler is True: the

@@ -1,7 +1,7 @@
 """Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 _PARTS = {
-    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig deepspeed_ulysses_dl_adapter",
+    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig",
     "Megatron-LM": """
         AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader
         MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep
@@ -9,7 +9,7 @@ _PARTS = {
         megatron_lm_initialize megatron_lm_plugin megatron_lm_prepare_data_loader megatron_lm_prepare_model_optimizer_scheduler
         megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler model_provider_func parse_bert_config parse_glm4_moe_config
         parse_gpt2_config parse_llama_config parse_t5_config""",
-    "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin maybe_context_parallel torch_tp_plugin",
+    "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin torch_tp_plugin",
     "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "quantization": """
         BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model

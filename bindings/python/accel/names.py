@@ -115,7 +115,7 @@ def resolver(module, known=find):
     """The __getattr__() of a module."""
     def find_in_module(name):
         is_its_own = f"{__package__}.{HOMES.get(name)}" == module  # and it has not got it
-        value = None if is_its_own else sys.modules.get(f"{module}.{name}") or known(name)
+        value = None if is_its_own else known(name) if name in HOMES else sys.modules.get(f"{module}.{name}") or known(name)
         if value is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         setattr(sys.modules[module], name, value)

@@ -30,18 +30,42 @@ class Mesh:
     def __init__(self, axes: "dict[str, int] | None" = None):
         self.handle = capi.accel_state_mesh(current()) if axes is None else capi.accel_mesh_create(
             current(), ",".join(axes), list(axes.values()))
+        known = _AXES if axes is None else axes
+        self.mesh_dim_names = tuple(axis for axis in known if axes is not None or self.size(axis) > 1)
 
-    def size(self, axes: Any) -> int:
+    def __getitem__(self, axes: Any) -> "Mesh":
+        """The mesh of these axes alone, as of torch's DeviceMesh."""
+        names = (axes,) if isinstance(axes, str) else tuple(axes)
+        for name in names:
+            self.size(name)  # an unknown one is an error
+        made = Mesh.__new__(Mesh)
+        made.handle, made.mesh_dim_names = self.handle, names
+        return made
+
+    def _chosen(self, axes):
+        """The engine's text for axes that are given by name or number; None: all of this mesh."""
+        return _axes_of(self.mesh_dim_names if axes is None else self.mesh_dim_names[axes] if isinstance(axes, int) else axes)
+
+    def size(self, axes: Any = None) -> int:
         """The number of ranks along one axis, or along several."""
-        return capi.accel_mesh_size(self.handle, _axes_of(axes))
+        chosen = self._chosen(axes)
+        return capi.accel_mesh_size(self.handle, chosen) if chosen else 1
 
-    def get_local_rank(self, axes: Any) -> int:
+    def get_local_rank(self, axes: Any = None) -> int:
         """Where this rank is along them."""
-        return capi.accel_mesh_coordinate(self.handle, _axes_of(axes))
+        chosen = self._chosen(axes)
+        return capi.accel_mesh_coordinate(self.handle, chosen) if chosen else 0
 
-    def get_group(self, axes: Any) -> Group:
+    def get_group(self, axes: Any = None) -> Group:
         """The ranks that differ from this one along these axes only. All of them must call."""
-        return Group.of(capi.accel_mesh_group(self.handle, _axes_of(axes)))
+        return Group.of(capi.accel_mesh_group(self.handle, self._chosen(axes)))
+
+    def get_coordinate(self) -> "list[int]":
+        """Where this rank is along each axis."""
+        return [self.get_local_rank(axis) for axis in self.mesh_dim_names]
+
+    ndim = property(lambda self: len(self.mesh_dim_names))
+    shape = property(lambda self: tuple(self.size(axis) for axis in self.mesh_dim_names))
 
     def __repr__(self):
         return f"Mesh({capi.accel_mesh_describe(self.handle)})"

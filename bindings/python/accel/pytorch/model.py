@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import capi, errors
 from ..objects import inside
-from ..state import sharded_by
+from ..scopes import scope
+from ..state import current, sharded_by
 from ..values import map_leaves
 from . import meta_parameters, uncovered_gradients
 from .bridge import from_torch, not_traced, to_torch
@@ -189,6 +190,10 @@ class DistributedModel(torch.nn.Module):
             if name == "module":
                 raise
             return getattr(self.module, name)
+
+    def no_sync(self):
+        """Gradients are not exchanged inside, as of torch's DistributedDataParallel."""
+        return scope(capi.accel_no_sync_begin, current(), self.forward.handle)
 
     def __reduce__(self):
         """A copy is that of the model inside: it belongs to no job."""

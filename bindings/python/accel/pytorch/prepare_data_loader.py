@@ -111,8 +111,8 @@ def _place(state, num_processes, process_index, mesh):
     sizes = {} if mesh is None else {name: mesh[name].size() for name in mesh.mesh_dim_names or ()}
     if not sizes:
         return num_processes, process_index
-    same = sizes.get("tp", 1) * sizes.get("cp", 1)
-    return sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1), process_index // same
+    count, same = sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1), sizes.get("tp", 1) * sizes.get("cp", 1)
+    return count, process_index // same % count
 
 
 def _is_stateful(dataloader):

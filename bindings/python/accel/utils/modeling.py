@@ -1,5 +1,6 @@
 """What a model consists of: its modules, the model inside a prepared one, the sizes of its numbers."""
 
+import sys
 import types
 
 from ..compilation import is_compiled_module, wrapped_by_compilation
@@ -7,18 +8,48 @@ from ..dtypes import dtype
 from ..enums import CustomDtype
 from ..module import PreparedModule
 from ..names import resolver
-from ..torch_types import is_torch_model
+from ..torch_types import is_torch_model, is_torch_tensor
 
 __getattr__ = resolver(__name__)
 
 
-def _nothing_of_the_kind(*_, **__):
-    """No: there is nothing of the kind in libaccel."""
-    return False
+def _has_layers(model, kinds):
+    """Whether a model has layers of classes of a package, by their full names: a package that is not imported made none."""
+    known = tuple(found for found in (getattr(sys.modules.get(module), name, None) for module, name in kinds) if isinstance(found, type))
+    return bool(known) and any(isinstance(module, known) for module in model.modules())
 
 
-has_4bit_bnb_layers = has_ao_layers = has_transformer_engine_layers = _nothing_of_the_kind
-is_peft_model = is_torch_xpu_tensor = model_has_dtensor = _nothing_of_the_kind
+def has_4bit_bnb_layers(model):
+    """Whether it has quantized layers of bitsandbytes."""
+    return _has_layers(model, [("bitsandbytes.nn", "Linear4bit"), ("bitsandbytes.nn", "Linear8bitLt")])
+
+
+def has_ao_layers(model):
+    """Whether it has layers of torchao that compute in 8 bits."""
+    return _has_layers(model, [("torchao.float8.float8_linear", "Float8Linear")])
+
+
+def has_transformer_engine_layers(model):
+    """Whether it has layers of transformer_engine."""
+    return _has_layers(model, [("transformer_engine.pytorch", name) for name in ("LayerNorm", "Linear", "TransformerLayer")] +
+                       [("intel_transformer_engine", "Linear")])
+
+
+def is_peft_model(model):
+    """Whether it, or the model inside a prepared one, is of peft."""
+    kind = getattr(sys.modules.get("peft"), "PeftModel", None)
+    return kind is not None and isinstance(extract_model_from_parallel(model), kind)
+
+
+def is_torch_xpu_tensor(tensor):
+    """Whether a tensor of torch is on an XPU."""
+    return is_torch_tensor(tensor) and tensor.device.type == "xpu"
+
+
+def model_has_dtensor(model):
+    """Whether it has parameters that are DTensors of torch."""
+    kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    return kind is not None and any(isinstance(parameter, kind) for parameter in model.parameters())
 
 
 def _is_container(model):

@@ -1,0 +1,119 @@
+"""Everyday calls of programs of torch that are written for the reference."""
+
+import importlib
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import accel  # noqa: E402
+from accel import Accelerator  # noqa: E402
+
+
+def test_names_are_what_they_are_in_the_reference():
+    from accel.utils import tqdm
+
+    assert callable(tqdm) and tqdm is accel.tqdm and callable(accel.utils.tqdm)
+    assert importlib.import_module("accel.utils.tqdm").tqdm is tqdm
+
+
+def test_skip_first_batches_takes_loaders_of_torch(accelerator):
+    loader = accelerator.prepare(torch.utils.data.DataLoader(list(range(4)), batch_size=2))
+    assert [batch.tolist() for batch in accel.skip_first_batches(loader, 1)] == [[2, 3]]
+    assert len(list(accel.skip_first_batches(accel.DataLoader(accel.arange(4), batch_size=2), 1))) == 1
+
+
+@pytest.mark.parametrize("value", [[0, 1, 2, 3], {"epoch": 3, "model": {"weight": torch.ones(2)}}, {"weight": torch.ones(2)}])
+def test_values_are_saved_as_torch_saves_them(accelerator, tmp_path, value):
+    accelerator.save(value, tmp_path / "value.bin")
+    found = torch.load(tmp_path / "value.bin", weights_only=True)
+    assert str(found) == str(value)
+
+
+def test_weights_are_saved_as_safetensors_when_it_is_asked_for(accelerator, tmp_path):
+    accelerator.save({"weight": torch.ones(2)}, tmp_path / "model.safetensors", safe_serialization=True)
+    assert (tmp_path / "model.safetensors").read_bytes()[8:9] == b"{"
+
+
+def test_parts_that_are_not_configured_do_nothing(accelerator, caplog, monkeypatch):
+    monkeypatch.setattr(Accelerator, "_told_of_context", False)
+    loader = object()
+    assert accelerator.deepspeed_ulysses_dl_adapter(loader, None) is loader
+    with caplog.at_level(logging.WARNING), accelerator.maybe_context_parallel(buffers=[], buffer_seq_dims=[]):
+        pass
+    assert "context parallelism is not configured" in caplog.text
+
+
+def test_settings_that_ask_for_no_compilation(monkeypatch):
+    from accel.utils import TorchDynamoPlugin
+
+    Accelerator(cpu=True, dynamo_backend="no")
+    Accelerator(cpu=True, dynamo_plugin=TorchDynamoPlugin())
+    with pytest.raises(NotImplementedError, match="compilation"):
+        Accelerator(cpu=True, dynamo_backend="inductor")
+    with pytest.raises(ValueError, match="not both"):
+        Accelerator(cpu=True, dynamo_backend="no", dynamo_plugin=TorchDynamoPlugin())
+
+
+def test_what_a_model_consists_of():
+    from torch.distributed.tensor import DTensor
+
+    from accel.utils import has_ao_layers, is_peft_model, is_torch_xpu_tensor, model_has_dtensor
+
+    model = torch.nn.Linear(2, 2)
+    assert not (model_has_dtensor(model) or is_peft_model(model) or has_ao_layers(model) or is_torch_xpu_tensor(torch.ones(1)))
+
+    class Part:
+        __class__ = property(lambda self: DTensor)  # what isinstance() asks
+
+    class Model:
+        def parameters(self):
+            return [Part()]
+
+    assert model_has_dtensor(Model())
+
+
+def test_a_mesh_as_torch_has_it(ranks):
+    printed = ranks("""
+        import torch
+        from torch.utils.data import DataLoader
+        from accel import Accelerator, InitProcessGroupKwargs, ParallelismConfig
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=2, dp_replicate_size=2),
+                                  kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
+        mesh, rank = accelerator.torch_device_mesh, accelerator.process_index
+        assert mesh.mesh_dim_names == ("dp_replicate", "tp") and mesh.ndim == 2 and mesh.shape == (2, 2) and mesh.size() == 4
+        assert mesh["tp"].size() == mesh.size(1) == 2 and mesh["tp"].get_local_rank() == rank % 2 and mesh.get_coordinate() == [rank // 2, rank % 2]
+        loader = accelerator.prepare(DataLoader(list(range(8)), batch_size=2))
+        model = accelerator.prepare(torch.nn.Linear(1, 1))
+        with model.no_sync():
+            accelerator.backward(model(torch.full((1, 1), float(rank // 2))).sum())
+        print([batch.tolist() for batch in loader], model.module.weight.grad.item())
+        try:
+            mesh["expert"]
+        except Exception as error:
+            assert "expert" in str(error)
+        else:
+            raise AssertionError
+        accelerator.end_training()
+    """, num_processes=4)
+    assert printed == ["[[0, 1], [4, 5]] 0.0\n"] * 2 + ["[[2, 3], [6, 7]] 1.0\n"] * 2
+
+
+def test_a_mesh_of_one_rank():
+    accelerator = Accelerator(cpu=True, parallelism_config=accel.ParallelismConfig())
+    assert accelerator.torch_device_mesh.mesh_dim_names == () and accelerator.torch_device_mesh.size() == 1
+    assert len(accelerator.prepare(torch.utils.data.DataLoader(list(range(8)), batch_size=2))) == 4
+
+
+def test_nccl_is_not_for_the_cpu(ranks):
+    ranks("""
+        from accel import Accelerator, InitProcessGroupKwargs
+        for name in ("nccl", "no_such"):
+            try:
+                Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend=name)])
+            except ValueError as error:
+                assert name in str(error)
+            else:
+                raise AssertionError(name)
+    """)
