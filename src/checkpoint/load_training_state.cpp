@@ -114,7 +114,11 @@ class StateReader {
     return names;
   }
 
-  bool may_lack(const StateEntry& entry) const { return options_.allow_missing || entry.may_be_missing; }
+  // The reference's folders hold no objects with names, so none that a binding has registered for the application.
+  bool may_lack(const StateEntry& entry) const {
+    const bool is_foreign = !reader_.is_ours() && entry.kind == StateKind::kCustom && !entry.name.empty();
+    return options_.allow_missing || entry.may_be_missing || is_foreign;
+  }
 
   [[noreturn]] void refuse_lack(const std::string& what) const {
     fail(Status::kNotFound, "'", folder_, "' holds no ", what,

@@ -191,14 +191,19 @@ class Module:
     def parameters(self):
         return Parameters(self)
 
-    def named_parameters(self):
-        return iter(capi.accel_module_named_parameters(self.handle).items())
+    def named_parameters(self, prefix="", recurse=True):
+        return self._named(capi.accel_module_named_parameters, prefix, recurse)
 
     def buffers(self):
         return iter(capi.accel_module_named_buffers(self.handle).values())
 
-    def named_buffers(self):
-        return iter(capi.accel_module_named_buffers(self.handle).items())
+    def named_buffers(self, prefix="", recurse=True):
+        return self._named(capi.accel_module_named_buffers, prefix, recurse)
+
+    def _named(self, of_engine, prefix, recurse):
+        """Pairs of path and tensor; without `recurse` those of this module alone."""
+        before = f"{prefix}." if prefix else ""
+        return ((before + name, tensor) for name, tensor in of_engine(self.handle).items() if recurse or "." not in name)
 
     def children(self):
         return iter(self._modules.values())

@@ -117,3 +117,57 @@ def test_nccl_is_not_for_the_cpu(ranks):
             else:
                 raise AssertionError(name)
     """)
+
+
+def test_the_model_inside_computes_under_the_precision(ranks):
+    """With two ranks as with one."""
+    printed = ranks("""
+        import copy, pickle
+        import torch
+        from accel import Accelerator
+
+        class Net(torch.nn.Linear):
+            def forward(self, x):
+                output = super().forward(x)
+                kinds.append(output.dtype)
+                return output
+
+        accelerator, kinds = Accelerator(cpu=True, mixed_precision="bf16"), []
+        net = Net(2, 2)
+        model = accelerator.prepare(net)
+        inner = accelerator.unwrap_model(model)
+        x = torch.ones(1, 2)
+        assert inner is net and inner(x).dtype == torch.float32 and kinds == [torch.bfloat16]
+        assert torch.equal(model(x), inner(x)) and kinds == [torch.bfloat16] * 3
+        accelerator.backward(model(x * (accelerator.process_index + 1)).sum())
+        both = accelerator.gather(net.weight.grad)
+        assert torch.equal(both[:2], both[2:])
+        kinds.clear()
+        copy.deepcopy(net)(x)
+        accelerator.unwrap_model(model, keep_fp32_wrapper=False)(x)
+        assert kinds == [torch.float32] * 2 and accelerator.prepare(net) is not net
+        print("done")
+    """)
+    assert printed == ["done\n"] * 2
+
+
+@pytest.mark.parametrize("where", ["cpu", "disk"])
+def test_casting_and_then_offloading(tmp_path, where):
+    from accel.big_modeling import attach_layerwise_casting_hooks
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    expected = model.to(torch.bfloat16).float()(torch.ones(1, 2))
+    attach_layerwise_casting_hooks(model, storage_dtype=torch.bfloat16, compute_dtype=torch.float32)
+    settings = {"execution_device": torch.device("cpu")}
+    model = accel.cpu_offload(model, **settings) if where == "cpu" else accel.disk_offload(model, tmp_path, **settings)
+    with torch.no_grad():
+        for _ in range(3):
+            assert torch.equal(model(torch.ones(1, 2)), expected)
+
+
+def test_tensors_of_one_module():
+    module = accel.nn.Sequential(accel.nn.Linear(1, 1), accel.nn.Linear(1, 1))
+    assert list(module.named_parameters(recurse=False)) == []
+    assert [name for name, _ in module.named_parameters("net")][:1] == ["net.0.weight"]
+    (first, *_) = module.children()
+    assert [name for name, _ in first.named_parameters(recurse=False)] == ["weight", "bias"]

@@ -27,7 +27,7 @@ class _Slot:
         owner, self.name = owner_of(module, path)
         self.path, self.place = path, place_of(owner, self.name)
         former = self.place[self.name]
-        self.original_device, self.dtype, self.shape = former.device, former.dtype, former.shape
+        self.original_device, self.shape = former.device, former.shape
         self.is_parameter = isinstance(former, torch.nn.Parameter)
         self.empty = former if former.device == _META else self._like(former, former.to(_META))
         self.value = self.made = None  # what a kept tensor is made of, and it
@@ -41,15 +41,16 @@ class _Slot:
 
     def streamed(self, value):
         """The module's tensor with a value that is on the device for this forward."""
-        return self._like(self.empty, value.to(self.dtype))
+        return self._like(self.empty, value.to(self.place[self.name].dtype))
 
     def of(self, value, device):
         """The module's tensor with a value of the weights, on a device."""
-        if value is self.value and self.made.device == device:
+        dtype = self.place[self.name].dtype  # another hook may have changed it for this forward
+        if value is self.value and self.made.device == device and self.made.dtype == dtype:
             return self.made
         if value.shape != self.shape:
             raise ValueError(f"{self.path} has the shape {list(self.shape)} in the model and {list(value.shape)} in the weights; expected the same")
-        data = value.detach().to(device=device, dtype=self.dtype)
+        data = value.detach().to(device=device, dtype=dtype)
         made = self._like(self.empty, data)
         if data.data_ptr() == value.data_ptr() and data.device == value.device:
             self.value, self.made = value, made

@@ -167,6 +167,24 @@ class PreparedForward:
         return (inside, (self.forward,)) if isinstance(self.forward, functools.partial) else (_own_forward, (self.model,))
 
 
+class UnwrappedForward:
+    """The forward of the model inside a DistributedModel: under the precision, as it is where there is one rank, and without an exchange. Inside
+    of the prepared forward it is the model's own."""
+
+    def __init__(self, handle, model):
+        self.alone = PreparedForward(handle, model, model.forward)
+
+    @not_traced
+    def __call__(self, *args, **kwargs):
+        model = self.alone.model
+        if any(call.forward is model for call in _calls.open):
+            return self.alone.forward(*args, **kwargs)
+        return self.alone(*args, **kwargs)
+
+    def __reduce__(self):
+        return self.alone.__reduce__()
+
+
 def _own_forward(model):
     return types.MethodType(type(model).forward, model)
 
@@ -202,6 +220,8 @@ class DistributedModel(torch.nn.Module):
 
 def prepare(model: torch.nn.Module, state, options, wraps: bool):
     """The prepared model: with `wraps` a DistributedModel, else the model itself."""
+    if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
+        del model.forward
     plugin = sharded_by()[0]
     meta_parameters.initialize(model, plugin, wraps and plugin is not None and capi.accel_process_index(state) != 0)
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
@@ -227,6 +247,8 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
         prepared.forward = PreparedForward(handle, prepared, forward)
         if not groups:  # what is sharded has no gradients but those that were exchanged
             uncovered_gradients.watch(prepared.forward)
+            if capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+                model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, 1), model)
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)
@@ -282,7 +304,7 @@ def forward_of(model) -> "PreparedForward | None":
 def restore_forward(model):
     """Gives a prepared model the forward back that it had before."""
     for module in model.modules():
-        if forward_of(module) is not None:
+        if forward_of(module) is not None or isinstance(vars(module).get("forward"), UnwrappedForward):
             del module.forward
 
 
