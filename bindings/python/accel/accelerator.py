@@ -157,7 +157,7 @@ class Accelerator(Observed):
 
     @property
     def multi_device(self) -> bool:
-        return self.use_distributed and self.distributed_type == "MULTI_GPU"
+        return self.use_distributed and self.distributed_type.startswith("MULTI_") and self.distributed_type != "MULTI_CPU"
 
     @property
     def sync_gradients(self) -> bool:

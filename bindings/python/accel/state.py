@@ -15,8 +15,7 @@ from .names import resolver
 from .scopes import scope
 from .values import again, keys_of, of_kind, to_engine
 
-_DISTRIBUTED = {capi.ACCEL_DISTRIBUTED_NO: DistributedType.NO, capi.ACCEL_DISTRIBUTED_MULTI_CPU: DistributedType.MULTI_CPU,
-                capi.ACCEL_DISTRIBUTED_MULTI_GPU: DistributedType.MULTI_GPU}
+_DISTRIBUTED = {getattr(capi, f"ACCEL_DISTRIBUTED_{kind.name}"): kind for kind in DistributedType}
 
 
 class _Job:

@@ -125,3 +125,24 @@ def test_settings_of_sharding_with_one_process():
     assert plugin.auto_wrap_policy is None and accelerator.num_processes == 1
     with pytest.raises(ValueError, match="'SOME'"):
         accel.FullyShardedDataParallelPlugin(auto_wrap_policy="SOME")
+
+
+def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path):
+    """What cannot be restored is a warning that names it."""
+    def prepared():
+        accelerator, *things = job(accel)
+        return accelerator, things, accelerator.prepare(torch.utils.data.DataLoader(list(range(4)), batch_size=2))
+
+    accelerator, things, _ = prepared()
+    accelerator.save_state(tmp_path / "state")
+    kept = {"model.safetensors", "optimizer.bin", "scheduler.bin", "custom_checkpoint_0.pkl", "random_states_0.pkl"}
+    for file in (tmp_path / "state").iterdir():
+        if file.name not in kept:
+            file.unlink()
+    expected = {name: tensor.clone() for name, tensor in things[0].state_dict().items()}
+    accelerator, things, loader = prepared()
+    for parameter in things[0].parameters():
+        parameter.data.zero_()
+    accelerator.load_state(tmp_path / "state")
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in things[0].state_dict().items())
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]

@@ -171,3 +171,12 @@ def test_tensors_of_one_module():
     assert [name for name, _ in module.named_parameters("net")][:1] == ["net.0.weight"]
     (first, *_) = module.children()
     assert [name for name, _ in first.named_parameters(recurse=False)] == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("kind", accel.DistributedType.list())
+def test_each_kind_of_job_has_its_name(accelerator, monkeypatch, kind):
+    from accel import capi
+
+    monkeypatch.setattr(capi, "accel_distributed_type", lambda _: getattr(capi, f"ACCEL_DISTRIBUTED_{kind}"))
+    monkeypatch.setattr(capi, "accel_use_distributed", lambda _: kind != "NO")
+    assert accelerator.distributed_type == accel.DistributedType(kind) and kind in repr(accelerator.state)
