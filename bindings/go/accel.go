@@ -15860,7 +15860,8 @@ func HasOffloadedParams(module *Module) (out bool, err error) {
 //   - module: A module.
 //   - device: The goal; with type -1 offloaded weights go to their main device, and others stay.
 //
-// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails
+// where changes cannot be copied back; the weights are then those from before.
 func AlignModuleDevice(module *Module, device Device, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -17747,9 +17748,9 @@ func EnvironmentReport() (out string, err error) {
 // nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without
 // accelerators nodes are shared out by the ranks' numbers.
 //
-//   - localProcessIndex: The rank's number on this machine.
+//   - localProcessIndex: The rank's number on this machine, from 0 to 65535.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.
 func SetNumaAffinity(localProcessIndex int32) error {
 	var failure C.go_failure
 	code := C.go_accel_set_numa_affinity(C.int32_t(localProcessIndex), &failure)

@@ -5024,7 +5024,7 @@ accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t 
 module: A module.
 device: The goal; with type -1 offloaded weights go to their main device, and others stay.
 out: The scope.
-Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.";
 accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
@@ -5860,6 +5860,6 @@ accel_status_t accel_environment_report(accel_buffer_t *OUTPUT);
 
 %feature("docstring") accel_set_numa_affinity "Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
 
-local_process_index: The rank's number on this machine.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.";
+local_process_index: The rank's number on this machine, from 0 to 65535.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.";
 accel_status_t accel_set_numa_affinity(int32_t local_process_index);

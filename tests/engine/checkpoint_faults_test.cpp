@@ -289,6 +289,8 @@ TEST(FaultyDisk, WhereNothingMayBeWrittenIsAnError) {
   save_training_state(folder / "kept/s", example(0, 1), Ranks(), quick_files());
   constexpr auto kRead = static_cast<fs::perms>(0555);  // the group, too
   fs::permissions(folder / "", kRead, fs::perm_options::add);
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "kept"))  // whatever the umask is
+    fs::permissions(entry.path(), kRead, fs::perm_options::add);
   fs::permissions(folder / "kept", kRead);
   constexpr uid_t kNobody = 65534;
   const uid_t user = ::geteuid();

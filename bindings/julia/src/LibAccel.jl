@@ -9333,7 +9333,7 @@ The weights of a module, itself and not what is below it, are on a device inside
 - `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
 - `out`: The scope.
 
-Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
 
 Threads: object, waits.
 """
@@ -11050,9 +11050,9 @@ accel_environment_report(out) =
 
 Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
 
-- `local_process_index`: The rank's number on this machine.
+- `local_process_index`: The rank's number on this machine, from 0 to 65535.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.
 
 Threads: thread.
 """

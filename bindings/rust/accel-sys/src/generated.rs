@@ -8889,7 +8889,7 @@ functions! {
     /// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
     /// * `out`: The scope.
     ///
-    /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
+    /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
@@ -10133,9 +10133,9 @@ functions! {
     ///
     /// Without accelerators nodes are shared out by the ranks' numbers.
     ///
-    /// * `local_process_index`: The rank's number on this machine.
+    /// * `local_process_index`: The rank's number on this machine, from 0 to 65535.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative number.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_set_numa_affinity(local_process_index: i32) -> accel_status_t;

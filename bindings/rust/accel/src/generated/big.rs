@@ -353,7 +353,7 @@ pub fn has_offloaded_params(module: &Model) -> Result<bool> {
 /// Gives: The scope.
 ///
 /// # Errors
-/// Unsupported.
+/// InvalidArgument, Unsupported.
 #[inline]
 pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'static>> {
     Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), device.to_raw(), out) })

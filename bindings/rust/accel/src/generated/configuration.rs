@@ -140,7 +140,7 @@ pub fn environment_report() -> Result<String> {
 /// rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are
 /// shared out by the ranks' numbers.
 ///
-/// * `local_process_index`: The rank's number on this machine.
+/// * `local_process_index`: The rank's number on this machine, from 0 to 65535.
 ///
 /// # Errors
 /// InvalidArgument.
