@@ -100,7 +100,8 @@ folder = [word[7:] for word in sys.argv if word.startswith("--dest=")][0]
 pathlib.Path(os.environ["TMPDIR"], "unfinished").write_text("x" * 1000)
 while (state / "pip_waits").exists():
     time.sleep(0.02)
-shutil.copy(next((state / "index").glob("*.whl")), folder)
+wheel = next((state / "index").glob("*.whl"))
+shutil.copyfile(wheel, os.path.join(folder, wheel.name))  # a file of its own, which has the mode that the umask gives
 """
 
     def setUp(self):
