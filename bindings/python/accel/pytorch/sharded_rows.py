@@ -35,5 +35,7 @@ def cut_states(optimizer):
         counts = [counts[number] for counts in ranks]
         states = optimizer.state.get(parameter, {})
         for name, value in states.items():
-            if torch.is_tensor(value) and value.dim() > 0 and value.dim() == parameter.dim() and len(value) and sum(counts) % len(value) == 0:
+            if not torch.is_tensor(value) or value.dim() != parameter.dim() or value.dim() == 0 or len(value) in (0, len(parameter)):
+                continue  # of another kind, or of the rows that this rank has
+            if sum(counts) % len(value) == 0:
                 states[name] = Rows(counts, PartialState().process_index, len(value)).own(value)
