@@ -10,6 +10,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
+#include "optim/clip.hpp"
 #include "optim/lomo.hpp"
 #include "parallel/uneven_inputs.hpp"
 
@@ -242,9 +243,16 @@ std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePt
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
   if (!sync_gradients()) return false;
-  const Clipping clipping = begin_clipping(model);
-  if (clipping.announces != nullptr) clipping.announces->announce_clip_by_value(*clipping.model, clip_value);
-  clipping.model->clip_gradients_by_value(clipping.parameters, clip_value);
+  const auto sharding = sharded_models();
+  if (std::any_of(sharding.begin(), sharding.end(), [](const auto& one) { return one->has_uneven_inputs(); })) {
+    const Clipping clipping = begin_clipping(model);
+    if (clipping.announces != nullptr) clipping.announces->announce_clip_by_value(*clipping.model, clip_value);
+    clipping.model->clip_gradients_by_value(clipping.parameters, clip_value);
+    return true;
+  }
+  unscale_gradients_of(*model);
+  for (const auto& one : sharding) one->finish_step();  // each value is clipped alone: of any number of models
+  optim::clip_gradients_by_value(parallel_model_of(model)->module()->parameters(), clip_value);
   return true;
 }
 

@@ -211,6 +211,25 @@ TEST(FsdpTraining, ClipsPartsOfAModelByTheNormOfAllShards) {
   });
 }
 
+TEST(FsdpTraining, ClipsTheValuesOfTwoModelsAtOnce) {
+  tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
+    PrepareModelSettings preparation;
+    preparation.fsdp = by_blocks();
+    auto list = std::make_shared<nn::CallbackModule>("Parameters");
+    for (int i = 0; i < 2; i++) {
+      const auto inner = make_model();
+      const auto model = accelerator->prepare_model(inner, preparation);
+      accelerator->backward(model->call(rows_of_step(0)).square().mean());
+      for (const at::Tensor& parameter : inner->parameters())
+        list->add_parameter("p" + std::to_string(list->parameters().size()), parameter, true);
+    }
+    EXPECT_TRUE(accelerator->clip_gradients_by_value(list, 1e-6));
+    for (const at::Tensor& parameter : list->parameters()) {
+      EXPECT_TRUE(!parameter.grad().defined() || parameter.grad().abs().le(1e-6).all().item<bool>());
+    }
+  });
+}
+
 TEST(FsdpTraining, FrozenSharedAndTiedParameters) {
   for (const Shape& shape :
        {Shape{true, false, false, false}, Shape{false, true, false, false}, Shape{false, false, true, false},
