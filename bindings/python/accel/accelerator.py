@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice
+from .accelerator_arguments import backward_settings, gradients_of, handle_of, is_prepared, kind_of, loss_in_engine, pytorch_model, remembered
 from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from .compilation import check_settings as check_compilation
 from .creation import tensor
@@ -17,16 +18,15 @@ from .environment import parse_flag_from_env
 from .grad_scaler import GradScaler
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill, whole_number)
-from .module import Module, Parameters, PreparedModule
+from .module import Module, PreparedModule
 from .observed import Observed
 from .parallelism_config import Mesh, ParallelismConfig
 from .profiling import ProfileKwargs
 from .random import rng_types_of_engine
 from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep, of_state
-from .tensors import Tensor, backward_options
+from .tensors import Tensor
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
-from .values import to_engine
 from .weights import in_floating_type, tree_of
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
@@ -239,7 +239,7 @@ class Accelerator(Observed):
         if self.deepspeed_plugin is not None:
             args = deepspeed_prepare.objects(self, self.deepspeed_plugin, args)
         result = list(args)
-        kinds = [_kind_of(thing) for thing in args]
+        kinds = [kind_of(thing) for thing in args]
         for kinds_now in (("model", "optimizer", "data_loader"), ("scheduler",)):  # schedulers follow their optimizers
             for place, kind in enumerate(kinds):
                 if kind in kinds_now:
@@ -253,8 +253,8 @@ class Accelerator(Observed):
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it."""
-        if isinstance(model, PreparedModule) or is_torch_model(model) and _torch_model().forward_of(model) is not None:
-            return _remembered(self._models, model)
+        if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
+            return remembered(self._models, model)
         is_spread = self._refuse_dispatched(model)
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
@@ -265,28 +265,28 @@ class Accelerator(Observed):
             options.ddp = ddp
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
-            prepared = _torch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
+            prepared = pytorch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del ddp, power, sharding
-        return _remembered(self._models, prepared)
+        return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):
         """An optimizer that steps only when gradients are complete."""
-        if _is_prepared(optimizer):
-            return _remembered(self._optimizers, optimizer)
+        if is_prepared(optimizer):
+            return remembered(self._optimizers, optimizer)
         if is_torch_optimizer(optimizer):
             from .pytorch.optimizer import AcceleratedOptimizer
 
             prepared = AcceleratedOptimizer(optimizer, state=self._current(), fused=self._fused_optimizers)
         else:
             prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
-        return _remembered(self._optimizers, prepared)
+        return remembered(self._optimizers, prepared)
 
     def prepare_scheduler(self, scheduler):
         """A scheduler that steps with its optimizer."""
-        if _is_prepared(scheduler):
-            return _remembered(self._schedulers, scheduler)
+        if is_prepared(scheduler):
+            return remembered(self._schedulers, scheduler)
         if is_torch_scheduler(scheduler):
             from .pytorch.scheduler import AcceleratedScheduler
 
@@ -295,18 +295,18 @@ class Accelerator(Observed):
                                             state=self._current())
         else:
             prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
-        return _remembered(self._schedulers, prepared)
+        return remembered(self._schedulers, prepared)
 
     def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
         """A loader that hands each rank its own batches; one of torch stays one."""
         if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerate_prepared", False):
-            return _remembered(self._dataloaders, data_loader)
+            return remembered(self._dataloaders, data_loader)
         if is_torch_loader(data_loader):
             return self._prepare_torch_loader(data_loader, device_placement, slice_fn_for_dispatch)
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
-        return _remembered(self._dataloaders, prepared)
+        return remembered(self._dataloaders, prepared)
 
     def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
         from .pytorch import loader_checkpoint  # imports torch
@@ -321,7 +321,7 @@ class Accelerator(Observed):
             use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
         prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
         loader_checkpoint.register(self)
-        return _remembered(self._dataloaders, prepared)
+        return remembered(self._dataloaders, prepared)
 
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
@@ -340,15 +340,15 @@ class Accelerator(Observed):
     def backward(self, loss: Any, **kwargs: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
         Tensor.backward(): gradient, retain_graph, create_graph, inputs."""
-        capi.accel_backward(self._current(), _loss(loss), _backward_options(kwargs))
+        capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
 
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
-        capi.accel_backward_sum(self._current(), _loss(loss_sum), count, _backward_options(kwargs))
+        capi.accel_backward_sum(self._current(), loss_in_engine(loss_sum), count, backward_settings(kwargs))
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
-        capi.accel_lomo_backward(self._current(), _loss(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+        capi.accel_lomo_backward(self._current(), loss_in_engine(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
@@ -400,7 +400,7 @@ class Accelerator(Observed):
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
         """Scales gradients so that their joint norm is at most max_norm. The norm before. While gradients accumulate they stay as they are,
         and the result is None, of parameters of torch the norm so far."""
-        parameters, module = _gradients_of(parameters)
+        parameters, module = gradients_of(parameters)
         status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
         if status == capi.ACCEL_OK:
             is_of_torch = any(map(is_torch_tensor, parameters)) or not parameters and torch_module() is not None
@@ -411,7 +411,7 @@ class Accelerator(Observed):
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
-        capi.accel_clip_grad_value(self._current(), _gradients_of(parameters)[1].handle, float(clip_value))
+        capi.accel_clip_grad_value(self._current(), gradients_of(parameters)[1].handle, float(clip_value))
 
     def set_trigger(self) -> None:
         """Raises a flag that check_trigger() will see on all ranks."""
@@ -445,14 +445,14 @@ class Accelerator(Observed):
         if os.path.isfile(save_directory):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
-        is_prepared = not is_torch_model(model) or _torch_model().forward_of(model) is not None
+        is_prepared = not is_torch_model(model) or pytorch_model().forward_of(model) is not None
         if self._type_of_whole_weights() is not None or _has_offloaded(model):
             whole = self.get_state_dict(model)
             if not whole:
                 return
             handle = tree_of(whole)
         else:
-            handle = handle_of(model) if is_prepared else _torch_model().mirror(model)
+            handle = handle_of(model) if is_prepared else pytorch_model().mirror(model)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
         capi.accel_save_model(self._current(), handle, str(save_directory), options)
@@ -464,7 +464,7 @@ class Accelerator(Observed):
         if _has_offloaded(model):
             whole = _align_devices().get_state_dict_offloaded_model(self.unwrap_model(model) if unwrap else model)
         elif is_torch_model(model):
-            whole = _torch_model().sharded_state_dict(model, self._current())
+            whole = pytorch_model().sharded_state_dict(model, self._current())
         elif isinstance(model, PreparedModule) and capi.accel_sharded_modules(model.handle):
             whole = capi.accel_get_state_dict(self._current(), model.handle)
         else:
@@ -573,12 +573,6 @@ class Accelerator(Observed):
         return is_spread
 
 
-def _torch_model():
-    from .pytorch import model  # imports torch
-
-    return model
-
-
 def _align_devices():
     from .pytorch import align_devices  # imports torch
 
@@ -587,73 +581,3 @@ def _align_devices():
 
 def _has_offloaded(model):
     return is_torch_model(model) and any(_align_devices().has_offloaded_params(module) for module in model.modules())
-
-
-_UNTOUCHED = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
-
-
-def _kind_of(thing):
-    """Which of the prepare_...() functions an object is for; None for one that stays as it is."""
-    if isinstance(thing, Module) or is_torch_model(thing):
-        return "model"
-    if isinstance(thing, optim.Optimizer) or is_torch_optimizer(thing):
-        return "optimizer"
-    if isinstance(thing, data.DataLoader) or is_torch_loader(thing):
-        return "data_loader"
-    if isinstance(thing, lr_scheduler.LRScheduler) or is_torch_scheduler(thing) or _is_prepared(thing):
-        return "scheduler"
-    if isinstance(thing, _UNTOUCHED) or is_torch_tensor(thing) or isinstance(thing, capi.accel_tensor):
-        return None
-    raise TypeError(f"prepare() got a {type(thing).__module__}.{type(thing).__qualname__}; expected models, optimizers, loaders and schedulers "
-                    "of accel or torch")
-
-
-def _remembered(known, prepared):
-    """A prepared object, which is in the list of those that an Accelerator knows once."""
-    if all(one is not prepared for one in known):
-        known.append(prepared)
-    return prepared
-
-
-def _is_prepared(thing):
-    """Whether an optimizer or scheduler is prepared."""
-    return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
-
-
-def handle_of(model):
-    """The engine's module of a model."""
-    if isinstance(model, Module):
-        return model.handle
-    forward = _torch_model().forward_of(model) if is_torch_model(model) else None
-    if forward is not None:
-        return forward.handle
-    if is_torch_model(model):
-        raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
-    raise TypeError(f"a {type(model).__name__} is no model; expected one of accel or torch")
-
-
-def _loss(value):
-    """The loss in the engine."""
-    if not is_torch_tensor(value) and not isinstance(value, capi.accel_tensor):
-        raise TypeError(f"the loss is a {type(value).__name__}; expected a tensor with gradient history")
-    return to_engine(value)
-
-
-def _backward_options(given):
-    """The arguments of a backward, with tensors of either kind."""
-    tensors = {name: to_engine(given[name]) for name in ("gradient", "inputs") if given.get(name) is not None}
-    return backward_options(**{**given, **tensors})
-
-
-def _gradients_of(parameters):
-    """The parameters that were given, when they are a list, and the module whose parameters they are: for a list of tensors one that
-    holds just them."""
-    if isinstance(parameters, Parameters):
-        return [], parameters.module
-    if isinstance(parameters, Module):
-        return [], parameters
-    parts = [parameters] if isinstance(parameters, capi.accel_tensor) or is_torch_tensor(parameters) else list(parameters)
-    holder = Module.of_handle(capi.accel_module_create("Parameters"))
-    for place, part in enumerate(parts):
-        capi.accel_module_add_parameter(holder.handle, str(place), to_engine(part), int(part.requires_grad))
-    return parts, holder

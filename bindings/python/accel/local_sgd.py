@@ -1,7 +1,7 @@
 """Local SGD: each rank trains for itself, and the weights are averaged every few steps."""
 
 from . import capi
-from .accelerator import handle_of
+from .accelerator_arguments import handle_of
 from .handlers import fill
 from .scopes import scope
 from .names import resolver
