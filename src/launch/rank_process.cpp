@@ -56,7 +56,10 @@ bool writes_to(const RankOutput& output) {
 // What the new process does; returns only when the program cannot be executed.
 void become_rank(const RankCommand& command, const Guardian& guardian, const Pipe& failures, char* const* arguments,
                  char* const* environment, const RankOutput& output, pid_t launcher) {
-  setpgid(0, 0);
+  // Also a process group, which is ended as one. Where the kernel shares the processors among sessions first and then
+  // within them, as Linux does by default, a rank in the launcher's would share one part with all that the user runs
+  // there.
+  setsid();
   guardian.protect_own_group();
   // The launcher may be killed at any time; had it been before the request was in force, nobody would tell us.
   prctl(PR_SET_PDEATHSIG, SIGKILL);

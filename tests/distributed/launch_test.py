@@ -304,6 +304,13 @@ class Failure(LaunchTest):
         self.assertLess(time.monotonic() - begin, GONE_WITHIN)
         self.assert_gone(processes, 0)
 
+    def test_each_rank_has_a_session_of_its_own(self):
+        """Linux shares the processors among sessions: in that of the launcher, ranks would share one part with all that runs there."""
+        job = self.start(2, 'set -- $(cat /proc/$$/stat); echo "$6" > "$FOLDER/new.s$RANK"; mv "$FOLDER/new.s$RANK" "$FOLDER/session.$RANK";'
+                            " exec sleep 60")
+        processes = job.processes()
+        self.assertEqual([job.number_in(f"session.{rank}") for rank in range(2)], processes)
+
     def test_a_stopped_rank_is_ended_too(self):
         job = self.start(2, "exec sleep 60")
         processes = job.processes()

@@ -1,11 +1,13 @@
 // The progress loop: a template, so that the check for the end of a short collective is inlined.
 #pragma once
 
+#include <utility>
+
 #include "comm/ucx/progress_engine.hpp"
 
 namespace accel::comm::ucx {
 
-// Spins for a moment if every rank has a core, then sleeps until something arrives.
+// Spins for a moment if every rank has a core and that has brought something, then sleeps until something arrives.
 template <typename Done>
 void ProgressEngine::progress_until(const Done& done, Session* session) {
   using Clock = std::chrono::steady_clock;
@@ -15,7 +17,10 @@ void ProgressEngine::progress_until(const Done& done, Session* session) {
   for (unsigned rounds = 1;; rounds++) {
     const bool progressed = progress();
     if (session != nullptr) session->throw_if_failed();
-    if (done()) return;
+    if (done()) {
+      if (spinning) spin_.ended_early();
+      return;
+    }
     if (progressed) {
       // Messages that keep arriving must not delay the detection of a lost rank.
       if (rounds % kRoundsBetweenChecks == 0) {
@@ -23,15 +28,16 @@ void ProgressEngine::progress_until(const Done& done, Session* session) {
         check(session);
       }
       refusals_ = 0;
-      spinning = false;
+      if (std::exchange(spinning, false)) spin_.ended_early();
       continue;
     }
-    if (spin_.count() > 0) {
+    if (const auto spin = spin_.length(); spin.count() > 0) {
       const auto now = Clock::now();
-      if (!spinning) spin_end = now + spin_;
+      if (!spinning) spin_end = now + spin;
       spinning = true;
       if (now < spin_end) continue;
     }
+    spin_.slept();
     sleep(session);
     spinning = false;
   }

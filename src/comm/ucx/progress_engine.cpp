@@ -118,7 +118,7 @@ void ProgressEngine::add(const std::shared_ptr<GroupProgress>& group) {
       throw CollectiveError(CollectiveFailure::kBackend, rank_,
                             text("rank ", rank_, " cannot wait for events: ", std::strerror(errno)));
     ticks_ = ticks_ || group->has_other_hosts();
-    if (!group->cores_suffice()) spin_ = std::chrono::microseconds(0);
+    if (!group->cores_suffice()) spin_.turn_off();
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t most = groups_.size() + 1;
     waits_.reserve(most + 1);  // now, because a failure here is harmless

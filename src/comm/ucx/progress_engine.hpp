@@ -20,6 +20,7 @@
 #include "base/file_descriptor.hpp"
 #include "comm/ucx/futex.hpp"
 #include "comm/ucx/session.hpp"
+#include "comm/ucx/spin.hpp"
 #include "comm/ucx/worker.hpp"
 
 namespace accel::comm::ucx {
@@ -68,7 +69,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // By the thread that has claimed the engine.
   Worker& worker() { return *worker_; }
-  bool spins() const { return spin_.count() > 0; }
+  bool spins() const { return spin_.length().count() > 0; }
   // Makes progress until `done`. `session` is the blocking collective that waits, or null.
   template <typename Done>
   void progress_until(const Done& done, Session* session);
@@ -105,7 +106,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   bool busy_ = false;                                          // one of them has a running call besides a blocking one
   bool ticks_ = false;  // there are peers on other hosts: bytes may still have to be handed to the network
   int refusals_ = 0;    // consecutive ones, of the worker to report events
-  std::chrono::microseconds spin_{20};
+  Spin spin_{std::chrono::microseconds(20)};
   std::vector<FutexWait> waits_;
   std::list<CallMemory> kept_;
 
