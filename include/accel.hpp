@@ -2198,6 +2198,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_set_gradient_accumulation_steps(get(), steps));
   }
 
+  // How far the accumulation is.
+  std::int64_t accumulation_step() const { return accel_accumulation_step(self()); }
+
+  // Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete
+  // when accel_gradient_accumulation_steps() divides it.
+  void set_accumulation_step(std::int64_t step) { detail::check(accel_set_accumulation_step(get(), step)); }
+
   // Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
   void set_gradient_accumulation(const GradientAccumulationOptions& options) {
     detail::check(accel_set_gradient_accumulation(get(), &options));

@@ -691,6 +691,10 @@ static inline accel_status_t go_accel_set_gradient_accumulation_steps(accel_stat
   return go_checked(accel_set_gradient_accumulation_steps(state, steps), failure);
 }
 
+static inline accel_status_t go_accel_set_accumulation_step(accel_state_t *state, int64_t step, go_failure *failure) {
+  return go_checked(accel_set_accumulation_step(state, step), failure);
+}
+
 static inline accel_status_t go_accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accumulation_options_t *options, go_failure *failure) {
   return go_checked(accel_set_gradient_accumulation(state, options), failure);
 }
@@ -4305,7 +4309,7 @@ type StateOptions struct {
 	KeepOutputDtype *bool
 
 	// Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable
-	// ACCEL_TIMEOUT_MS. Default 600000
+	// ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 	TimeoutMs *int64
 
 	// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one
@@ -6271,6 +6275,10 @@ type PrepareModelOptions struct {
 	// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable
 	// ACCELERATE_BYPASS_DEVICE_MAP. Default 0
 	BypassDeviceMap *bool
+
+	// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor
+	// of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
+	SplitByProgram *bool
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -6290,6 +6298,9 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	made.deepspeed = options.Deepspeed.c(given)
 	if options.BypassDeviceMap != nil {
 		made.bypass_device_map = C.accel_flag_t(flag(*options.BypassDeviceMap))
+	}
+	if options.SplitByProgram != nil {
+		made.split_by_program = C.accel_flag_t(flag(*options.SplitByProgram))
 	}
 	return made
 }
@@ -9154,6 +9165,33 @@ func (state *State) GradientAccumulationSteps() int64 {
 func (state *State) SetGradientAccumulationSteps(steps int64) error {
 	var failure C.go_failure
 	code := C.go_accel_set_gradient_accumulation_steps(state.c(), C.int64_t(steps), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// AccumulationStep is accel_accumulation_step. How far the accumulation is.
+//
+//   - state: A state.
+//
+// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of
+// the one that has most. A checkpoint has the number.
+func (state *State) AccumulationStep() int64 {
+	result := C.accel_accumulation_step(state.c())
+	runtime.KeepAlive(state)
+	return int64(result)
+}
+
+// SetAccumulationStep is accel_set_accumulation_step. Sets how far the accumulation is, of all models: the next
+// micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same
+// on all ranks.
+//
+//   - state: A state.
+//   - step: At least 0.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func (state *State) SetAccumulationStep(step int64) error {
+	var failure C.go_failure
+	code := C.go_accel_set_accumulation_step(state.c(), C.int64_t(step), &failure)
 	runtime.KeepAlive(state)
 	return status(code, failure)
 }
@@ -16260,7 +16298,8 @@ func LoadStateDict(path string) (out any, err error) {
 //   - folder: Made if missing.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded
+// model: its weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
 func (state *State) SaveModel(module *Module, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()

@@ -106,7 +106,8 @@ typedef struct accel_save_model_options {
  * @param module A model, prepared or not.
  * @param folder Made if missing.
  * @param options NULL: defaults.
- * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded model: its
+ *   weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
  * @threads object, waits
  * @accelerate save_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -359,7 +359,7 @@ ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *op
 }
 
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
-  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, 0}
+  {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

@@ -243,7 +243,9 @@ typedef struct accel_prepare_model_options {
   const accel_deepspeed_options_t *deepspeed; /* The same as DeepSpeed describes it. Default: theirs */
   accel_flag_t bypass_device_map; /* 1: a model that is dispatched over several devices is prepared for several ranks
                                    * all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0 */
-  int32_t reserved;               /* 0 */
+  accel_flag_t split_by_program;  /* 1: the program's own forward splits the model, or its sequences, over the axes pipeline,
+                                   * context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED.
+                                   * Default 0 */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

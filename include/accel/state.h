@@ -80,7 +80,8 @@ typedef struct accel_state_options {
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
   int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.
-                                             * In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000 */
+                                             * In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU,
+                                             * where ranks wait for what the first one prepares, else 600000 */
   int32_t process_index;                    /* The place in the job, here and below, for programs that start their
                                              * ranks themselves, also as threads of one process. In [0, inf).
                                              * Default: RANK and its like, as torchrun, MPI and Slurm set them */
@@ -459,6 +460,23 @@ ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t 
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
+
+/** How far the accumulation is.
+ * @param state A state.
+ * @return Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that
+ *   has most. A checkpoint has the number.
+ * @threads any
+ * @accelerate step */
+ACCEL_SINCE(0, 1) int64_t accel_accumulation_step(const accel_state_t *state);
+
+/** Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
+ * accel_gradient_accumulation_steps() divides it. The same on all ranks.
+ * @param state A state.
+ * @param step At least 0.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads object
+ * @accelerate step */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_accumulation_step(accel_state_t *state, int64_t step);
 
 /* How micro-batches are put together; the fields of the state's options, for later. @accelerate
  * GradientAccumulationPlugin */

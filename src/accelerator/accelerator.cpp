@@ -78,6 +78,24 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
   autocast_ = settings;
 }
 
+// Ranks along these axes would train copies of one model and compute the same.
+void Accelerator::require_split(const PrepareModelSettings& preparation) const {
+  const int64_t parts = state_.mesh()->size("pipeline,context,tensor");
+  require(
+      parts == 1 || preparation.split_by_program || preparation.evaluation_mode, Status::kUnsupported,
+      "the mesh has axes that split a model or its sequences over ", parts, " ranks (", state_.mesh()->describe(),
+      "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
+      "forward splits it");
+}
+
+// The norm counts each parameter once, and which of a rank's are parts and which are copies only the program knows.
+void Accelerator::require_whole_gradients() const {
+  require(state_.model_parts() == nullptr, Status::kUnsupported, "the ranks have different parts of the model (",
+          state_.mesh()->describe(),
+          "), so that a rank does not know the norm of all gradients; expected clipping by value, "
+          "or a norm that the program computes over the groups of the mesh");
+}
+
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
@@ -86,6 +104,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
           "the model is dispatched over several devices, and there are ", state_.num_processes(),
           " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
+  require_split(preparation);
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   settings.fsdp = std::move(sharding.settings);
@@ -99,6 +118,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
   if (prepared->parallel()->is_sharded()) sharded_models_->add(prepared->parallel());
+  if (sharding.gradient_clipping > 0) require_whole_gradients();
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr});
@@ -111,9 +131,16 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
                                                       state_.step_times(), sharded_models_);
   prepared->set_step_clipping(step_clipping_);
+  prepared->set_model_parts(state_.model_parts());
   prepared->set_index(optimizers_.size());
   optimizers_.push_back(prepared);
   return prepared;
+}
+
+int64_t Accelerator::steps_per_update() const {
+  const auto& settings = state_.settings();
+  const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
+  return per_batch && !settings.split_batches ? state_.data_parallel()->size() : 1;
 }
 
 std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler) {
@@ -123,7 +150,7 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   const auto& settings = state_.settings();
   stepping.step_with_optimizer = settings.step_scheduler_with_optimizer;
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
-  if (per_batch && !settings.split_batches) stepping.steps_per_update = state_.data_parallel()->size();
+  stepping.steps_per_update = steps_per_update();
   stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
   // Its own optimizer if that is prepared; otherwise all.
   std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());

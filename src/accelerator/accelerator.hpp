@@ -120,6 +120,9 @@ class Accelerator {
   void backward_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options = {});
   // Backward that updates the prepared LOMO optimizers. @accelerate lomo_backward
   void lomo_backward(const at::Tensor& loss, std::optional<double> lr);
+  // The micro-batches of the models since a loader ended: of the one that has most. @accelerate step
+  int64_t accumulation_step() const;
+  void set_accumulation_step(int64_t step);
   bool sync_gradients() const { return state_.gradient_state()->sync_gradients(); }
 
   // Unscales the gradients of one prepared optimizer, or of all; does nothing while gradients accumulate. Returns
@@ -228,6 +231,9 @@ class Accelerator {
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
+  void require_split(const PrepareModelSettings& preparation) const;
+  void require_whole_gradients() const;
+  int64_t steps_per_update() const;  // of a prepared scheduler
   struct Clipping {
     parallel::ParallelModelPtr model;  // whose gradients these are, or parts of them
     std::vector<at::Tensor> parameters;

@@ -235,6 +235,7 @@ Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {
 
 std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
                                                               double norm_type) {
+  require_whole_gradients();
   if (!sync_gradients()) return std::nullopt;
   const Clipping clipping = begin_clipping(model);
   if (clipping.announces != nullptr) clipping.announces->announce_clip_by_norm(*clipping.model, max_norm, norm_type);

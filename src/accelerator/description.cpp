@@ -103,7 +103,10 @@ std::string Accelerator::describe() const {
   }
   for (size_t i = 0; i < schedulers_.size(); i++)
     out << "scheduler " << i << " = "
-        << (state_.settings().step_scheduler_with_optimizer ? "follows the steps of the optimizers" : "steps by itself")
+        << (!state_.settings().step_scheduler_with_optimizer ? "steps by itself"
+            : steps_per_update() == 1
+                ? "follows the steps of the optimizers"
+                : text("makes ", steps_per_update(), " steps for each of the optimizers, as many as ranks read data"))
         << "\n";
   for (size_t i = 0; i < loaders_.size(); i++) {
     const data::PreparedDataLoader& loader = *loaders_[i];

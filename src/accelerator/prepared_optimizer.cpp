@@ -48,11 +48,11 @@ void PreparedOptimizer::finish_sharded_models() const {
   }
 }
 
-// Each rank looks at the gradients of its shards; all skip the step, or none.
+// Each rank looks at the gradients of its shards, or of its part of the model; all skip the step, or none.
 bool PreparedOptimizer::overflowed() const {
   bool overflowed = scaled_->overflowed();
   for (const auto& model : sharded_models_->living()) overflowed = model->any_rank(overflowed);
-  return overflowed;
+  return model_parts_ == nullptr ? overflowed : model_parts_->any_rank(overflowed);
 }
 
 void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {

@@ -25,6 +25,8 @@ class PreparedOptimizer final : public optim::Optimizer {
 
   // Its place among the accelerator's, by which ranks name it.
   void set_index(size_t index) { index_ = index; }
+  // The ranks that have other parts of the model, which skip a step together; null: there are none.
+  void set_model_parts(std::shared_ptr<comm::Communicator> ranks) { model_parts_ = std::move(ranks); }
   // What is clipped at each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
@@ -77,6 +79,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<StepTimes> step_times_;
   std::shared_ptr<const ShardedModels> sharded_models_;
   std::shared_ptr<const StepClipping> clipping_;
+  std::shared_ptr<comm::Communicator> model_parts_;
   size_t index_ = 0;
   bool skipped_ = false;
 };

@@ -108,7 +108,13 @@ void GeneratorState::load_states_of_ranks(const std::vector<c10::IValue>& states
   generator.set_current_seed(generator.current_seed() + static_cast<uint64_t>(rank));
 }
 
-c10::IValue StepState::state_dict() const { return windows_.empty() ? int64_t{0} : windows_.front()->micro_batch; }
+int64_t latest_micro_batch(const state::AccumulationWindows& windows) {
+  int64_t latest = 0;
+  for (const auto& window : windows) latest = std::max(latest, window->micro_batch);
+  return latest;
+}
+
+c10::IValue StepState::state_dict() const { return latest_micro_batch(windows_); }
 
 // Behind a step: gradients of an open window are not in a checkpoint of the reference.
 void StepState::load_state_dict(const c10::IValue& state) {

@@ -40,6 +40,9 @@ class GeneratorState final : public RankState {
   c10::Device device_;
 };
 
+// Micro-batches since a loader ended: of the model that has trained most, where models are trained by turns.
+int64_t latest_micro_batch(const state::AccumulationWindows& windows);
+
 // The micro-batch, which is all that the reference saves of accumulation windows.
 class StepState final : public RankState {
  public:

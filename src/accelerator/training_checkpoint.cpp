@@ -115,6 +115,13 @@ void Accelerator::remove_checkpoint_hook(int64_t id) {
   fail(Status::kNotFound, "no hook of checkpoints has the number ", id, "; it may have been removed");
 }
 
+int64_t Accelerator::accumulation_step() const { return latest_micro_batch(windows()); }
+
+void Accelerator::set_accumulation_step(int64_t step) {
+  require(step >= 0, Status::kInvalidArgument, "step is ", step, "; expected at least 0");
+  for (const auto& window : windows()) window->micro_batch = step;
+}
+
 state::AccumulationWindows Accelerator::windows() const {
   state::AccumulationWindows windows = state_.gradient_state()->own();
   for (const ModelEntry& entry : models_) windows.push_back(entry.accumulation);

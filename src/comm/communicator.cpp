@@ -36,6 +36,12 @@ void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output)
   run(Collective::scatter(input, from, std::move(output)));
 }
 
+bool Communicator::any_rank(bool flag) {
+  const at::Tensor votes = at::full({1}, flag ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(device()));
+  all_reduce(votes, ReduceOp::kMax);
+  return votes.item<int32_t>() != 0;
+}
+
 void Communicator::barrier() { run(Collective::barrier()); }
 
 void Communicator::send(const at::Tensor& tensor, int to, int tag) { run(Collective::send(tensor, to, tag)); }

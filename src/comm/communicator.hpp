@@ -75,6 +75,7 @@ class Communicator {
   void all_to_all(const at::Tensor& input, at::Tensor output);
   void scatter(const at::Tensor& input, int from, at::Tensor output);
   void barrier();
+  bool any_rank(bool flag);  // whether it is set on one of them
   void send(const at::Tensor& tensor, int to, int tag);
   void receive(at::Tensor tensor, int from, int tag);
 

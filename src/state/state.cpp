@@ -138,7 +138,7 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
     return std::make_shared<comm::BackendCommunicator>(device_types(device));
   }
   quiet_torch_log();
-  const std::chrono::milliseconds timeout(settings.timeout_ms.value);
+  const std::chrono::milliseconds timeout(*settings.timeout_ms);
   comm::RendezvousOptions options;
   options.host = settings.main_process_ip;
   options.port = static_cast<int>(settings.main_process_port.value);
@@ -249,6 +249,7 @@ DistributedType distributed_type_of(tensor::DeviceKind kind) {
 
 constexpr char kDataParallelAxes[] = "replicate,shard";
 constexpr char kGradientAxes[] = "replicate,shard,context";
+constexpr char kModelPartAxes[] = "pipeline,tensor";
 constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
 
 AccumulationSettings accumulation(const StateSettings& settings) {
@@ -261,6 +262,7 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 State::State(const StateSettings& given)
     : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
   set_log_rank(*settings_.process_index);
+  if (!settings_.timeout_ms.value) settings_.timeout_ms.value = device_.is_cpu() ? 1800000 : 600000;
   if (device_.is_cpu() && names_device(settings_)) host_choice_ = std::make_shared<tensor::HostChoice>();
   seed_late_accelerator(device_);
   check_precision(settings_.mixed_precision, device_);
@@ -302,6 +304,7 @@ State::State(const State& parent, const StateSettings& given)
       mesh_(parent.mesh_),
       data_parallel_(parent.data_parallel_),
       gradient_group_(parent.gradient_group_),
+      model_parts_(parent.model_parts_),
       gradient_state_(parent.gradient_state_),
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
@@ -329,6 +332,7 @@ void State::join_mesh() {
                                                                    {"tensor", settings_.tensor_parallel_size}});
   data_parallel_ = mesh_->group(kDataParallelAxes);
   gradient_group_ = mesh_->group(kGradientAxes);
+  if (mesh_->size(kModelPartAxes) > 1) model_parts_ = mesh_->group(kModelPartAxes);
 }
 
 std::vector<int64_t> State::data_parallel_indices() const {
@@ -345,10 +349,7 @@ DistributedType State::distributed_type() const {
 }
 
 bool State::check_trigger() {
-  at::Tensor flag =
-      at::full({1}, trigger_ ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator_->device()));
-  communicator_->all_reduce(flag, comm::ReduceOp::kMax);
-  const bool raised = flag.item<int32_t>() != 0;
+  const bool raised = communicator_->any_rank(trigger_);
   if (raised) trigger_ = false;
   return raised;
 }

@@ -51,6 +51,17 @@ static void test_one_process(void **unused) {
   assert_ok(accel_set_gradient_accumulation_steps(state, 3));
   assert_int_equal(accel_gradient_accumulation_steps(state), 3);
   assert_fails(accel_set_gradient_accumulation_steps(state, 0), ACCEL_ERROR_INVALID_ARGUMENT, "is 0");
+  assert_int_equal(accel_accumulation_step(state), 0);
+  assert_ok(accel_set_accumulation_step(state, 1));
+  for (int64_t step = 2; step <= 3; step++) {
+    accel_scope_t *micro_batch = NULL;
+    assert_ok(accel_accumulate_begin(state, NULL, 0, &micro_batch));
+    assert_int_equal(accel_accumulation_step(state), step);
+    assert_int_equal(accel_sync_gradients(state), step == 3);
+    assert_ok(accel_scope_end(micro_batch));
+  }
+  assert_fails(accel_set_accumulation_step(state, -1), ACCEL_ERROR_INVALID_ARGUMENT, "step is -1; expected at least 0");
+  assert_int_equal(accel_accumulation_step(state), 3);
   assert_ok(accel_interrupt()); /* nobody waits */
   assert_ok(accel_destroy_process_group(state));
   assert_ok(accel_end_training(state));
@@ -239,7 +250,7 @@ static void test_states_of_one_job(void **unused) {
   accel_state_t *third = NULL;
   options.timeout_ms = 5;
   assert_fails(accel_state_share(first, &options, &third), ACCEL_ERROR_INVALID_ARGUMENT, "timeout_ms differs");
-  options.timeout_ms = 600000;
+  options.timeout_ms = 1800000;
   options.num_processes = 2;
   assert_fails(accel_state_share(first, &options, &third), ACCEL_ERROR_INVALID_ARGUMENT, "num_processes differs");
   accel_state_release(first);

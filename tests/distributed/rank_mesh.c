@@ -83,10 +83,13 @@ static void check_gradients(accel_state_t* state) {
   accel_tensor_t *input = NULL, *gradient = NULL;
   accel_value_t argument, output = ACCEL_VALUE_INIT, parameters = ACCEL_VALUE_INIT;
   accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  accel_prepare_model_options_t by_program = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
   double number = 0, rate = 0;
   options.lr = 1;
   CHECK(accel_module_linear(1, 1, 0, &linear));
-  CHECK(accel_prepare_model(state, linear, NULL, &model));
+  EXPECT(accel_prepare_model(state, linear, NULL, &model) == ACCEL_ERROR_UNSUPPORTED); /* nothing splits it */
+  by_program.split_by_program = 1;
+  CHECK(accel_prepare_model(state, linear, &by_program, &model));
   CHECK(accel_optimizer_sgd(linear, &options, &sgd));
   CHECK(accel_prepare_optimizer(state, sgd, &optimizer));
   CHECK(accel_scheduler_step_lr(optimizer, 1, 0.5, &step));
@@ -111,6 +114,9 @@ static void check_gradients(accel_state_t* state) {
     accel_tensor_release(input);
     accel_value_dispose(&output);
   }
+  /* A rank does not know the norm of the gradients of the other part. */
+  EXPECT(accel_clip_grad_norm(state, model, 1, 2, &number) == ACCEL_ERROR_UNSUPPORTED);
+  CHECK(accel_clip_grad_value(state, model, 1));
   /* One update of two replicas is two steps of the schedule. */
   CHECK(accel_optimizer_step(optimizer));
   CHECK(accel_scheduler_step(scheduler));
@@ -123,6 +129,41 @@ static void check_gradients(accel_state_t* state) {
   accel_optimizer_release(sgd);
   accel_module_release(model);
   accel_module_release(linear);
+}
+
+/* A gradient overflows in one part of the model: no part makes the step. */
+static void check_overflow(accel_state_t* job) {
+  const int64_t shape[] = {1, 1};
+  accel_state_t* state = NULL;
+  accel_module_t *linear = NULL, *model = NULL;
+  accel_optimizer_t *sgd = NULL, *optimizer = NULL;
+  accel_tensor_t* input = NULL;
+  accel_value_t argument, output = ACCEL_VALUE_INIT;
+  accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
+  accel_grad_scaler_options_t scaler = ACCEL_GRAD_SCALER_OPTIONS_INIT;
+  accel_prepare_model_options_t by_program = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  options.lr = 1;
+  scaler.enabled = 1;
+  by_program.split_by_program = 1;
+  CHECK(accel_state_share(job, NULL, &state));
+  CHECK(accel_set_grad_scaler(state, &scaler));
+  CHECK(accel_module_linear(1, 1, 0, &linear));
+  CHECK(accel_prepare_model(state, linear, &by_program, &model));
+  CHECK(accel_optimizer_sgd(linear, &options, &sgd));
+  CHECK(accel_prepare_optimizer(state, sgd, &optimizer));
+  CHECK(accel_tensor_full(shape, 2, accel_process_index(job) % 2 ? INFINITY : 1, ACCEL_DTYPE_FLOAT32, kCpu, &input));
+  argument = accel_arg_tensor(input);
+  CHECK(accel_module_call(model, &argument, 1, &output));
+  CHECK(accel_backward(state, output.as.tensor, NULL));
+  EXPECT(accel_optimizer_step(optimizer) == ACCEL_STEP_SKIPPED);
+  EXPECT(accel_optimizer_step_was_skipped(optimizer) == 1);
+  accel_value_dispose(&output);
+  accel_tensor_release(input);
+  accel_optimizer_release(optimizer);
+  accel_optimizer_release(sgd);
+  accel_module_release(model);
+  accel_module_release(linear);
+  accel_state_release(state);
 }
 
 static void check_random_streams(accel_state_t* state, accel_state_t* replicas, accel_state_t* parts) {
@@ -163,6 +204,7 @@ void run_mesh(accel_state_t* state, const char* argument) {
   check_loader(state, replicas, parts, 0);
   check_loader(state, replicas, parts, 1);
   check_gradients(state);
+  check_overflow(state);
   check_random_streams(state, replicas, parts);
   CHECK(accel_mesh_create(state, "expert,replica", sizes, 2, &own));
   CHECK(accel_mesh_group(own, "expert", &experts));

@@ -323,7 +323,7 @@ TEST(StateSettings, ASecondTrainingHasTheJobsSettings) {
   given.num_threads = 1;
   const StateSettings job = resolve_state_settings(given);
   StateSettings other;
-  other.timeout_ms = job.timeout_ms.value + 1;
+  other.timeout_ms = job.timeout_ms.value.value_or(0) + 1;
   EXPECT_NE(refusal([&] { share_settings(job, other); }, Status::kInvalidArgument).find("timeout_ms differs"),
             std::string::npos);
   other = {};
@@ -337,12 +337,15 @@ TEST(StateSettings, ASecondTrainingHasTheJobsSettings) {
 
 TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
   const StateEnvironment environment({});
+  StateSettings on_cpu;
+  on_cpu.cpu = true;
+  EXPECT_EQ(state::State(on_cpu).settings().timeout_ms.value, 1800000);
   setenv("ACCEL_TIMEOUT_MS", "5000", 1);
-  EXPECT_EQ(resolve_state_settings({}).timeout_ms, 5000);
+  EXPECT_EQ(resolve_state_settings({}).timeout_ms.value, 5000);
   EXPECT_EQ(resolve_state_settings({}).timeout_ms.source, "ACCEL_TIMEOUT_MS");
   StateSettings options;
   options.timeout_ms = 7;
-  EXPECT_EQ(resolve_state_settings(options).timeout_ms, 7);
+  EXPECT_EQ(resolve_state_settings(options).timeout_ms.value, 7);
   setenv("ACCEL_TIMEOUT_MS", "0", 1);
   EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("'0' (from ACCEL_TIMEOUT_MS)"),
             std::string::npos);

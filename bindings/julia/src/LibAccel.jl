@@ -1306,7 +1306,7 @@ struct accel_prepare_model_options_t
     fsdp::Ptr{accel_fsdp_options_t}
     deepspeed::Ptr{accel_deepspeed_options_t}
     bypass_device_map::accel_flag_t
-    reserved::Int32
+    split_by_program::accel_flag_t
 end
 
 """Every field is unset that is not given."""
@@ -1317,9 +1317,9 @@ function accel_prepare_model_options_t(;
     fsdp = C_NULL,
     deepspeed = C_NULL,
     bypass_device_map = ACCEL_UNSET,
-    reserved = 0,
+    split_by_program = ACCEL_UNSET,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, reserved)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program)
 end
 
 """The training whose memory is estimated."""
@@ -3564,6 +3564,35 @@ Threads: object.
 """
 accel_set_gradient_accumulation_steps(state, steps) =
     check(ccall(@address(accel_set_gradient_accumulation_steps), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
+
+"""
+    accel_accumulation_step(state)
+
+How far the accumulation is.
+
+- `state`: A state.
+
+Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+
+Threads: any.
+"""
+accel_accumulation_step(state) =
+    ccall(@address(accel_accumulation_step), Int64, (Ptr{accel_state_t},), state)
+
+"""
+    accel_set_accumulation_step(state, step)
+
+Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same on all ranks.
+
+- `state`: A state.
+- `step`: At least 0.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: object.
+"""
+accel_set_accumulation_step(state, step) =
+    check(ccall(@address(accel_set_accumulation_step), accel_status_t, (Ptr{accel_state_t}, Int64), state, step), "accel_set_accumulation_step")
 
 """
     accel_set_gradient_accumulation(state, options)
@@ -8010,7 +8039,7 @@ Says what the batch in hand is. Batches that are alike need it once: it holds un
 
 - `batches`: A loop.
 - `rows`: Of each rank's batch; negative where a rank has none any more.
-- `n_rows`: As many as there are ranks.
+- `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
 - `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 - `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 
@@ -9703,7 +9732,7 @@ Writes a model's weights on the main process: `model.safetensors` or `pytorch_mo
 - `folder`: Made if missing.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded model: its weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
 
 Threads: object, waits.
 """
@@ -11679,6 +11708,8 @@ const FUNCTIONS = (
     :accel_remainder,
     :accel_gradient_accumulation_steps,
     :accel_set_gradient_accumulation_steps,
+    :accel_accumulation_step,
+    :accel_set_accumulation_step,
     :accel_set_gradient_accumulation,
     :accel_gradient_accumulation,
     :accel_in_dataloader,

@@ -52,7 +52,7 @@ class accel_state_options_t:
     debug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
     true_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
     keep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
-    timeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
+    timeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
     process_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     num_processes: In [1, inf). Default: WORLD_SIZE and its like
     local_process_index: In [0, inf). Default: LOCAL_RANK and its like
@@ -112,7 +112,7 @@ class accel_state_options_t:
     device_plugins: str
     embedded: int
     backend: str
-    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: int = 600000, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, backend: Optional[str] = None) -> None: ...
+    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: Optional[int] = None, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, backend: Optional[str] = None) -> None: ...
 
 class accel_gradient_accumulation_options_t:
     """How micro-batches are put together; the fields of the state's options, for later.
@@ -767,6 +767,7 @@ class accel_prepare_model_options_t:
     fsdp: Of sharding. Default: theirs
     deepspeed: The same as DeepSpeed describes it. Default: theirs
     bypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
+    split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
     """
     device_placement: int
     evaluation_mode: int
@@ -774,7 +775,8 @@ class accel_prepare_model_options_t:
     fsdp: accel_fsdp_options_t
     deepspeed: accel_deepspeed_options_t
     bypass_device_map: int
-    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0) -> None: ...
+    split_by_program: int
+    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0) -> None: ...
 
 class accel_estimate_memory_options_t:
     """The training whose memory is estimated.
@@ -1450,6 +1452,8 @@ def accel_set_sync_gradients(state: accel_state, sync: int) -> None: ...
 def accel_remainder(state: accel_state) -> int: ...
 def accel_gradient_accumulation_steps(state: accel_state) -> int: ...
 def accel_set_gradient_accumulation_steps(state: accel_state, steps: int) -> None: ...
+def accel_accumulation_step(state: accel_state) -> int: ...
+def accel_set_accumulation_step(state: accel_state, step: int) -> None: ...
 def accel_set_gradient_accumulation(state: accel_state, options: accel_gradient_accumulation_options_t) -> None: ...
 def accel_gradient_accumulation(state: accel_state) -> Any: ...
 def accel_in_dataloader(state: accel_state) -> int: ...

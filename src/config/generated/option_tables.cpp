@@ -177,7 +177,7 @@ constexpr OptionField kStateOptions[] = {
     {"debug", "1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0", OptionKind::kFlag, 4, 44, 60, kNone, "ACCELERATE_DEBUG_MODE", "0", nullptr, nullptr, 0, false},
     {"true_divisor", "1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"keep_output_dtype", "1: outputs of prepared models stay in half precision; 0: they become float32. Default 0", OptionKind::kFlag, 4, 52, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", "600000", nullptr, nullptr, 0, false},
+    {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", nullptr, "1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", nullptr, 0, false},
     {"process_index", "The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them", OptionKind::kInteger, 4, 64, 117, {0, kInfinity, false, true}, nullptr, nullptr, "RANK and its like, as torchrun, MPI and Slurm set them", nullptr, 0, false},
     {"num_processes", "In [1, inf). Default: WORLD_SIZE and its like", OptionKind::kInteger, 4, 68, 0, {1, kInfinity, false, true}, nullptr, nullptr, "WORLD_SIZE and its like", nullptr, 0, false},
     {"local_process_index", "In [0, inf). Default: LOCAL_RANK and its like", OptionKind::kInteger, 4, 72, 0, {0, kInfinity, false, true}, nullptr, nullptr, "LOCAL_RANK and its like", nullptr, 0, false},
@@ -548,7 +548,7 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
     {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
-    {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 169, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {

@@ -47,7 +47,7 @@ struct StateSettings {
   Setting<bool> debug{false};
   Setting<bool> true_divisor{false};
   Setting<bool> keep_output_dtype{false};
-  Setting<int64_t> timeout_ms{600000};
+  Setting<std::optional<int64_t>> timeout_ms{};
   Setting<std::optional<int64_t>> process_index{};
   Setting<std::optional<int64_t>> num_processes{};
   Setting<std::optional<int64_t>> local_process_index{};
@@ -525,6 +525,7 @@ struct PrepareModelSettings {
   FsdpSettings fsdp;
   DeepspeedSettings deepspeed;
   Setting<bool> bypass_device_map{false};
+  Setting<bool> split_by_program{false};
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -533,6 +534,7 @@ struct PrepareModelSettings {
     visit(table().fields[0], settings.device_placement...);
     visit(table().fields[1], settings.evaluation_mode...);
     visit(table().fields[5], settings.bypass_device_map...);
+    visit(table().fields[6], settings.split_by_program...);
   }
 };
 

@@ -517,11 +517,7 @@ std::vector<ShardedModule> FullyShardedDataParallel::sharded_modules() const {
   return modules;
 }
 
-bool FullyShardedDataParallel::any_rank(bool flag) {
-  at::Tensor votes = at::full({1}, flag ? 1 : 0, at::TensorOptions().dtype(at::kLong).device(ranks_.shard->device()));
-  ranks_.shard->all_reduce(votes, comm::ReduceOp::kMax);
-  return votes.item<int64_t>() != 0;
-}
+bool FullyShardedDataParallel::any_rank(bool flag) { return ranks_.shard->any_rank(flag); }
 
 at::Tensor FullyShardedDataParallel::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
                                                             double norm_type) {

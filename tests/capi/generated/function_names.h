@@ -129,6 +129,8 @@ static const char *const accel_function_names[] = {
     "accel_remainder",
     "accel_gradient_accumulation_steps",
     "accel_set_gradient_accumulation_steps",
+    "accel_accumulation_step",
+    "accel_set_accumulation_step",
     "accel_set_gradient_accumulation",
     "accel_gradient_accumulation",
     "accel_in_dataloader",

@@ -370,7 +370,7 @@ SAME(place_of_accel_prepare_model_options_t_ddp, offsetof(accel_prepare_model_op
 SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_options_t, fsdp) == 24 && sizeof(((accel_prepare_model_options_t *)0)->fsdp) == 8);
 SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_model_options_t, deepspeed) == 32 && sizeof(((accel_prepare_model_options_t *)0)->deepspeed) == 8);
 SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_prepare_model_options_t, bypass_device_map) == 40 && sizeof(((accel_prepare_model_options_t *)0)->bypass_device_map) == 4);
-SAME(place_of_accel_prepare_model_options_t_reserved, offsetof(accel_prepare_model_options_t, reserved) == 44 && sizeof(((accel_prepare_model_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_prepare_model_options_t, split_by_program) == 44 && sizeof(((accel_prepare_model_options_t *)0)->split_by_program) == 4);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 56);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);

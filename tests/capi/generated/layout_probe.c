@@ -370,7 +370,7 @@ int main(void) {
   printf("field fsdp %zu\n", offsetof(accel_prepare_model_options_t, fsdp));
   printf("field deepspeed %zu\n", offsetof(accel_prepare_model_options_t, deepspeed));
   printf("field bypass_device_map %zu\n", offsetof(accel_prepare_model_options_t, bypass_device_map));
-  printf("field reserved %zu\n", offsetof(accel_prepare_model_options_t, reserved));
+  printf("field split_by_program %zu\n", offsetof(accel_prepare_model_options_t, split_by_program));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));

@@ -646,6 +646,19 @@ static void accel_set_gradient_accumulation_steps_null_pointers(void **state) {
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_accumulation_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_accumulation_step", "state", (int64_t)accel_accumulation_step(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_set_accumulation_step_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  refused_with_status("accel_set_accumulation_step", "state", accel_set_accumulation_step(NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_set_gradient_accumulation_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(NULL, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -3859,6 +3872,8 @@ int main(void) {
       sweep_test(accel_remainder_null_pointers),
       sweep_test(accel_gradient_accumulation_steps_null_pointers),
       sweep_test(accel_set_gradient_accumulation_steps_null_pointers),
+      sweep_test(accel_accumulation_step_null_pointers),
+      sweep_test(accel_set_accumulation_step_null_pointers),
       sweep_test(accel_set_gradient_accumulation_null_pointers),
       sweep_test(accel_gradient_accumulation_null_pointers),
       sweep_test(accel_in_dataloader_null_pointers),

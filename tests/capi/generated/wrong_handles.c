@@ -499,6 +499,20 @@ static void accel_set_gradient_accumulation_steps_wrong_handles(void **state) {
   refused_with_status("accel_set_gradient_accumulation_steps", "state", accel_set_gradient_accumulation_steps(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_accumulation_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_accumulation_step", "state", (int64_t)accel_accumulation_step(samples->foreign.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_accumulation_step", "state", (int64_t)accel_accumulation_step(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_set_accumulation_step_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_set_accumulation_step", "state", accel_set_accumulation_step(samples->foreign.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_set_accumulation_step", "state", accel_set_accumulation_step(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_set_gradient_accumulation_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_set_gradient_accumulation", "state", accel_set_gradient_accumulation(samples->foreign.state, &samples->gradient_accumulation_options), ACCEL_ERROR_INVALID_HANDLE);
@@ -3291,6 +3305,8 @@ int main(void) {
       sweep_test(accel_remainder_wrong_handles),
       sweep_test(accel_gradient_accumulation_steps_wrong_handles),
       sweep_test(accel_set_gradient_accumulation_steps_wrong_handles),
+      sweep_test(accel_accumulation_step_wrong_handles),
+      sweep_test(accel_set_accumulation_step_wrong_handles),
       sweep_test(accel_set_gradient_accumulation_wrong_handles),
       sweep_test(accel_gradient_accumulation_wrong_handles),
       sweep_test(accel_in_dataloader_wrong_handles),

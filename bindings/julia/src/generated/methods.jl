@@ -68,7 +68,7 @@ not change it.
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
 - `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
-- `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
+- `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
 - `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
 - `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
@@ -114,7 +114,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
 - `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
-- `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
+- `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
 - `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
 - `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
@@ -2946,6 +2946,27 @@ Sets the length of accumulation groups.
 """
 gradient_accumulation_steps!(state::State, steps) =
     (LibAccel.accel_set_gradient_accumulation_steps(state, steps); state)
+
+"""
+    accumulation_step(state)
+
+How far the accumulation is.
+
+Gives: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+"""
+accumulation_step(state::State) =
+    LibAccel.accel_accumulation_step(state)
+
+"""
+    accumulation_step!(state, step)
+
+Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
+accel_gradient_accumulation_steps() divides it. The same on all ranks.
+
+- `step`: At least 0.
+"""
+accumulation_step!(state::State, step) =
+    (LibAccel.accel_set_accumulation_step(state, step); state)
 
 """
     gradient_accumulation!(state; options...)

@@ -1356,7 +1356,7 @@ pub struct accel_state_options_t {
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
-    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Variable ACCEL_TIMEOUT_MS. Default 600000
+    /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
     pub timeout_ms: i64,
     /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
@@ -2730,8 +2730,8 @@ pub struct accel_prepare_model_options_t {
     pub deepspeed: *const accel_deepspeed_options_t,
     /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
     pub bypass_device_map: accel_flag_t,
-    /// 0
-    pub reserved: i32,
+    /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
+    pub split_by_program: accel_flag_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2743,7 +2743,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     fsdp: core::ptr::null(),
     deepspeed: core::ptr::null(),
     bypass_device_map: ACCEL_UNSET,
-    reserved: 0,
+    split_by_program: ACCEL_UNSET,
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -4689,6 +4689,27 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_set_gradient_accumulation_steps(state: *mut accel_state_t, steps: i64) -> accel_status_t;
+
+    /// How far the accumulation is.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_accumulation_step(state: *const accel_state_t) -> i64;
+
+    /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it.
+    ///
+    /// The same on all ranks.
+    ///
+    /// * `state`: A state.
+    /// * `step`: At least 0.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_accumulation_step(state: *mut accel_state_t, step: i64) -> accel_status_t;
 
     /// Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
     ///
@@ -7907,7 +7928,7 @@ functions! {
     ///
     /// * `batches`: A loop.
     /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
-    /// * `n_rows`: As many as there are ranks.
+    /// * `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
     /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
     ///
@@ -9161,7 +9182,7 @@ functions! {
     /// * `folder`: Made if missing.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded model: its weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;

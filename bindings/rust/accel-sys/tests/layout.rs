@@ -560,7 +560,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, fsdp), 24);
     assert_eq!(offset_of!(accel_prepare_model_options_t, deepspeed), 32);
     assert_eq!(offset_of!(accel_prepare_model_options_t, bypass_device_map), 40);
-    assert_eq!(offset_of!(accel_prepare_model_options_t, reserved), 44);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, split_by_program), 44);
 }
 
 #[test]

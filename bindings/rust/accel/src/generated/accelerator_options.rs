@@ -521,6 +521,7 @@ crate::configuration::builder! {
     fsdp: FsdpOptions = fsdp,
     deepspeed: DeepspeedOptions = deepspeed,
     bypass_device_map: bool = bypass_device_map,
+    split_by_program: bool = split_by_program,
 }
 
 impl PrepareModelOptions {
@@ -558,6 +559,13 @@ impl PrepareModelOptions {
     /// ACCELERATE_BYPASS_DEVICE_MAP. Default false.
     pub fn bypass_device_map(mut self, bypass_device_map: bool) -> Self {
         self.0.bypass_device_map = bypass_device_map.into();
+        self
+    }
+
+    /// The program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of
+    /// the mesh; where nothing does, such an axis is UNSUPPORTED. Default false.
+    pub fn split_by_program(mut self, split_by_program: bool) -> Self {
+        self.0.split_by_program = split_by_program.into();
         self
     }
 }

@@ -176,7 +176,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, Io.
+    /// InvalidArgument, Io, Timeout, Cancelled, PeerLost.
     #[inline]
     pub fn save_model(&self, module: &Model, folder: impl AsRef<Path>, options: impl Into<Option<SaveModelOptions>>) -> Result<()> {
         let folder = c_path(folder.as_ref())?;

@@ -117,6 +117,18 @@ impl State {
         check(unsafe { sys::accel_set_gradient_accumulation_steps(self.as_raw(), steps) }).map(drop)
     }
 
+    /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is
+    /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. The same on all ranks.
+    ///
+    /// * `step`: At least 0.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn set_accumulation_step(&self, step: i64) -> Result<()> {
+        check(unsafe { sys::accel_set_accumulation_step(self.as_raw(), step) }).map(drop)
+    }
+
     /// Changes how micro-batches are put together, from the next [`State::accumulate`](crate::State::accumulate) on. Settings are of the
     /// job: states of [`State::share`](crate::State::share) see them too. The same on all ranks.
     ///
@@ -311,6 +323,15 @@ impl StateReader {
     #[inline]
     pub fn gradient_accumulation_steps(&self) -> i64 {
         unsafe { sys::accel_gradient_accumulation_steps(self.as_raw()) }
+    }
+
+    /// How far the accumulation is.
+    ///
+    /// Gives: Micro-batches that [`State::accumulate`](crate::State::accumulate) has counted since a loader ended; of several models,
+    /// those of the one that has most. A checkpoint has the number.
+    #[inline]
+    pub fn accumulation_step(&self) -> i64 {
+        unsafe { sys::accel_accumulation_step(self.as_raw()) }
     }
 
     /// How micro-batches are put together now.

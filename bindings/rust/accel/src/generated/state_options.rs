@@ -113,7 +113,8 @@ impl StateOptions {
     }
 
     /// Milliseconds until the rendezvous and each collective must have ended. In \[1, inf). Variable
-    /// ACCEL_TIMEOUT_MS. Default 600000.
+    /// ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else
+    /// 600000.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout_ms = milliseconds(timeout);
         self
