@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice
-from .accelerator_arguments import backward_settings, gradients_of, handle_of, is_prepared, kind_of, loss_in_engine, pytorch_model, remembered
+from .accelerator_arguments import backward_settings, gradients_of, handle_of, is_lomo, is_prepared, kind_of, loss_in_engine, pytorch_model, remembered
 from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
-from .compilation import check_settings as check_compilation
+from .compilation import without_compilation
 from .creation import tensor
 from .data_loader import skip_first_batches
 from .enums import FP8BackendType
@@ -20,13 +20,14 @@ from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataP
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill, whole_number)
 from .module import Module, PreparedModule
 from .observed import Observed
-from .parallelism_config import Mesh, ParallelismConfig
+from .parallelism_config import ParallelismConfig
 from .profiling import ProfileKwargs
 from .random import rng_types_of_engine
 from .scopes import scope
 from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep, of_state
 from .tensors import Tensor
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
+from .utils.modeling import extract_model_from_parallel, is_split
 from .weights import in_floating_type, tree_of
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
@@ -40,6 +41,11 @@ def _coordinate(axis, what):
         return self.torch_device_mesh.get_local_rank(axis)
 
     return property(rank, doc=f"This rank's place in {what} parallelism.")
+
+
+def _handler(kind):
+    """A property: what kwargs_handlers has of this kind, or None."""
+    return property(lambda self: self._handlers.get(kind))
 
 
 def _choice(setting, name, names):
@@ -56,22 +62,24 @@ class Accelerator(Observed):
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
     device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
     their updates themselves). fsdp_plugin and deepspeed_plugin, one
-    or several by name, say how models are sharded. Plugins of the reference for what is not there yet may be given as None.
+    or several by name, say how models are sharded. torch_tp_plugin and megatron_lm_plugin must be None: what they ask for is not there yet.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
                  gradient_accumulation_steps: int = 1, cpu: bool = False, dataloader_config: "DataLoaderConfiguration | None" = None,
+                 deepspeed_plugin: Any = None, fsdp_plugin: Any = None, torch_tp_plugin: None = None, megatron_lm_plugin: None = None,
                  rng_types: "list | None" = None, log_with: Any = None, project_dir: "str | None" = None,
                  project_config: "ProjectConfiguration | None" = None,
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
-                 kwargs_handlers: "list | None" = None, true_divisor: "bool | None" = None, keep_output_dtype: "bool | None" = None,
-                 scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
+                 kwargs_handlers: "list | None" = None, dynamo_backend: Any = None, dynamo_plugin: Any = None, deepspeed_plugins: Any = None,
+                 parallelism_config: "ParallelismConfig | None" = None, *, true_divisor: "bool | None" = None,
+                 keep_output_dtype: "bool | None" = None, scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
-                 parallelism_config: "ParallelismConfig | None" = None, fused_optimizers: bool = True, **plugins):
-        sharded_by, mixed_precision = sharding_choice.choose(plugins, mixed_precision)
-        check_compilation(plugins)
-        missing.check_settings(plugins)
+                 fused_optimizers: bool = True):
+        sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
+        dynamo_plugin = without_compilation(dynamo_backend, dynamo_plugin)
+        missing.check_settings(torch_tp_plugin=torch_tp_plugin, megatron_lm_plugin=megatron_lm_plugin)
         if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
             parallelism_config = ParallelismConfig()
         check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
@@ -92,16 +100,13 @@ class Accelerator(Observed):
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
-            backend=group.backend_of_engine(),
-            **(parallelism_config.to_engine() if parallelism_config else {}),
+            dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
-            timeout_ms=None if group.timeout is None else int(group.timeout.total_seconds() * 1000), **accumulation)
+            **group.to_engine(), **accumulation)
         keep(self)
         sharding_choice.follow(sharded_by, self.state.mixed_precision)
         self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
-        if group.init_method not in (None, "env://"):
-            raise NotImplementedError(f"init_method={group.init_method!r}: ranks meet as MASTER_ADDR and MASTER_PORT say")
         check_backend(group.backend, self.state)
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
@@ -114,7 +119,6 @@ class Accelerator(Observed):
         self._custom_objects: list = []
         self._load_kwargs: dict = {}  # of the load that is under way
         self.deepspeed_engine_wrapped: Any = None  # of the first model that is prepared under DeepSpeed's settings
-        self.profile_handler = self._handlers.get(ProfileKwargs)
         self._choose_trackers(log_with)
 
     def _current(self):
@@ -181,8 +185,8 @@ class Accelerator(Observed):
 
     split_batches = property(attrgetter("dataloader_config.split_batches"))
     dispatch_batches = property(attrgetter("dataloader_config.dispatch_batches"))
-    use_seedable_sampler = property(attrgetter("dataloader_config.use_seedable_sampler"))
-    use_stateful_dataloader = property(attrgetter("dataloader_config.use_stateful_dataloader"))
+    use_seedable_sampler = property(lambda self: bool(self.dataloader_config.use_seedable_sampler))
+    use_stateful_dataloader = property(lambda self: bool(self.dataloader_config.use_stateful_dataloader))
 
     @property
     def even_batches(self):
@@ -197,11 +201,7 @@ class Accelerator(Observed):
     logging_dir = property(attrgetter("project_configuration.logging_dir"))
     save_iteration = property(attrgetter("project_configuration.iteration"))
 
-    @property
-    def torch_device_mesh(self) -> Mesh:
-        """The ranks by kind of parallelism."""
-        return Mesh()
-
+    torch_device_mesh = property(attrgetter("state.device_mesh"), doc="The ranks by kind of parallelism; None without a parallelism_config.")
     tensor_parallel_rank = _coordinate("tp", "tensor")
     pipeline_parallel_rank = _coordinate("pp", "pipeline")
     context_parallel_rank = _coordinate("cp", "context")
@@ -210,7 +210,32 @@ class Accelerator(Observed):
 
     is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
-    fp8_backend = FP8BackendType.NO  # nothing of the kind here yet
+    autocast_handler, ddp_handler, init_handler, profile_handler, scaler_handler = map(
+        _handler, (AutocastKwargs, DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, GradScalerKwargs))
+    # Nothing computes in 8-bit floating point here yet.
+    fp8_backend, fp8_enabled, has_fp8_handler, delayed_fp8_autocast = FP8BackendType.NO, False, False, False
+    ao_recipe_handler = fp8_recipe_handler = msamp_recipe_handler = te_recipe_handler = None
+    flag_tensor = None  # the engine keeps the flag of set_trigger()
+
+    @property
+    def native_amp(self) -> bool:
+        """Whether operators choose a precision of 16 bits."""
+        return self.mixed_precision in ("fp16", "bf16")
+
+    @property
+    def has_lomo_optimizer(self) -> bool:
+        """Whether a prepared optimizer is one of LOMO, which updates in the backward."""
+        return any(is_lomo(optimizer) for optimizer in self._optimizers)
+
+    @property
+    def step(self) -> int:
+        """Micro-batches that accumulate() has counted since a loader ended. What is set here decides which of the next ones completes a step."""
+        return capi.accel_accumulation_step(self._current())
+
+    @step.setter
+    def step(self, step):
+        capi.accel_set_accumulation_step(self._current(), whole_number("step", step, 0))
+
     @property
     def scaler(self) -> "GradScaler | None":
         """How losses are scaled, with the names of torch.amp.GradScaler; None when they are not."""
@@ -249,16 +274,19 @@ class Accelerator(Observed):
             deepspeed_prepare.add_engine(self, result)
         return result[0] if len(result) == 1 else tuple(result)
 
-    def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False) -> Any:
+    def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
+                      split_by_program: "bool | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
-        with several a DistributedModel around it."""
+        with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
+        None: where it has parameters that torch or transformers has split. Such axes are an error else."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = self._refuse_dispatched(model)
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
         options.evaluation_mode = int(evaluation_mode)
+        options.split_by_program = int(is_split(model) if split_by_program is None else split_by_program)
         ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
@@ -278,7 +306,8 @@ class Accelerator(Observed):
         if is_torch_optimizer(optimizer):
             from .pytorch.optimizer import AcceleratedOptimizer
 
-            prepared = AcceleratedOptimizer(optimizer, state=self._current(), fused=self._fused_optimizers)
+            device_placement = self.device_placement if device_placement is None else device_placement
+            prepared = AcceleratedOptimizer(optimizer, device_placement, self.scaler, state=self._current(), fused=self._fused_optimizers)
         else:
             prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
         return remembered(self._optimizers, prepared)
@@ -318,7 +347,7 @@ class Accelerator(Observed):
             put_on_device=self.device_placement if device_placement is None else device_placement, rng_types=self.rng_types,
             dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
             use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
-            use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh if self.parallelism_config else None)
+            use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh)
         prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
         loader_checkpoint.register(self)
         return remembered(self._dataloaders, prepared)
@@ -326,8 +355,6 @@ class Accelerator(Observed):
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
         if is_torch_model(model):
-            from .utils.modeling import extract_model_from_parallel
-
             return extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
         if not isinstance(model, PreparedModule):
             return model

@@ -25,6 +25,12 @@ def kind_of(thing):
                     "of accel or torch")
 
 
+def is_lomo(optimizer):
+    """Whether a prepared optimizer, of the engine or of the package lomo_optim, updates in the backward."""
+    inner = getattr(optimizer, "optimizer", optimizer)
+    return isinstance(inner, (optim.LOMO, optim.AdaLomo)) or type(inner).__module__.split(".")[0] == "lomo_optim"
+
+
 def remembered(known, prepared):
     """A prepared object, which is in the list of those that an Accelerator knows once."""
     if all(one is not prepared for one in known):

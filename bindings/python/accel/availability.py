@@ -6,12 +6,12 @@ import os
 # Packages of Python.
 _PACKAGES = (
     "aim", "amdsmi", "bitsandbytes", "boto3", "clearml", "comet_ml", "datasets", "dvclive", "import_timer", "matplotlib", "mlflow",
-    "numpy", "pandas", "peft", "pynvml", "pytest", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
+    "pandas", "peft", "pynvml", "pytest", "schedulefree", "swanlab", "tensorboard", "timm", "torchdata", "torchvision",
     "tqdm", "trackio", "transformers", "triton", "wandb")
 # Types of devices, of which the engine says whether one can be used.
-_DEVICES = ("cuda", "hpu", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
+_DEVICES = ("cuda", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
-_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "bnb", "deepspeed", "habana_gaudi1", "lomo", "megatron_lm", "msamp", "pippy",
+_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "deepspeed", "habana_gaudi1", "lomo", "megatron_lm", "msamp", "pippy",
           "rocm", "sagemaker", "torchao", "transformer_engine", "transformer_engine_mxfp8", "xccl")
 
 
@@ -30,7 +30,7 @@ def unavailable_reason(feature):
 
 
 def _device(name):
-    return lambda *_, **__: is_available(name)
+    return lambda check_device=False: is_available(name)  # the engine always asks the device
 
 
 def is_mps_available(min_version="1.12"):
@@ -92,6 +92,21 @@ def _package(name):
 
 def _never(*_, **__):
     return False
+
+
+def is_hpu_available(init_hccl=False):
+    return is_available("hpu")  # whose collectives a backend of its plugin carries, which the state loads
+
+
+def is_bnb_available(min_version=None):
+    """Quantized layers of bitsandbytes are not used here, of whatever version."""
+    return False
+
+
+def is_numpy_available(min_version="1.25.0"):
+    from .machine import compare_versions
+
+    return importlib.util.find_spec("numpy") is not None and compare_versions("numpy", ">=", min_version)
 
 
 def is_rich_available():

@@ -16,11 +16,11 @@ _NO_LIMIT = 2**63 - 1
 
 
 def save(obj, f, save_on_each_node=False, safe_serialization=None, metadata=None):
-    """Writes a dict of tensors to a safetensors file, complete or not at all, on the main process (or on that of each host). With
-    safe_serialization=False, and by default for what has torch's tensors, it is a file as torch.save() writes it; what only pickles can hold,
-    and what `f` is no path for, is left to torch.save() itself."""
+    """Writes any value as torch.save() does, complete or not at all, on the main process (or on that of each host); what only pickles can
+    hold, and what `f` is no path for, is left to torch.save() itself. With safe_serialization, and by default for a dict of the engine's
+    tensors, it is a safetensors file."""
     if safe_serialization is None:
-        safe_serialization = not _has_torch_tensors(obj)
+        safe_serialization = isinstance(obj, dict) and bool(obj) and all(isinstance(value, capi.accel_tensor) for value in obj.values())
     if not safe_serialization and (not isinstance(f, (str, os.PathLike)) or not _is_plain(obj)):
         if _is_writer(save_on_each_node):
             _torch_for(f).save(obj, f)

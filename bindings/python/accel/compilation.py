@@ -6,6 +6,7 @@ import os
 from types import MethodType
 from typing import Any, Optional
 
+from . import missing
 from .enums import BaseEnum
 from .environment import parse_flag_from_env
 from .handlers import KwargsHandler
@@ -52,17 +53,17 @@ class TorchDynamoPlugin(KwargsHandler):
         return {name: value for name, value in super().to_kwargs().items() if name != "use_regional_compilation"}
 
 
-def check_settings(settings):
-    """Takes what asks for no compilation out of the settings of an Accelerator, and raises for what does."""
-    backend, plugin = settings.get("dynamo_backend"), settings.get("dynamo_plugin")
+def without_compilation(backend, plugin):
+    """The plugin of an Accelerator that asks for no compilation. Raises for settings that ask for one."""
     if plugin is not None and not isinstance(plugin, TorchDynamoPlugin):
         raise TypeError(f"dynamo_plugin is a {type(plugin).__name__}; expected a TorchDynamoPlugin")
     if backend is not None and plugin is not None:
         raise ValueError("give dynamo_backend or dynamo_plugin, not both")
     if backend is not None:
         plugin = TorchDynamoPlugin(backend=backend)
-    if plugin is not None and plugin.backend == DynamoBackend.NO:
-        settings["dynamo_backend"] = settings["dynamo_plugin"] = None
+    if plugin is not None and plugin.backend != DynamoBackend.NO:
+        raise NotImplementedError(missing.text("dynamo_plugin" if backend is None else "dynamo_backend"))
+    return plugin
 
 
 def _is_module(value):

@@ -237,13 +237,13 @@ class DeepSpeedPlugin:
                                                        "transformer_moe_cls_names": self.transformer_moe_cls_names})
 
 
-def deepspeed_required(function):
+def deepspeed_required(func):
     """A decorator: the function is an error in a job whose Accelerator has no plugin of DeepSpeed."""
-    @functools.wraps(function)
+    @functools.wraps(func)
     def checked(*args, **kwargs):
         if is_initialized() and sharded_by()[1] is None:
-            raise ValueError(f"{function.__name__}() needs DeepSpeed's settings: expected Accelerator(deepspeed_plugin=...) before it")
-        return function(*args, **kwargs)
+            raise ValueError(f"{func.__name__}() needs DeepSpeed's settings: expected Accelerator(deepspeed_plugin=...) before it")
+        return func(*args, **kwargs)
 
     return checked
 

@@ -70,20 +70,20 @@ def clear_environment():
         os.environ.update(kept)
 
 
-def purge_accelerate_environment(function_or_class):
+def purge_accelerate_environment(func_or_cls):
     """A decorator: variables ACCELERATE_* are afterwards as they were before. Of a class, and of those below it, each test method."""
-    if isinstance(function_or_class, type):
-        return _purge_tests(function_or_class)
-    if inspect.iscoroutinefunction(function_or_class):
-        @functools.wraps(function_or_class)
+    if isinstance(func_or_cls, type):
+        return _purge_tests(func_or_cls)
+    if inspect.iscoroutinefunction(func_or_cls):
+        @functools.wraps(func_or_cls)
         async def run(*args, **kwargs):
             with _purged():
-                return await function_or_class(*args, **kwargs)
+                return await func_or_cls(*args, **kwargs)
     else:
-        @functools.wraps(function_or_class)
+        @functools.wraps(func_or_cls)
         def run(*args, **kwargs):
             with _purged():
-                return function_or_class(*args, **kwargs)
+                return func_or_cls(*args, **kwargs)
 
     run._purges_environment = True
     return run
@@ -120,10 +120,10 @@ def _wrap_tests(cls):
             setattr(cls, name, kind(wrapped) if kind else wrapped)
 
 
-def convert_dict_to_env_variables(variables):
+def convert_dict_to_env_variables(current_env):
     """Lines `KEY=VALUE`; what would not survive in a shell is left out with a message."""
     lines = []
-    for name, value in variables.items():
+    for name, value in current_env.items():
         if not str(name) or not str(value) or any(letter in f"{name}{value}" for letter in ";\n<>\0 "):
             logging.getLogger(__name__).warning("the variable %r is left out: it is empty, or has letters that a shell reads", name)
         else:
@@ -131,9 +131,10 @@ def convert_dict_to_env_variables(variables):
     return lines
 
 
-def is_port_in_use(port=29500):
+def is_port_in_use(port=None):
+    """Whether something listens there on this host; None: at the default port of a job."""
     with socket.socket() as probe:
-        return probe.connect_ex(("localhost", int(port))) == 0
+        return probe.connect_ex(("localhost", 29500 if port is None else int(port))) == 0
 
 
 def get_free_port():

@@ -3,6 +3,7 @@
 import copy
 import operator
 import os
+import re
 import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -126,7 +127,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
     def to_engine(self):
         from . import capi
 
-        settings = self.to_dict()
+        settings = self.to_dict(ignore_keys=())
         if not self.bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb={self.bucket_cap_mb}: expected a number above 0")
         for name in ("comm_hook", "comm_wrapper"):
@@ -137,6 +138,10 @@ class DistributedDataParallelKwargs(KwargsHandler):
         options.comm_state_option = power
         return options, power  # the second lives as long as the first is used
 
+    def to_dict(self, ignore_keys=("comm_hook", "comm_wrapper", "comm_state_option")):
+        """The settings of DistributedDataParallel; those that are no arguments of it are left out."""
+        return {name: value for name, value in super().to_dict().items() if name not in ignore_keys}
+
     def register_comm_hook(self, model):
         raise NotImplementedError("DistributedDataParallelKwargs.register_comm_hook(): prepare() registers comm_hook and comm_wrapper when the "
                                   "Accelerator has these settings among its kwargs_handlers; a function of the program is a hook by "
@@ -145,16 +150,27 @@ class DistributedDataParallelKwargs(KwargsHandler):
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
-    """How ranks meet. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
+    """How ranks meet, at `init_method` "tcp://HOST:PORT" or as the environment says. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
     names devices: "cuda:staged"."""
 
     backend: Optional[str] = None
     init_method: Optional[str] = None
     timeout: Optional[timedelta] = None
 
-    def backend_of_engine(self):
-        """The engine's option; None where `backend` is one of the reference's names, which are checked."""
-        return self.backend if self.backend is not None and (self.backend == "staged" or ":" in self.backend) else None
+    def to_engine(self):
+        """Settings of the state. Of `backend` only the engine's own names: those of the reference are checked."""
+        is_own = self.backend is not None and (self.backend == "staged" or ":" in self.backend)
+        return {"backend": self.backend if is_own else None, "timeout_ms": None if self.timeout is None else int(self.timeout.total_seconds() * 1000),
+                **self._meeting_place()}
+
+    def _meeting_place(self):
+        """Where the ranks meet: with "env://", which is the default, as MASTER_ADDR and MASTER_PORT say."""
+        if self.init_method in (None, "env://"):
+            return {}
+        place = re.fullmatch(r"tcp://(\[[^\]]+\]|[^:/?]+):(\d+)", str(self.init_method))
+        if place is None:
+            raise ValueError(f"init_method={self.init_method!r}: expected None, \"env://\" or \"tcp://HOST:PORT\"")
+        return {"main_process_ip": place[1].strip("[]"), "main_process_port": int(place[2])}
 
 
 _BACKENDS_OF_TORCH = ("gloo", "mpi", "ucc", "nccl", "xccl", "ccl", "hccl", "cncl", "eccl", "mccl", "tccl", "neuron", "xla", "hpu")

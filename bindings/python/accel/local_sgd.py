@@ -18,7 +18,7 @@ class LocalSGD:
         self._scope = scope(capi.accel_local_sgd_begin, accelerator._current(), handle_of(model), local_sgd_steps, options)
 
     def __enter__(self):
-        self._open = self._scope.__enter__()
+        self._open = self._scope.open()
         return self
 
     def __exit__(self, *raised):

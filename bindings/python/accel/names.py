@@ -64,6 +64,7 @@ _HOMES = {
     "pytorch.loader_adapter": "DataLoaderAdapter",
     "pytorch.loop_state": "DataLoaderStateMixin",
     "pytorch.meta_parameters": "ensure_weights_retied",
+    "pytorch.mixed_precision": "get_grad_scaler get_mixed_precision_context_manager",
     "pytorch.model_offload": "CpuOffload UserCpuOffloadHook",
     "pytorch.module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "pytorch.offloaded_weights": """extract_submodules_state_dict load_offloaded_weight load_offloaded_weights offload_state_dict offload_weight

@@ -168,9 +168,16 @@ class ParallelismConfig:
         """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
         return {} if self.total_size == 1 else {setting: self.size_of(axis) for axis, setting in _SETTINGS.items()}
 
+    device_mesh = None  # once get_device_mesh() was asked
+
     def get_device_mesh(self, device_type: "str | None" = None) -> Mesh:
         """The mesh of the job, which has one whatever the device."""
-        return Mesh()
+        self.device_mesh = Mesh()
+        return self.device_mesh
+
+    def to_json(self) -> dict:
+        """The settings as values that JSON has."""
+        return {name: dict(vars(value)) if hasattr(value, "__dict__") else value for name, value in vars(self).items() if name != "device_mesh"}
 
     def _get_mesh(self) -> tuple:
         """Names and sizes of the axes with more than one rank, the outermost first."""

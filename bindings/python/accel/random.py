@@ -61,8 +61,10 @@ def synchronize_rng_states(rng_types, generator=None):
         capi.accel_synchronize_rng_states(current(), ",".join(map(str, rng_types)), None if generator is None else generator.handle)
 
 
-def synchronize_rng_state(rng_type, generator=None):
+def synchronize_rng_state(rng_type=None, generator=None):
     """Gives all ranks the state of one of rank 0's generators."""
+    if rng_type is None:
+        raise ValueError("rng_type is None; expected \"torch\", \"generator\", or the type of the device")
     synchronize_rng_states([rng_type], generator)
 
 

@@ -14,9 +14,13 @@ class scope(contextlib.ContextDecorator):
     def _recreate_cm(self):
         return scope(self._begin, *self._arguments)
 
-    def __enter__(self):
+    def open(self):
+        """What __exit__() ends. The handle of what is open."""
         self._open.append(self._begin(*self._arguments))
         return self._open[-1]
+
+    def __enter__(self):
+        self.open()
 
     def __exit__(self, kind, error, trace):
         opened = self._open.pop()

@@ -10,10 +10,9 @@ from .state import is_initialized, shard_by, sharded_by
 from .torch_types import is_torch_model
 
 
-def choose(plugins, mixed_precision):
-    """Takes fsdp_plugin, deepspeed_plugin and deepspeed_plugins out of the arguments. The two kinds of plugins, and the precision, which
-    DeepSpeed's configuration may decide."""
-    fsdp, one, several = (plugins.pop(name, None) for name in ("fsdp_plugin", "deepspeed_plugin", "deepspeed_plugins"))
+def choose(fsdp, one, several, mixed_precision):
+    """From fsdp_plugin, deepspeed_plugin and deepspeed_plugins: the two kinds of plugins, and the precision, which DeepSpeed's configuration may
+    decide."""
     if one is not None and several is not None:
         raise ValueError("You cannot pass in both `deepspeed_plugins` and `deepspeed_plugin`.")
     deepspeed = several if one is None else one

@@ -10,7 +10,7 @@ from .device import for_program
 from .enums import DistributedType, PrecisionType
 from .environment import parse_flag_from_env
 from .generated.choices import CHOICES
-from .handlers import fill
+from .handlers import InitProcessGroupKwargs, check_backend, fill
 from .names import resolver
 from .scopes import scope
 from .values import again, keys_of, of_kind, to_engine
@@ -31,6 +31,8 @@ class _Job:
     debug: Any = None  # what the program has set
     fsdp_plugin: Any = None  # how models are sharded: by these settings,
     deepspeed_plugins: Any = None  # or by those of DeepSpeed, one or several by name
+    parallelism_config: Any = None  # what the latest Accelerator was given
+    dynamo_plugin: Any = None
 
 
 def connect(settings: dict) -> None:
@@ -75,6 +77,7 @@ def leave():
         capi.accel_destroy_process_group(_Job.handle)
     _Job.handle, _Job.settings, _Job.accelerator, _Job.begins_again, _Job.groups, _Job.debug = None, {}, False, False, [], None
     shard_by(None, None)
+    _Job.parallelism_config = _Job.dynamo_plugin = None
     _Job.handles.clear()
 
 
@@ -106,6 +109,11 @@ def current(accelerator=None):
     if _Job.handle is None:
         raise NoStateError("PartialState")
     return _Job.groups[-1] if _Job.groups else _Job.handle if accelerator is None else _Job.handles.get(accelerator, _Job.handle)
+
+
+def data_parallel_size():
+    """Over how many ranks the data are shared out: those along the axes replicate and shard of the mesh."""
+    return capi.accel_mesh_size(capi.accel_state_mesh(current()), "replicate,shard")
 
 
 def is_made():
@@ -235,8 +243,10 @@ class View:
     def set_device(self) -> None:
         capi.accel_set_device(self._current())
 
-    def destroy_process_group(self) -> None:
-        """Leaves the group, if the program is in one."""
+    def destroy_process_group(self, group=None) -> None:
+        """Leaves the group, if the program is in one. `group` must be None: a Group is left by its `with`."""
+        if group is not None:
+            raise ValueError(f"group={group!r}: expected None; the job's group is left here, and one of its ranks by the end of its `with`")
         if _Job.handle is not None:
             capi.accel_destroy_process_group(current())
 
@@ -347,10 +357,11 @@ class PartialState(View):
 
     _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"_cpu": _is_set("cpu"), **{name: getattr(PartialState(), name) for name in _OF_PROCESS}})
 
-    def __init__(self, cpu=False, timeout=None, **settings):
+    def __init__(self, cpu=False, *, backend=None, init_method=None, timeout=None, **settings):
         if _Job.handle is None:
-            connect({"cpu": True if cpu else None, "timeout_ms": None if timeout is None else int(timeout.total_seconds() * 1000),
-                     **settings})
+            group = InitProcessGroupKwargs(backend, init_method, timeout)
+            connect({"cpu": True if cpu else None, **group.to_engine(), **settings})
+            check_backend(backend, self)
 
     @property
     def initialized(self) -> bool:
@@ -379,7 +390,11 @@ class AcceleratorState(View):
     _current = staticmethod(current_of_accelerator)
     _shared_state = _OfClass(lambda: {"mixed_precision": AcceleratorState().mixed_precision} if _Job.accelerator else {})
 
-    def __init__(self, mixed_precision=None, cpu=False, _from_accelerator=False, **settings):
+    def __init__(self, mixed_precision=None, cpu=False, dynamo_plugin=None, deepspeed_plugin=None, fsdp_plugin=None, torch_tp_plugin=None,
+                 megatron_lm_plugin=None, parallelism_config=None, _from_accelerator=False, **settings):
+        missing.check_settings(torch_tp_plugin=torch_tp_plugin, megatron_lm_plugin=megatron_lm_plugin)
+        if deepspeed_plugin is not None or fsdp_plugin is not None:
+            raise ValueError("AcceleratorState() does not say how models are sharded: give the plugin to the Accelerator()")
         if mixed_precision is not None:
             mixed_precision = str(mixed_precision).lower()
             if mixed_precision not in PrecisionType:
@@ -390,18 +405,40 @@ class AcceleratorState(View):
             if _Job.accelerator:
                 return
             raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
-        given = {"cpu": True if cpu else None, **settings}
+        of_mesh = parallelism_config.to_engine() if parallelism_config else {}
+        given = {"cpu": True if cpu else None, **of_mesh, **settings}
         if _Job.accelerator:
             share({**given, "mixed_precision": self.mixed_precision})
+            _Job.parallelism_config, _Job.dynamo_plugin = parallelism_config, dynamo_plugin
             return
         given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
         begin(given)
         _Job.accelerator = True
+        _Job.parallelism_config, _Job.dynamo_plugin = parallelism_config, dynamo_plugin
 
     @property
     def initialized(self) -> bool:
         return _Job.accelerator
+
+    torch_tp_plugin = None  # layers are not split here yet
+
+    @property
+    def parallelism_config(self):
+        """Which ranks do what together, as the latest Accelerator was told; None: all are replicas, or shards of one."""
+        return _Job.parallelism_config
+
+    @property
+    def device_mesh(self):
+        """The ranks by kind of parallelism; None without a parallelism_config."""
+        return None if _Job.parallelism_config is None else _Job.parallelism_config.get_device_mesh()
+
+    @property
+    def dynamo_plugin(self):
+        """How models are compiled: not at all."""
+        from .compilation import TorchDynamoPlugin
+
+        return TorchDynamoPlugin(backend="no") if _Job.dynamo_plugin is None else _Job.dynamo_plugin
 
     @property
     def fsdp_plugin(self):

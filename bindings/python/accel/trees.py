@@ -29,22 +29,22 @@ class TensorInformation:
     dtype: object
 
 
-def is_torch_tensor(value):
+def is_torch_tensor(tensor):
     """Whether it is a tensor, of torch or of the engine."""
-    return is_tensor(value) or is_of_torch(value)
+    return is_tensor(tensor) or is_of_torch(tensor)
 
 
-def is_tensor_information(value):
-    return isinstance(value, TensorInformation)
+def is_tensor_information(tensor_info):
+    return isinstance(tensor_info, TensorInformation)
 
 
-def is_namedtuple(value):
-    return isinstance(value, tuple) and hasattr(value, "_fields")
+def is_namedtuple(data):
+    return isinstance(data, tuple) and hasattr(data, "_fields")
 
 
-def honor_type(template, items):
-    """A list or tuple of the class of `template`, with other items."""
-    return again(template, list(items))
+def honor_type(obj, generator):
+    """A list or tuple of the class of `obj`, with the items of `generator`."""
+    return again(obj, list(generator))
 
 
 def recursively_apply(func, data, *args, test_type=is_torch_tensor, error_on_other_type=False, **kwargs):

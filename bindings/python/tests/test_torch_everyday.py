@@ -85,7 +85,13 @@ def test_a_mesh_as_torch_has_it(ranks):
         assert mesh.mesh_dim_names == ("dp_replicate", "tp") and mesh.ndim == 2 and mesh.shape == (2, 2) and mesh.size() == 4
         assert mesh["tp"].size() == mesh.size(1) == 2 and mesh["tp"].get_local_rank() == rank % 2 and mesh.get_coordinate() == [rank // 2, rank % 2]
         loader = accelerator.prepare(DataLoader(list(range(8)), batch_size=2))
-        model = accelerator.prepare(torch.nn.Linear(1, 1))
+        try:
+            accelerator.prepare(torch.nn.Linear(1, 1))
+        except Exception as error:
+            assert "nothing splits this one" in str(error)
+        else:
+            raise AssertionError
+        model = accelerator.prepare_model(torch.nn.Linear(1, 1), split_by_program=True)
         with model.no_sync():
             accelerator.backward(model(torch.full((1, 1), float(rank // 2))).sum())
         print([batch.tolist() for batch in loader], model.module.weight.grad.item())
@@ -180,3 +186,135 @@ def test_each_kind_of_job_has_its_name(accelerator, monkeypatch, kind):
     monkeypatch.setattr(capi, "accel_distributed_type", lambda _: getattr(capi, f"ACCEL_DISTRIBUTED_{kind}"))
     monkeypatch.setattr(capi, "accel_use_distributed", lambda _: kind != "NO")
     assert accelerator.distributed_type == accel.DistributedType(kind) and kind in repr(accelerator.state)
+
+
+def test_ranks_meet_where_a_script_of_torch_says(ranks, tmp_path):
+    port = accel.environment.get_free_port()
+    ranks(f"""
+        import os
+        from accel import PartialState, InitProcessGroupKwargs
+        from datetime import timedelta
+        os.environ["MASTER_PORT"] = "1"
+        group = InitProcessGroupKwargs(backend="gloo", init_method="tcp://127.0.0.1:{port}", timeout=timedelta(seconds=90))
+        state = PartialState(cpu=True, **group.to_kwargs())
+        assert state.num_processes == 2
+        assert "main_process_port = {port} (call)" in state.describe() and "timeout_ms = 90000 (call)" in state.describe()
+    """)
+
+
+def test_a_wait_on_the_cpu_lasts_as_in_the_reference():
+    assert "timeout_ms = 1800000 (default)" in accel.PartialState(cpu=True).describe()
+
+
+def test_the_step_of_the_accumulation(tmp_path):
+    def begin():
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
+        return accelerator, accelerator.prepare(torch.nn.Linear(1, 1))
+
+    accelerator, model = begin()
+    completed = []
+    for step in (1, 2, 3, 4):
+        with accelerator.accumulate(model):
+            assert accelerator.step == step
+            completed.append(accelerator.sync_gradients)
+            accelerator.backward(model(torch.ones(1, 1)).sum())
+    assert completed == [False, False, True, False]
+    accelerator.save_state(str(tmp_path / "saved"))
+    accelerator.step = 0
+    with accelerator.accumulate(model):
+        assert accelerator.step == 1 and not accelerator.sync_gradients
+    accel.PartialState._reset_state()
+    accelerator, model = begin()
+    accelerator.load_state(str(tmp_path / "saved"))
+    assert accelerator.step == 4
+    with accelerator.accumulate(model):
+        assert accelerator.step == 5 and not accelerator.sync_gradients
+    for wrong, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="step="):
+            accelerator.step = wrong
+
+
+def test_the_end_of_a_loader_begins_a_new_step():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, loader = accelerator.prepare(torch.nn.Linear(1, 1), torch.utils.data.DataLoader(torch.ones(3, 1), batch_size=1))
+    steps = []
+    for batch in loader:
+        with accelerator.accumulate(model):
+            steps.append((accelerator.step, accelerator.sync_gradients))
+            accelerator.backward(model(batch).sum())
+    assert steps == [(1, False), (2, True), (0, True)]
+
+
+def test_what_a_step_of_its_own_takes_from_torch():
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+    with accel.utils.get_mixed_precision_context_manager(native_amp=True, autocast_kwargs=accel.AutocastKwargs(cache_enabled=False)):
+        assert torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16 and not torch.is_autocast_cache_enabled()
+    with accel.utils.get_mixed_precision_context_manager():
+        assert not torch.is_autocast_enabled("cpu")
+    scaler = accel.utils.get_grad_scaler(init_scale=8.0)
+    assert isinstance(scaler, torch.amp.GradScaler) and scaler.get_scale() == 8.0
+    with pytest.raises(ValueError, match="accelerator.scaler"):
+        accel.utils.get_grad_scaler(accel.DistributedType.FSDP)
+    assert accelerator.native_amp and accelerator.ddp_handler is None and not accelerator.has_lomo_optimizer
+
+
+def test_a_prepared_optimizer_has_the_scaler_and_keeps_states_where_they_are_asked_to_stay():
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[accel.GradScalerKwargs(enabled=True, init_scale=4.0)])
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
+    assert optimizer.scaler.get_scale() == 4.0 and optimizer.gradient_state.num_steps == 1
+    assert optimizer.accelerator_state.num_processes == 1 and optimizer.device_placement
+    own = accel.optimizer.AcceleratedOptimizer(torch.optim.SGD(model.parameters(), lr=0.5), device_placement=False)
+    assert not own.device_placement and own.scaler is None
+    assert accelerator.prepare_optimizer(torch.optim.SGD(model.parameters(), lr=0.5), device_placement=False).device_placement is False
+
+
+def test_a_configuration_of_the_mesh_as_json():
+    config = accel.ParallelismConfig(cp_size=2)
+    assert config.to_json()["cp_size"] == 2 and config.to_json()["cp_handler"] == {"cp_comm_strategy": "allgather"}
+    assert "device_mesh" not in config.to_json() and accel.ParallelismConfig(**{**config.to_json(), "cp_handler": None}) == config
+    Accelerator(cpu=True, parallelism_config=accel.ParallelismConfig())
+    assert accel.state.AcceleratorState().device_mesh.size() == 1 and accel.state.AcceleratorState().parallelism_config.total_size == 1
+    accel.PartialState._reset_state()
+    assert Accelerator(cpu=True).torch_device_mesh is None and accel.state.AcceleratorState().parallelism_config is None
+
+
+def test_names_of_a_prepared_loader_are_listed(accelerator):
+    loader = accelerator.prepare(torch.utils.data.DataLoader(list(range(4)), batch_size=2))
+    assert {"total_batch_size", "set_epoch", "end_of_dataloader", "batch_size"} <= set(dir(loader))
+
+
+def test_a_schedule_of_an_optimizer_that_is_not_prepared(accelerator):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    schedule = accelerator.prepare(torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5))
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5] and optimizer.param_groups[0]["lr"] == 0.5 and schedule.gradient_state.num_steps == 1
+
+
+def test_zero_grad_of_an_optimizer_that_takes_no_argument(accelerator):
+    class Plain(torch.optim.SGD):
+        def zero_grad(self):
+            super().zero_grad()
+
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = accelerator.prepare(Plain([parameter], lr=1.0))
+    accelerator.backward(parameter.sum())
+    optimizer.zero_grad()
+    assert parameter.grad is None
+    with pytest.raises(ValueError, match="Plain.zero_grad.. takes no set_to_none"):
+        optimizer.zero_grad(set_to_none=True)
+
+
+@pytest.mark.parametrize("value", [[1, 2], {}, {"step": 3}, {"step": 3, "weight": accel.ones(2)}])
+def test_values_are_saved_as_torch_saves_them_by_default(value, tmp_path):
+    accel.utils.save(value, tmp_path / "value.bin")
+    assert str(accel.utils.load(tmp_path / "value.bin"))[:3] == str(value)[:3]
+    torch.load(tmp_path / "value.bin", weights_only=True)
+
+
+def test_scopes_give_nothing_to_their_body(accelerator):
+    model = accelerator.prepare(torch.nn.Linear(1, 1))
+    for scope in (accelerator.autocast(), accelerator.accumulate(model), accelerator.no_sync(model)):
+        with scope as given:
+            assert given is None

@@ -1,6 +1,7 @@
 """Parsers of commands, and such as take names of options with - and with _ and remember which of them were given."""
 
 import argparse
+import functools
 
 
 class _Noted:
@@ -27,6 +28,7 @@ class CustomArgumentGroup(argparse._ArgumentGroup):
 class CustomArgumentParser(argparse.ArgumentParser):
     """Options are added with their names with _."""
 
+    @functools.wraps(argparse.ArgumentParser.__init__)
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         for name, action in ((None, _Store), ("store", _Store), ("store_true", _StoreTrue)):

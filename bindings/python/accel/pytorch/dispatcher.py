@@ -14,6 +14,11 @@ from .loader_adapter import DataLoaderAdapter
 from .loop_state import DataLoaderStateMixin
 
 
+def _submesh(axis):
+    """A property: the mesh along one axis, where the loader's mesh has it."""
+    return property(lambda self: self.torch_device_mesh[axis] if axis in getattr(self.torch_device_mesh, "mesh_dim_names", ()) else None)
+
+
 class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     """A loader that rank 0 reads, and whose rows it hands to all ranks. A step takes a batch for each rank, or with `split_batches` one
     that is cut into parts. Rows of the first step fill up the last one, unless `_drop_last`.
@@ -24,10 +29,13 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     def __init__(self, dataset, split_batches=False, skip_batches=0, use_stateful_dataloader=False, _drop_last=False, _non_blocking=False,
                  slice_fn=None, torch_device_mesh=None, iteration=0, **kwargs):
         super().__init__(dataset, use_stateful_dataloader=use_stateful_dataloader, **kwargs)
-        self.split_batches, self.skip_batches, self.slice_fn = split_batches, skip_batches, slice_fn
+        self.split_batches, self.skip_batches, self._slice_fn = split_batches, skip_batches, slice_fn
         self._drop_last, self._non_blocking, self.torch_device_mesh = _drop_last, _non_blocking, torch_device_mesh
         self.state = PartialState()
         self.iteration = iteration
+
+    submesh_tp, submesh_dp, submesh_fsdp = _submesh("tp"), _submesh("dp"), _submesh("fsdp")
+    slice_fn = property(lambda self: self._slice_fn or trees.slice_tensors)
 
     @property
     def _batches_of_step(self):
@@ -111,11 +119,11 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     def _cut(self, group, first):
         count = self.state.num_processes
-        if count == 1 and self.slice_fn is None:
+        if count == 1 and self._slice_fn is None:
             rows = trees.ignorant_find_batch_size(group[0]) or 0
             return group, rows, rows
         sizes = [trees.find_batch_size(batch) for batch in group]
-        if self.slice_fn is None and len(group) == count and len(set(sizes)) == 1:
+        if self._slice_fn is None and len(group) == count and len(set(sizes)) == 1:
             return group, sizes[0], sum(sizes)
         batch, found = _joined(group), sum(sizes)
         each = found // count
@@ -125,9 +133,9 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return [self._slice(batch, rank * each, (rank + 1) * each, rank) for rank in range(count)], each, found
 
     def _slice(self, batch, begin, end, rank):
-        if self.slice_fn is None:
+        if self._slice_fn is None:
             return trees.slice_tensors(batch, slice(begin, end))
-        return self.slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self.state.num_processes)
+        return self._slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self.state.num_processes)
 
     def _take(self, steps):
         """This rank's part of the next step, with what there is to say of it; None after the last one."""

@@ -51,6 +51,9 @@ class DataLoaderAdapter:
             raise AttributeError(name)
         return getattr(self.base_dataloader, name)
 
+    def __dir__(self):
+        return {*dir(type(self)), *vars(self), *dir(self.base_dataloader)}
+
     @property
     def __class__(self):
         return self.base_dataloader.__class__

@@ -1,12 +1,13 @@
 """torch.optim optimizers that step when gradients are complete, and are saved with the training state."""
 
+import inspect
 import weakref
 
 import torch
 
 from .. import capi
 from ..objects import inside, packed_state, unpacked_state
-from ..state import PartialState, sharded_by
+from ..state import AcceleratorState, GradientState, PartialState, current_of_accelerator, sharded_by
 from . import fused_update
 from .bridge import from_torch
 from .sharded_rows import cut_states
@@ -19,16 +20,17 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     _is_accelerate_prepared = True
 
-    def __init__(self, optimizer, device_placement=True, scaler=None, *, state, fused=True):
+    def __init__(self, optimizer, device_placement=True, scaler=None, *, state=None, fused=True):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
         self._fused_update = None  # once it is known to fit
         self._closure = self._result = None  # of the step under way
-        self._told_skipped = self._are_states_placed = False
+        self._told_skipped, self._are_states_placed = False, not device_placement
         self._may_be_whole = sharded_by() != (None, None)  # whether states may have the shapes of parameters that are not cut
         self._uncovered = UncoveredGradients(optimizer)
         self.inner_handle = _register(self)
-        self.handle = capi.accel_prepare_optimizer(state, self.inner_handle)
+        self.handle = capi.accel_prepare_optimizer(current_of_accelerator() if state is None else state, self.inner_handle)
 
+    accelerator_state, gradient_state = property(lambda self: AcceleratorState()), property(lambda self: GradientState())
     state = property(lambda self: self.optimizer.state, lambda self, state: setattr(self.optimizer, "state", state))
     param_groups = property(lambda self: self.optimizer.param_groups, lambda self, groups: setattr(self.optimizer, "param_groups", groups))
     defaults = property(lambda self: self.optimizer.defaults, lambda self, defaults: setattr(self.optimizer, "defaults", defaults))
@@ -64,9 +66,14 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         if callable(getattr(self.optimizer, "eval", None)):
             self.optimizer.eval()
 
-    def zero_grad(self, set_to_none=True):
-        """Drops the gradients, unless they still accumulate."""
-        capi.accel_optimizer_zero_grad(self.handle, int(set_to_none))
+    def zero_grad(self, set_to_none=None):
+        """Drops the gradients, unless they still accumulate; with set_to_none=False they become zeros."""
+        if set_to_none is not None and not self._takes_set_to_none():
+            raise ValueError(f"zero_grad(set_to_none={set_to_none}): {type(self.optimizer).__name__}.zero_grad() takes no set_to_none; leave it out")
+        capi.accel_optimizer_zero_grad(self.handle, int(set_to_none is None or set_to_none))
+
+    def _takes_set_to_none(self):
+        return "set_to_none" in inspect.signature(self.optimizer.zero_grad).parameters
 
     def step(self, closure=None):
         """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
@@ -108,8 +115,10 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             for group in self.optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
-        else:
+        elif self._takes_set_to_none():
             self.optimizer.zero_grad(set_to_none=bool(set_to_none))
+        else:
+            self.optimizer.zero_grad()
 
     @property
     def step_was_skipped(self):
@@ -136,6 +145,14 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 def _add_group(handle, group):
     capi.accel_optimizer_add_group(handle, [from_torch(parameter) for parameter in group["params"]], float(group.get("lr", 0) or 0),
                                    capi.ACCEL_UNSET_DOUBLE)
+
+
+def stand_in_of(optimizer):
+    """The engine's optimizer for a schedule of one that is not prepared: the program updates by it, and the engine never."""
+    handle = capi.accel_optimizer_from_callbacks((lambda: packed_state(optimizer.state_dict()), lambda saved: None, lambda: None, lambda _: None))
+    for group in optimizer.param_groups:
+        _add_group(handle, group)
+    return handle
 
 
 def _packed(owner):

@@ -4,6 +4,8 @@ import weakref
 
 from .. import capi
 from ..objects import inside, packed_state, unpacked_state
+from ..state import GradientState, current_of_accelerator
+from .optimizer import stand_in_of
 
 
 class AcceleratedScheduler:
@@ -11,12 +13,14 @@ class AcceleratedScheduler:
 
     _is_accelerate_prepared = True
 
-    def __init__(self, scheduler, optimizers, step_with_optimizer=True, split_batches=False, *, state):
+    def __init__(self, scheduler, optimizers, step_with_optimizer=True, split_batches=False, *, state=None):
         self.scheduler = scheduler
         self.optimizers = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
         self.step_with_optimizer, self.split_batches = step_with_optimizer, split_batches
         self._arguments = (), {}  # of the step under way
-        self.handle = capi.accel_prepare_scheduler(state, _register(self))
+        self.handle = capi.accel_prepare_scheduler(current_of_accelerator() if state is None else state, _register(self))
+
+    gradient_state = property(lambda self: GradientState())
 
     def step(self, *args, **kwargs):
         """One step on, when the optimizer was updated; the arguments are those of the scheduler's own step()."""
@@ -72,7 +76,7 @@ class AcceleratedScheduler:
 
 def _register(owner):
     """The engine's scheduler that calls one of torch."""
-    optimizer = owner.optimizers[0].handle
+    optimizer = owner.optimizers[0].handle if owner.optimizers else stand_in_of(owner.scheduler.optimizer)
     owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
     return capi.accel_scheduler_from_callbacks(optimizer, (
         lambda: packed_state(owner().state_dict()), lambda saved: owner().load_state_dict(unpacked_state(saved, trusted=False)),

@@ -20,17 +20,17 @@ LOGGER_TYPE_TO_CLASS: dict = {kind.name: kind for kind in (
     WandBTracker, ClearMLTracker, DVCLiveTracker, SwanLabTracker, TrackioTracker, JSONLinesTracker, CSVTracker)}
 
 
-def register_tracker_class(cls):
-    """`log_with=cls.name` means this class from here on. A decorator too."""
-    if not isinstance(cls, type) or not issubclass(cls, GeneralTracker):
-        raise ValueError(f"{cls!r} is no subclass of GeneralTracker")
-    lacking = [name for name in ("name", "requires_logging_directory") if getattr(cls, name, None) in (None, "")]
+def register_tracker_class(tracker_class):
+    """`log_with=tracker_class.name` means this class from here on. A decorator too."""
+    if not isinstance(tracker_class, type) or not issubclass(tracker_class, GeneralTracker):
+        raise ValueError(f"{tracker_class!r} is no subclass of GeneralTracker")
+    lacking = [name for name in ("name", "requires_logging_directory") if getattr(tracker_class, name, None) in (None, "")]
     if lacking:
-        raise ValueError(f"{cls.__name__} needs: {', '.join(lacking)}")
-    if LOGGER_TYPE_TO_CLASS.get(cls.name, cls) is not cls:
-        warnings.warn(f"{cls.__name__} replaces {LOGGER_TYPE_TO_CLASS[cls.name].__name__} as the tracker {cls.name!r}", stacklevel=2)
-    LOGGER_TYPE_TO_CLASS[cls.name] = cls
-    return cls
+        raise ValueError(f"{tracker_class.__name__} needs: {', '.join(lacking)}")
+    if LOGGER_TYPE_TO_CLASS.get(tracker_class.name, tracker_class) is not tracker_class:
+        warnings.warn(f"{tracker_class.__name__} replaces {LOGGER_TYPE_TO_CLASS[tracker_class.name].__name__} as the tracker {tracker_class.name!r}", stacklevel=2)
+    LOGGER_TYPE_TO_CLASS[tracker_class.name] = tracker_class
+    return tracker_class
 
 
 def get_available_trackers():

@@ -11,9 +11,13 @@ RNG_STATE_NAME, SCALER_NAME, PROFILE_PATTERN_NAME = capi.ACCEL_RNG_STATE_NAME, c
 WEIGHTS_NAME, WEIGHTS_INDEX_NAME = capi.ACCEL_WEIGHTS_NAME, capi.ACCEL_WEIGHTS_INDEX_NAME
 SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME = capi.ACCEL_SAFE_WEIGHTS_NAME, capi.ACCEL_SAFE_WEIGHTS_INDEX_NAME
 WEIGHTS_PATTERN_NAME, SAFE_WEIGHTS_PATTERN_NAME = capi.ACCEL_WEIGHTS_PATTERN_NAME, capi.ACCEL_SAFE_WEIGHTS_PATTERN_NAME
-TORCH_DISTRIBUTED_OPERATION_TYPES = ["MULTI_GPU", "MULTI_CPU"]  # those of the reference that there are here
-TORCH_LAUNCH_PARAMS: list = []  # `accel launch` has settings of its own
-CUDA_DISTRIBUTED_TYPES = ["MULTI_GPU"]
+# Kinds of jobs: those that may compute on CUDA, and those of several ranks. Scripts look for distributed_type in them.
+CUDA_DISTRIBUTED_TYPES = ["DEEPSPEED", "MULTI_GPU", "FSDP", "MEGATRON_LM", "TP"]
+TORCH_DISTRIBUTED_OPERATION_TYPES = [*CUDA_DISTRIBUTED_TYPES, "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_CPU",
+                                     "MULTI_HPU", "MULTI_NEURON"]
+# Settings of torchrun, by which scripts tell them from their own.
+TORCH_LAUNCH_PARAMS = """nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf standalone max_restarts monitor_interval start_method
+    role module m no_python run_path log_dir r redirects t tee node_rank master_addr master_port""".split()
 USE_TORCH_XLA = False
 
 FSDP_MODEL_NAME = "pytorch_model_fsdp"
@@ -26,7 +30,7 @@ DEEPSPEED_MULTINODE_LAUNCHERS = ["pdsh", "standard", "openmpi", "mvapich", "mpic
 TORCH_DYNAMO_MODES = ["default", "reduce-overhead", "max-autotune"]
 SAGEMAKER_PARALLEL_EC2_INSTANCES = ["ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4dn.24xlarge"]
 # The first versions with something.
-FSDP_PYTORCH_VERSION, FSDP2_PYTORCH_VERSION, DTENSOR_PYTORCH_VERSION = "2.1.0", "2.6.0", "2.5.0"
+FSDP_PYTORCH_VERSION, FSDP2_PYTORCH_VERSION, DTENSOR_PYTORCH_VERSION = "2.1.0.a0+32f93b1", "2.6.0", "2.5.0"
 ELASTIC_LOG_LINE_PREFIX_TEMPLATE_PYTORCH_VERSION, XPU_PROFILING_AVAILABLE_PYTORCH_VERSION = "2.2.0", "2.4.0"
 MITA_PROFILING_AVAILABLE_PYTORCH_VERSION, BETA_TP_AVAILABLE_PYTORCH_VERSION = "2.1.0", "2.3.0"
 BETA_TP_AVAILABLE_TRANSFORMERS_VERSION, BETA_CP_AVAILABLE_PYTORCH_VERSION = "4.52.0", "2.6.0"

@@ -3,8 +3,8 @@
 import sys
 import types
 
+from .. import dtypes
 from ..compilation import is_compiled_module, wrapped_by_compilation
-from ..dtypes import dtype
 from ..enums import CustomDtype
 from ..module import PreparedModule
 from ..names import resolver
@@ -104,6 +104,11 @@ def get_model_tp_size(model):
     return configuration.get("tp_size") if isinstance(configuration, dict) else getattr(configuration, "tp_size", None)
 
 
+def is_split(model):
+    """Whether torch or transformers has split its tensors over ranks."""
+    return is_torch_model(model) and (model_has_dtensor(model) or (get_model_tp_size(model) or 1) > 1)
+
+
 def get_module_children_bottom_up(model, return_fqns=False):
     """The modules of a model, children before their parents; with `return_fqns` pairs of path and module."""
     found, waiting = [], [("", model)]
@@ -121,13 +126,13 @@ def get_module_class_from_name(module, name):
     return next(filter(None, (get_module_class_from_name(child, name) for _, child in module.named_children())), None)
 
 
-def dtype_byte_size(kind):
+def dtype_byte_size(dtype):
     """Bytes of an element, as they are counted in the sizes of models: a bool is a bit."""
     parts = {"bool": 1 / 8, "torch.bool": 1 / 8, CustomDtype.INT2: 1 / 4, CustomDtype.INT4: 1 / 2, CustomDtype.FP8: 1}
-    name = kind if isinstance(kind, str) else str(kind)
+    name = dtype if isinstance(dtype, str) else str(dtype)
     if name in parts:
         return parts[name]
-    return kind.itemsize if hasattr(kind, "itemsize") else dtype(kind).itemsize
+    return dtype.itemsize if hasattr(dtype, "itemsize") else dtypes.dtype(dtype).itemsize
 
 
 def convert_file_size_to_int(size):

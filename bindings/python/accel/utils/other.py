@@ -30,16 +30,16 @@ def convert_bytes(size):
     return f"{round(size, 2)} PB"
 
 
-def get_pretty_name(thing):
+def get_pretty_name(obj):
     """The name of a class or function, or of the class of an object."""
-    return getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None) or type(thing).__name__
+    return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or type(obj).__name__
 
 
-def recursive_getattr(thing, path):
-    """`thing.a.b` for "a.b"."""
-    for name in path.split("."):
-        thing = getattr(thing, name)
-    return thing
+def recursive_getattr(obj, attr):
+    """`obj.a.b` for "a.b"."""
+    for name in attr.split("."):
+        obj = getattr(obj, name)
+    return obj
 
 
 def do_nothing(*_, **__):
