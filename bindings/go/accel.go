@@ -8856,7 +8856,8 @@ func (state *State) DistributedType() DistributedType {
 //
 //   - state: A state.
 //
-// Returns: "ucx" on the CPU, "cpu:ucx,xpu:staged" and the like on an accelerator, or "" for one process; constant.
+// Returns: "ucx" on the CPU; "cuda:nccl,cpu:ucx", "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for
+// each device; or "" for one process; constant.
 func (state *State) Backend() string {
 	result := C.accel_backend(state.c())
 	runtime.KeepAlive(state)
@@ -16291,15 +16292,16 @@ func LoadStateDict(path string) (out any, err error) {
 
 // SaveModel is accel_save_model. Writes a model's weights on the main process: `model.safetensors` or
 // `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier
-// and larger model are removed.
+// and larger model are removed. All ranks must call for a sharded model, whose tensors are gathered one by one; for
+// any other the main process may call alone, and the other ranks return at once.
 //
 //   - state: A state.
 //   - module: A model, prepared or not.
 //   - folder: Made if missing.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded
-// model: its weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a
+// pipeline or tensor axis.
 func (state *State) SaveModel(module *Module, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()
@@ -16355,15 +16357,16 @@ func (state *State) Project() (out any, err error) {
 // SaveState is accel_save_state. Writes everything that is prepared (models, optimizers, schedulers, loaders,
 // generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at
 // all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must
-// call.
+// call. Within an accumulation window of a sharded model the gradients so far are saved as their sum over the ranks,
+// so that the window's sum may differ in its last bit after a load.
 //
 //   - state: A state.
 //   - folder: Its parent is made if missing. NULL: that of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
-// and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous
-// save before this one.
+// and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where
+// the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
 func (state *State) SaveState(folder string, options *SaveStateOptions) error {
 	var given arguments
 	defer given.end()
@@ -16414,17 +16417,17 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 // LoadState is accel_load_state. Loads a training state into the prepared objects, which must be the same. The number
 // of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open
 // accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face
-// Accelerate are read, too. All ranks must call.
+// Accelerate are read, too, but those in the layouts of FSDP and DeepSpeed. All ranks must call.
 //
 //   - state: A state.
 //   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
-// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an
-// accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and
-// automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before
-// it stays.
+// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for models where the mesh
+// has a pipeline or tensor axis, and in the middle of an accumulation window of accel_backward_sum() with another
+// number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an
+// object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 	var given arguments
 	defer given.end()
@@ -16625,8 +16628,9 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 }
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
-// ask for it. Those that were running end first. A tracker whose library or service is missing is left out, with a
-// warning in the log.
+// ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added;
+// "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is
+// left out, with a warning in the log.
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.

@@ -101,13 +101,14 @@ typedef struct accel_save_model_options {
 } accel_save_model_options_t;
 
 /** Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index
- * where they are larger than max_shard_size. Files of an earlier and larger model are removed.
+ * where they are larger than max_shard_size. Files of an earlier and larger model are removed. All ranks must call for a sharded
+ * model, whose tensors are gathered one by one; for any other the main process may call alone, and the other ranks return at once.
  * @param state A state.
  * @param module A model, prepared or not.
  * @param folder Made if missing.
  * @param options NULL: defaults.
- * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO. The other ranks return at once, but for a sharded model: its
- *   weights are gathered, so all ranks must call; then TIMEOUT, PEER_LOST, CANCELLED, too.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor
+ *   axis.
  * @threads object, waits
  * @accelerate save_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -168,13 +169,14 @@ typedef struct accel_save_state_options {
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
  * training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
- * then. The iteration of the project is counted on. All ranks must call.
+ * then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model the
+ * gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a load.
  * @param state A state.
  * @param folder Its parent is made if missing. NULL: that of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
- *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; the error of an asynchronous save
- *   before this one.
+ *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the
+ *   mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
  * @threads collective, waits
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -206,12 +208,14 @@ typedef struct accel_load_state_options {
 
 /** Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue
  * with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks
- * have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
+ * have new random streams. Checkpoints of Hugging Face Accelerate are read, too, but those in the layouts of FSDP and DeepSpeed.
+ * All ranks must call.
  * @param state A state.
  * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile;
- *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED in the middle of an accumulation window of accel_backward_sum() with another number of ranks;
+ *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for models where the mesh has a
+ *   pipeline or tensor axis, and in the middle of an accumulation window of accel_backward_sum() with another number of ranks;
  *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
  *   part: what was taken back before it stays.
  * @threads collective, waits

@@ -1076,7 +1076,7 @@ Reads a max_memory, or measures one.
 
 - `max_memory`: A map, or NONE.
 
-Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside one that shares its memory.
+Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
 """
 get_max_memory(max_memory = nothing) =
     result(out -> lend(max_memory -> LibAccel.accel_get_max_memory(something(max_memory, C_NULL), out), max_memory))::Map
@@ -2792,7 +2792,7 @@ distributed_type(state::State) =
 
 What carries the collectives.
 
-Gives: \"ucx\" on the CPU, \"cpu:ucx,xpu:staged\" and the like on an accelerator, or \"\" for one process; constant.
+Gives: \"ucx\" on the CPU; \"cuda:nccl,cpu:ucx\", \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
 """
 backend(state::State) =
     unsafe_string(LibAccel.accel_backend(state))
@@ -3916,7 +3916,9 @@ end_pass(stream::WeightStream) =
     save_model(state, model, folder; options...)
 
 Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index
-where they are larger than max_shard_size. Files of an earlier and larger model are removed.
+where they are larger than max_shard_size. Files of an earlier and larger model are removed. All ranks must call for a
+sharded model, whose tensors are gathered one by one; for any other the main process may call alone, and the other ranks
+return at once.
 
 - `folder`: Made if missing.
 - `max_shard_size`: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"
@@ -3956,7 +3958,9 @@ project(state::State) =
 
 Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
 training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until
-then. The iteration of the project is counted on. All ranks must call.
+then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model
+the gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a
+load.
 
 - `folder`: Its parent is made if missing. `nothing`: that of automatic naming.
 - `safe_serialization`: 1: models are safetensors; 0: files of torch.save(). Default 1
@@ -3984,7 +3988,8 @@ checkpoint_wait(state::State, timeout_ms) =
 
 Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders
 continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and
-additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too. All ranks must call.
+additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, but those in the layouts
+of FSDP and DeepSpeed. All ranks must call.
 
 - `folder`: What accel_save_state() wrote. `nothing`: the newest of automatic naming.
 - `allow_missing`: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0
@@ -4007,7 +4012,8 @@ remove_checkpoint_hook(state::State, id) =
     init_trackers(state, project_name, config, init_kwargs; options...)
 
 Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end
-first. A tracker whose library or service is missing is left out, with a warning in the log.
+first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of
+Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
 - `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.

@@ -135,8 +135,9 @@ pub fn check_tied_parameters_on_same_device(tied_params: &Value, device_map: &Va
 /// * `max_memory`: A map, or NONE.
 ///
 /// Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices,
-/// "cpu", "disk". Accelerators that do not tell their free memory are left out, and so is the CPU beside one
-/// that shares its memory.
+/// "cpu", "disk". Accelerators that do not tell their free memory are left out, and so is the CPU beside "mps",
+/// which has its memory. Other accelerators that share the memory of the host are measured like those with
+/// memory of their own.
 ///
 /// # Errors
 /// InvalidArgument, TypeMismatch.

@@ -170,13 +170,15 @@ impl State {
 
     /// Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files
     /// with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed.
+    /// All ranks must call for a sharded model, whose tensors are gathered one by one; for any other the main
+    /// process may call alone, and the other ranks return at once.
     ///
     /// * `module`: A model, prepared or not.
     /// * `folder`: Made if missing.
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, Io, Timeout, Cancelled, PeerLost.
+    /// InvalidArgument, Unsupported, Io.
     #[inline]
     pub fn save_model(&self, module: &Model, folder: impl AsRef<Path>, options: impl Into<Option<SaveModelOptions>>) -> Result<()> {
         let folder = c_path(folder.as_ref())?;
@@ -199,13 +201,15 @@ impl State {
 
     /// Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects)
     /// so that training can continue bit for bit. The folder appears complete or not at all; an older one of the
-    /// same name stays until then. The iteration of the project is counted on. All ranks must call.
+    /// same name stays until then. The iteration of the project is counted on. All ranks must call. Within an
+    /// accumulation window of a sharded model the gradients so far are saved as their sum over the ranks, so that
+    /// the window's sum may differ in its last bit after a load.
     ///
     /// * `folder`: Its parent is made if missing. `None`: that of automatic naming.
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, AlreadyExists, InvalidState, Io.
+    /// InvalidArgument, AlreadyExists, InvalidState, Unsupported, Io.
     #[inline]
     pub fn save_state<'a>(&self, folder: impl Into<Option<&'a Path>>, options: impl Into<Option<SaveStateOptions>>) -> Result<()> {
         let folder = folder.into().map(c_path).transpose()?;
@@ -231,7 +235,7 @@ impl State {
     /// Loads a training state into the prepared objects, which must be the same. The number of ranks may differ:
     /// loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are
     /// distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read,
-    /// too. All ranks must call.
+    /// too, but those in the layouts of FSDP and DeepSpeed. All ranks must call.
     ///
     /// * `folder`: What [`State::save_state`](crate::State::save_state) wrote. `None`: the newest of automatic naming.
     /// * `options`: `None`: defaults.
