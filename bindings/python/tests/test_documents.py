@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+from accel import missing
 from conftest import ROOT
 
 PORT = ROOT / "examples/python/port"
@@ -31,6 +32,16 @@ def test_the_page_about_porting_is_true():
     assert f"```diff\n{diff}\n```" in (ROOT / "docs/python_port.md").read_text()
     changed = [line for line in diff.splitlines() if line.startswith("+") and "import" not in line and not line.startswith("+++")]
     assert len(changed) <= 5
+
+
+def test_the_page_about_porting_names_all_that_is_not_there():
+    page = (ROOT / "docs/python_port.md").read_text()
+    for part, names in missing._PARTS.items():
+        assert any(f"`{name}`" in page for name in names.split()), part
+    for name in missing._INSTEAD:
+        assert f"`{name.rpartition('.')[2]}`" in page, name
+    for module in missing.MODULES:
+        assert any(f"`accelerate.{module[:end]}`" in page for end in range(1, len(module) + 1)), module
 
 
 def test_the_ported_script_runs(ranks, tmp_path):
