@@ -333,3 +333,39 @@ def test_editors_see_the_settings():
     assert by_name.param_groups[0]["adjust_lr_fn"] == 1
     with pytest.raises(ValueError, match="'original', 'match_rms_adamw'"):
         optim.Muon(nn.Linear(2, 2, bias=False), adjust_lr_fn="fast")
+
+
+@pytest.mark.parametrize("overflows", [0, 1])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_a_schedule_waits_for_its_own_optimizer_or_for_all(overflows, is_prepared):
+    """A schedule of the first optimizer, which is prepared, or of none of the prepared ones."""
+    scaling = accel.GradScalerKwargs(enabled=True, init_scale=2.0)
+    accelerator = accel.Accelerator(cpu=True, kwargs_handlers=[scaling])
+    models = [accelerator.prepare(nn.Linear(1, 1, bias=False)) for _ in range(2)]
+    plain = [optim.SGD(model, lr=1.0) for model in models]
+    own = plain[0] if is_prepared else optim.SGD(nn.Linear(1, 1), lr=1.0)
+    scheduler = lr_scheduler.ExponentialLR(own, 0.5)
+    *optimizers, scheduler = accelerator.prepare(*plain, scheduler)
+    for place, model in enumerate(models):
+        accelerator.backward(model(accel.ones(1, 1)).sum() * (float("inf") if place == overflows else 1.0))
+        optimizers[place].step()
+    assert [optimizer.step_was_skipped for optimizer in optimizers] == [place == overflows for place in range(2)]
+    scheduler.step()
+    waits = overflows == 0 or not is_prepared
+    assert scheduler.get_last_lr() == [1.0 if waits else 0.5]
+
+
+def test_a_schedule_counts_the_batches_of_all_ranks_or_updates(ranks):
+    """The first line is what two ranks of the reference print: a step for each rank, and none beyond the end of a schedule."""
+    printed = ranks("""
+        from accel import Accelerator, nn, optim
+        for per_update in (None, True):
+            accelerator = Accelerator(cpu=True, scheduler_steps_per_update=per_update)
+            optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+            halving, cycle = optim.lr_scheduler.ExponentialLR(optimizer, 0.5), optim.lr_scheduler.OneCycleLR(optim.SGD(nn.Linear(1, 1)), 1.0, total_steps=3)
+            optimizer, halving, cycle = accelerator.prepare(optimizer, halving, cycle)
+            for _ in range(3):
+                halving.step(), cycle.step()
+            print(halving.get_last_lr(), cycle.last_epoch)
+    """)
+    assert printed == ["[0.015625] 3\n[0.125] 3\n"] * 2

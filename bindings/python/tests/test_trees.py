@@ -75,6 +75,16 @@ def test_the_first_thing_of_a_batch_decides():
         utils.ignorant_find_batch_size(accel.ones(()))
 
 
+def test_whatever_can_move_is_moved():
+    class Movable:
+        def to(self, device, **_):
+            return ("moved", str(device))
+
+    tree = {"first": Movable(), "kept": Movable(), "list": [Movable(), 3, "text", None]}
+    moved = utils.send_to_device(tree, "cpu", skip_keys=["kept"])
+    assert moved == {"first": ("moved", "cpu"), "kept": tree["kept"], "list": [("moved", "cpu"), 3, "text", None]}
+
+
 class Halves(nn.Module):
     @utils.convert_outputs_to_fp32
     def forward(self, x):
