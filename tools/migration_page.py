@@ -54,7 +54,7 @@ def functions(name, references):
 
 
 def page():
-    rows = [line.rstrip("\n").split("\t") for line in (ROOT / "tests/checks/reference_rows.txt").read_text().splitlines() if not line.startswith("#")]
+    rows = [line.split("\t")[:3] for line in (ROOT / "tests/checks/reference_rows.txt").read_text().splitlines() if not line.startswith("#")]
     names = {row: name for row, _, name in rows}
     texts = differences()
     known = references()

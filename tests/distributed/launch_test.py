@@ -143,6 +143,10 @@ class Environment(LaunchTest):
             self.assertEqual(variables["MASTER_ADDR"], "127.0.0.1")
         self.assertEqual(len({variables["MASTER_PORT"] for variables in ranks.values()}), 1)
 
+    def test_the_number_of_processes_counts_on_the_cpu(self):
+        ranks = self.variables_of_each_rank("--cpu", "--num_processes", "2")
+        self.assertEqual({rank: variables["WORLD_SIZE"] for rank, variables in ranks.items()}, {0: "2", 1: "2"})
+
     def test_the_port_is_free_and_given_to_nobody_else(self):
         port = int(self.variables_of_each_rank()[0]["MASTER_PORT"])
         self.assertLess(port, int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))

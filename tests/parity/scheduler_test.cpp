@@ -84,8 +84,9 @@ void compare(const Outcome& outcome, const c10::IValue& expected) {
 }
 
 // Whether a recording has schedules that went further than one step a call. Those of accelerate 1.15 do not: it takes
-// the number of processes anew from its process state, which the recording did not change. The rule of several processes
-// is compared in bindings/python/tests/test_optim.py: test_a_schedule_counts_the_batches_of_all_ranks_or_updates.
+// the number of processes anew from its process state, which the recording did not change. The rule of several
+// processes is compared in bindings/python/tests/test_optim.py:
+// test_a_schedule_counts_the_batches_of_all_ranks_or_updates.
 bool has_steps_of_processes(const std::vector<Case>& cases) {
   return std::any_of(cases.begin(), cases.end(), [](const Case& recorded) {
     const auto last_epoch = optional_member(recorded.expected, "last_epoch");
