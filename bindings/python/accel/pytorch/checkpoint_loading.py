@@ -10,11 +10,12 @@ import os
 
 import torch
 
-from ..collectives import broadcast
+from ..collectives import broadcast, broadcast_object_list
 from ..state import PartialState
 from ..utils import constants
-from .module_tensors import (check_tied_parameters_in_config, check_tied_parameters_on_same_device, device_of, find_tied_parameters, kind_of,
-                             retie_parameters, set_module_tensor_to_device)
+from .module_tensors import (check_tied_parameters_in_config, check_tied_parameters_on_same_device, device_of, find_shared_buffers,
+                             find_tied_parameters, kind_of, retie_parameters, second_names, set_module_tensor_to_device,
+                             with_first)
 from .offloaded_weights import mapped_file, offload_weight, save_offload_index
 
 _logger = logging.getLogger(__name__)
@@ -93,9 +94,9 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
 def _index_of(on_disk, folder):
     """Where the tensors are: in the files of safetensors that they came from, else in files that are written now."""
     index: dict = {}
-    for name, (value, path) in on_disk.items():
+    for name, (value, path, own) in on_disk.items():
         if _is_safetensors(path):
-            index[name] = {"safetensors_file": os.path.abspath(path), "weight_name": name, "dtype": str(value.dtype).removeprefix("torch."),
+            index[name] = {"safetensors_file": os.path.abspath(path), "weight_name": own, "dtype": str(value.dtype).removeprefix("torch."),
                            "shape": list(value.shape)}
         else:
             offload_weight(value, name, folder, index)
@@ -104,25 +105,39 @@ def _index_of(on_disk, folder):
 
 def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers=False, keep_in_fp32_modules=None, strict=False,
                  full_state_dict=True, broadcast_from_rank0=False):
-    """Puts weights into a model. Pairs of tensor and file, by name, of those that the device map puts on the disk."""
-    tied = find_tied_parameters(model)
+    """Puts weights into a model. Of those that the device map puts on the disk, by name: the tensor, its file, and its name there."""
+    tied, shared = find_tied_parameters(model), find_shared_buffers(model)
     if check_tied_parameters_in_config(model) and not tied:
         _logger.warning("The configuration of %s says that weights are tied, and none are; call tie_weights() before", type(model).__name__)
     if device_map is not None:
         check_tied_parameters_on_same_device(tied, device_map)
-    reads = not broadcast_from_rank0 or _rank() == 0
-    found = {name: (value, path) for path in (_files_of(checkpoint) if reads else ()) for name, value in load_state_dict(path).items()}
+    reads = not broadcast_from_rank0 or device_map is not None or _rank() == 0
+    found = {name: (value, path, name) for path in (_files_of(checkpoint) if reads else ()) for name, value in load_state_dict(path).items()}
     if reads:
         _compare_names(model, found, tied, strict, checkpoint)
     on_disk = {}
     if device_map is not None:
+        _find_second_names(found, tied + shared, device_map)
         on_disk = _place_all(model, found, device_map, kind_of(dtype), offload_buffers, keep_in_fp32_modules or ())
     elif _is_of_torch_distributed(model, broadcast_from_rank0):
-        _distribute(model, {name: value for name, (value, _) in found.items()}, full_state_dict, broadcast_from_rank0)
+        _distribute(model, {name: value for name, (value, *_) in found.items()}, full_state_dict, broadcast_from_rank0)
     else:
-        _fill(model, {name: value for name, (value, _) in found.items()}, broadcast_from_rank0)
-    retie_parameters(model, tied)
+        _fill(model, {name: value for name, (value, *_) in found.items()}, broadcast_from_rank0)
+    together = [group for group in shared if device_map is None or len(_places_of(group, device_map)) == 1]
+    retie_parameters(model, with_first(found, tied + together))
     return on_disk
+
+
+def _find_second_names(found, groups, device_map):
+    """What has several names in the model, and one in the files, is found by the others, too, where these are on another device or on the disk."""
+    for name, first in second_names(found, groups).items():
+        place = device_of(name, device_map)
+        if place == "disk" or place not in _places_of([other for group in groups if name in group for other in group if other in found], device_map):
+            found[name] = found[first]
+
+
+def _places_of(names, device_map):
+    return {device_of(name, device_map) for name in names}
 
 
 def _compare_names(model, found, tied, strict, checkpoint):
@@ -142,9 +157,9 @@ def _compare_names(model, found, tied, strict, checkpoint):
 
 def _place_all(model, found, device_map, dtype, offload_buffers, kept):
     known = model.state_dict().keys()
-    buffers = {name for name, _ in model.named_buffers()}
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     on_disk = {}
-    for name, (value, path) in found.items():
+    for name, (value, path, own) in found.items():
         if name not in known or "SCB" in name:
             continue
         place = device_of(name, device_map)
@@ -155,7 +170,7 @@ def _place_all(model, found, device_map, dtype, offload_buffers, kept):
             set_module_tensor_to_device(model, name, place, value=value, dtype=kind, fp16_statistics=statistics, clear_cache=False)
         elif offload_buffers or name not in buffers:
             set_module_tensor_to_device(model, name, "meta", dtype=value.dtype if kind is None else kind)
-            on_disk[name] = value, path
+            on_disk[name] = value, path, own
         else:
             set_module_tensor_to_device(model, name, "cpu", value=value, dtype=kind)
     return on_disk
@@ -167,10 +182,11 @@ def _is_kept(name, kept):
 
 def _fill(model, state, broadcast_from_rank0):
     """Copies weights into a model; tensors on the device meta become those of the files."""
-    if broadcast_from_rank0:
-        state = {name: broadcast(state[name].clone() if name in state else torch.empty_like(value, device="cpu"))
-                 for name, value in model.state_dict().items()}
     mine = model.state_dict(keep_vars=True)
+    if broadcast_from_rank0:
+        names = broadcast_object_list([list(state)])[0]
+        state = {name: broadcast(state[name].clone() if name in state else torch.empty_like(mine[name], device="cpu"))
+                 for name in names if name in mine}
     for name in [name for name in state if name in mine and mine[name].device == _META]:
         set_module_tensor_to_device(model, name, "cpu", value=state.pop(name))
     model.load_state_dict(state, strict=False)

@@ -13,7 +13,7 @@ from .align_devices import (AlignDevicesHook, aligning_hook, attach_align_device
                             offloading_hook)
 from .checkpoint_loading import load_weights
 from .module_tensors import find_tied_parameters, owner_of, retie_parameters
-from .offloaded_weights import OffloadedWeightsLoader, extract_submodules_state_dict, offload_state_dict
+from .offloaded_weights import OffloadedWeightsLoader, WeightsByAllNames, extract_submodules_state_dict, offload_state_dict
 from .read_ahead import ReadAhead
 from .weight_stream import WeightStream, can_stream
 
@@ -45,7 +45,7 @@ def _has_index(folder):
 
 def _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=False):
     device = first_device(model) if execution_device is None else execution_device
-    tied = _addresses(model, find_tied_parameters(model))
+    tied, weights = _addresses(model, find_tied_parameters(model)), WeightsByAllNames(weights, model)
     add_hook_to_module(model, AlignDevicesHook(io_same_device=True), append=True)
     attach_align_device_hook(model, device, offload=True, offload_buffers=offload_buffers, weights_map=weights,
                              preload_module_classes=preload_module_classes, tied_params_map=tied)
@@ -114,15 +114,15 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     away = ("disk",) if main_device in ("cpu", "mps") else ("cpu", "disk")
     weights = None
     if on_disk is not None:
-        files = {name: {"safetensors_file": os.path.abspath(path)} for name, (_, path) in on_disk.items()}
-        weights = OffloadedWeightsLoader(state_dict, index=files, mapped={name: value for name, (value, _) in on_disk.items()})
+        files = {name: {"safetensors_file": os.path.abspath(path), "weight_name": own} for name, (_, path, own) in on_disk.items()}
+        weights = OffloadedWeightsLoader(state_dict, index=files, mapped={name: value for name, (value, *_) in on_disk.items()})
     elif state_dict is not None or disk_modules or offload_index is not None:
         weights = OffloadedWeightsLoader(state_dict, offload_dir if disk_modules else None, offload_index)
     tied = find_tied_parameters(model)
     attach_align_device_hook_on_blocks(
         model, {**{path: main_device if device in ("cpu", "disk") else device for path, device in device_map.items()}, "": main_device},
-        {path: device in away for path, device in device_map.items()}, weights, offload_buffers, skip_keys=skip_keys,
-        preload_module_classes=preload_module_classes, tied_params_map=_addresses(model, tied))
+        {path: device in away for path, device in device_map.items()}, None if weights is None else WeightsByAllNames(weights, model),
+        offload_buffers, skip_keys=skip_keys, preload_module_classes=preload_module_classes, tied_params_map=_addresses(model, tied))
     put_away = [device for device in devices if device in away]
     if put_away:
         _logger.warning("Some parameters are on the device meta between forwards, because they are offloaded to the %s", " and the ".join(put_away))

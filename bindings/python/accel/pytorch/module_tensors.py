@@ -128,14 +128,34 @@ def _fitting(value, former, module, name, dtype):
 
 def find_tied_parameters(model, **_):
     """The groups of names of parameters that are one tensor, sorted."""
+    return _names_of_one(model.named_parameters(remove_duplicate=False))
+
+
+def find_shared_buffers(model):
+    """The groups of names of buffers that are one tensor, sorted."""
+    return _names_of_one(model.named_buffers(remove_duplicate=False))
+
+
+def _names_of_one(tensors):
     names: dict = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
+    for name, tensor in tensors:
+        names.setdefault(id(tensor), []).append(name)
     return [sorted(group) for group in names.values() if len(group) > 1]
 
 
+def second_names(names, groups):
+    """For each name of the groups that is not among the names the first one of its group that is."""
+    firsts = ((group, next((name for name in group if name in names), None)) for group in groups)
+    return {name: first for group, first in firsts if first is not None for name in group if name not in names}
+
+
+def with_first(names, groups):
+    """The groups, in which those of the names come first."""
+    return [sorted(group, key=lambda name: name not in names) for group in groups]
+
+
 def retie_parameters(model, tied_params):
-    """Makes the parameters of each group one tensor again: the first that is not on the device meta."""
+    """Makes the tensors of each group one again: the first that is not on the device meta."""
     for group in tied_params:
         owners = [owner_of(model, path) for path in group]
         whole = next((value for value in (getattr(*owner) for owner in owners) if value.device != _META), None)

@@ -12,7 +12,8 @@ import torch
 
 from .. import capi
 from .device_copy import of_torch
-from .module_tensors import kind_of, set_module_tensor_to_device
+from .module_tensors import (find_shared_buffers, find_tied_parameters, kind_of, retie_parameters, second_names, set_module_tensor_to_device,
+                             with_first)
 
 _INDEX = "index.json"
 
@@ -72,13 +73,14 @@ def offload_state_dict(save_dir, state_dict):
 
 
 def load_offloaded_weights(model, index, offload_folder):
-    """Puts the tensors of an index, which are files in the folder, into a model on the CPU."""
-    weights = OffloadedWeightsLoader(save_folder=offload_folder, index=index or {})
+    """Puts the tensors of an index, which are files in the folder, into a model on the CPU. What is one tensor in the model stays one."""
+    weights, shared = OffloadedWeightsLoader(save_folder=offload_folder, index=index or {}), find_tied_parameters(model) + find_shared_buffers(model)
     for name in weights:
         if "SCB" not in name:
             scale = name.replace("weight", "SCB")
             set_module_tensor_to_device(model, name, "cpu", value=weights[name],
                                         fp16_statistics=weights[scale] if scale != name and scale in weights else None)
+    retie_parameters(model, with_first(weights, shared))
 
 
 def extract_submodules_state_dict(state_dict, submodule_names):
@@ -170,6 +172,27 @@ class OffloadedWeightsLoader(Mapping):
 
     def __len__(self):
         return len(self.all_keys)
+
+
+class WeightsByAllNames(Mapping):
+    """Weights that have the tensors of a model which are shared by one of their names at least, by all of these names."""
+
+    def __init__(self, weights, model):
+        self.weights = weights
+        self.first_names = second_names(weights, find_tied_parameters(model) + find_shared_buffers(model))
+
+    def __getitem__(self, key):
+        return self.weights[self.first_names.get(key, key)]
+
+    def __contains__(self, key):
+        return key in self.first_names or key in self.weights
+
+    def __iter__(self):
+        yield from self.weights
+        yield from self.first_names
+
+    def __len__(self):
+        return len(self.weights) + len(self.first_names)
 
 
 def _content(path):
