@@ -10,11 +10,11 @@ from . import capi
 from .creation import empty
 from .errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (the reference's name)
 from .objects import from_this_host, packed, unpacked
-from .state import current
+from .state import GradientState, current
 from .tensor_type import is_tensor
 from .torch_types import is_torch_tensor
 from .trees import CannotPadNestedTensorWarning
-from .values import like, of_kind, to_engine
+from .values import like, map_leaves, of_kind, to_engine
 from .work import Work
 
 _REDUCTIONS = {"sum": capi.ACCEL_REDUCE_SUM, "none": capi.ACCEL_REDUCE_SUM, "mean": capi.ACCEL_REDUCE_MEAN, "min": capi.ACCEL_REDUCE_MIN,
@@ -57,19 +57,31 @@ def _gather_packed(value, finish, async_op):
 
 
 def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
-    """As gather(), and cuts off what the loader repeated to fill the last batch. With `use_gather_object` as gather_object(): the items
-    of all ranks in one list, whose tensors may have any sizes."""
+    """As gather(), and cuts off what the loader repeated to fill batches. With `use_gather_object` as gather_object(): the items
+    of all ranks in one list, whose tensors may have any sizes; in a list with an item for each row of the batch those of repeated rows are
+    left out, of others the ends."""
+    here = from_this_host(current())
+    input_data = _without_own_repetitions(input_data, use_gather_object)
     if use_gather_object:
         if not isinstance(input_data, (list, tuple)):
             raise TypeError(f"use_gather_object=True gathers the items of a list; a {type(input_data).__name__} was given")
-        state = current()
-        rows = capi.accel_remainder(state) if capi.accel_end_of_dataloader(state) else 0
-        return _gather_packed(input_data, lambda result: result[:rows] if rows > 0 else result, async_op)
+        return _run(capi.accel_gather_object_for_metrics, capi.accel_gather_object_for_metrics_async, async_op,
+                    lambda result: unpacked(result, here), packed(input_data))
     value, finish = to_engine(input_data), lambda result: like(input_data, result)
     if not _has_tensors_only(value):
-        here = from_this_host(current())
         value, finish = packed(input_data), lambda result: unpacked(result, here)
     return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op, finish, value)
+
+
+def _without_own_repetitions(data, as_objects):
+    """What has a row for each one of a batch whose last rows are repetitions that only its loader knows of, without those."""
+    repeating = getattr(GradientState().active_dataloader, "repeating", None)
+    if repeating is None:
+        return data
+    rows, count = repeating
+    if isinstance(data, (list, tuple)) and (as_objects or not _has_tensors_only(to_engine(data))):
+        return data[:count] if len(data) == rows else data
+    return map_leaves(data, lambda leaf: hasattr(leaf, "shape") and len(leaf.shape) > 0 and leaf.shape[0] == rows, lambda tensor: tensor[:count])
 
 
 def _has_tensors_only(value):

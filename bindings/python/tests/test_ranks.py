@@ -431,6 +431,30 @@ def test_objects_of_the_last_batch(ranks):
     assert printed == [f"{[f'item {row}' for row in range(5)]}\n"] * 2
 
 
+def test_objects_of_streams_in_shards(ranks):
+    """Rows that a rank repeats when its shards have ended do not count, wherever they are."""
+    printed = ranks("""
+        from accel import Accelerator, DataLoader, capi
+        from accel.dataset import EngineDataset
+
+        sizes, readers = (1, 6), {}
+
+        def begin(epoch, shard, num_readers):
+            readers[len(readers)] = iter(range(sizes[shard])) if shard < 2 else iter(())
+            return len(readers) - 1
+
+        accelerator = Accelerator(cpu=True)
+        stream = EngineDataset(capi.accel_dataset_create_stream((begin, lambda reader: next(readers[reader]), None, lambda reader: None), capi.ACCEL_UNSET_INT64, 2))
+        seen = []
+        for batch in accelerator.prepare(DataLoader(stream, batch_size=2)):
+            named = [f"item {row}" for row in batch.tolist()]
+            seen += accelerator.gather_for_metrics(named, use_gather_object=True)
+            assert len(accelerator.gather_for_metrics(batch)) == len(accelerator.gather_for_metrics(tuple(named), use_gather_object=True))
+        print(sorted(seen))
+        """)
+    assert printed == [f"{sorted([f'item {row}' for size in (1, 6) for row in range(size)])}\n"] * 2
+
+
 def test_logging_in_order(ranks):
     printed = ranks("""
         import logging, sys

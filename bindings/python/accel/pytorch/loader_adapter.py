@@ -11,8 +11,9 @@ from ..state import GradientState
 from . import generators, samplers
 from .epoch_reader import EpochReader
 from .iterable_dataset_shard import IterableDatasetShard
+from .sharded_stream import EndingTogether
 
-_OF_ONE_PROCESS = ("_loops", "_reader", "_continued_by", "_first")
+_OF_ONE_PROCESS = ("_loops", "_reader", "_continued_by", "_first", "_shards")
 
 
 def _stateful_class():
@@ -32,6 +33,7 @@ class DataLoaderAdapter:
     keeps_position = True  # whether load_state() of an Accelerator takes it back to where it was
     of_rank = None  # what load_state() read of torch's default generator, until its end
     _continues = False  # whether it is in the epoch in which another one would have continued
+    reads_shards = False  # whether each rank reads other parts of a stream, which may end at other times
     _fills_up = False  # whether the rows of the first step are repeated in the last one, here and not by the sampler
     _batches_of_step = 1  # that are read for a batch of each rank
 
@@ -125,9 +127,12 @@ class DataLoaderAdapter:
 
     def _read(self, skip):
         """An iterator over the batches behind the first ones. The first step is read in any case where its rows fill up the last one."""
-        skip *= self._batches_of_step
-        self._first, batches = self._reader.read(skip, min(skip, self._batches_of_step) if self._fills_up else 0)
-        return batches
+        step, skip = skip, skip * self._batches_of_step
+        self._first, batches = self._reader.read(skip, min(skip, self._batches_of_step) if self._fills_up or self.reads_shards else 0)
+        if not self.reads_shards:
+            return batches
+        self._shards = EndingTogether(batches, self._first, step, self.drop_last)
+        return self._shards
 
     def _goes_on(self):
         """Whether the next iteration continues in the middle of an epoch, whose order is known."""

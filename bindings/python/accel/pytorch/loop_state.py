@@ -11,9 +11,10 @@ class DataLoaderStateMixin:
     repetition; 0 when all are, -1 when that is not known."""
 
     end_of_dataloader, remainder = False, -1
+    repeating = None  # of a batch whose last rows are repetitions that the engine is not told of: its rows, and how many are none
 
     def reset(self):
-        self.end_of_dataloader, self.remainder = False, -1
+        self.end_of_dataloader, self.remainder, self.repeating = False, -1, None
 
     def begin(self):
         """A loop over the loader begins: the innermost one. What the engine knows of it, None without a state."""
@@ -36,9 +37,11 @@ class DataLoaderStateMixin:
         except (AttributeError, TypeError):
             return -1  # a stream, or batches of any size
 
-    def _tell(self, loop, rows, remainder, is_last):
-        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are no repetition."""
+    def _tell(self, loop, rows, remainder, is_last, own=None):
+        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are no repetition. `own`: how many
+        rows it has where not all of them are told."""
         self.end_of_dataloader = is_last
+        self.repeating = None if own is None else (own, rows[PartialState().process_index if PartialState.is_made() else 0])
         if is_last and remainder is not None:
             self.remainder = remainder
         if loop is not None and any(known is loop for known in self._loops):  # end() may have ended it

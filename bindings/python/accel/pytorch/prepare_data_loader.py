@@ -13,6 +13,7 @@ from .dispatcher import DataLoaderDispatcher
 from .iterable_dataset_shard import IterableDatasetShard
 from .loader_adapter import DataLoaderAdapter
 from .samplers import SeedableRandomSampler, SkipBatchSampler, batch_samplers_of, get_sampler
+from .sharded_stream import FillingUp
 
 # What a new loader takes over from another one; the rest is in its batch sampler.
 _SETTINGS = {"num_workers": 0, "collate_fn": None, "pin_memory": False, "timeout": 0, "worker_init_fn": None, "multiprocessing_context": None,
@@ -47,11 +48,12 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
     if is_seedable:
         sampler = SeedableRandomSampler(data_source=sampler.data_source, replacement=sampler.replacement, num_samples=sampler._num_samples,
                                         generator=sampler.generator, data_seed=data_seed)
-    synchronized = None
+    synchronized, is_in_shards = None, False
     if ranks[0] != 1 and not dispatch_batches:
         if is_stream:
             synchronized = getattr(dataset, "generator", None)
-            dataset = _shared_stream(dataloader, *ranks, split_batches)
+            is_in_shards = not split_batches and _has_shards(dataset, ranks[0])
+            dataset = _shared_stream(dataloader, *ranks, split_batches, is_in_shards)
         else:
             synchronized = sampler if is_seedable else None if use_seedable_sampler else _generator_of(sampler)
             batch_sampler = _shared_batches(batch_sampler, *ranks, split_batches, even_batches)
@@ -60,6 +62,8 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
     if _is_stateful(dataloader):
         use_stateful_dataloader, settings["snapshot_every_n_steps"] = True, dataloader.snapshot_every_n_steps
     settings["use_stateful_dataloader"] = use_stateful_dataloader
+    if is_in_shards and dataloader.batch_size is not None:
+        settings["collate_fn"] = FillingUp(dataloader.collate_fn, dataloader.batch_size)
     if is_stream:
         size = dataloader.batch_size
         settings |= {"drop_last": dataloader.drop_last, "batch_size": size // ranks[0] if split_batches and not dispatch_batches else size}
@@ -72,14 +76,15 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
     else:
         kept = [name for name in rng_types or () if str(name) != "generator" or synchronized is not None]
         prepared = DataLoaderShard(dataset, device=device if put_on_device else None, rng_types=kept, synchronized_generator=synchronized, **settings)
+        prepared.reads_shards = is_in_shards
     if is_seedable and batch_sampler is not None:
         prepared.set_sampler(sampler)
     return prepared
 
 
-def _shared_stream(dataloader, num_processes, process_index, split_batches):
+def _shared_stream(dataloader, num_processes, process_index, split_batches, is_in_shards):
     """The stream of one rank."""
-    if not split_batches and _has_shards(dataloader.dataset, num_processes):
+    if is_in_shards:
         return dataloader.dataset.shard(num_shards=num_processes, index=process_index)
     return IterableDatasetShard(dataloader.dataset, dataloader.batch_size or 1, dataloader.drop_last, num_processes, process_index, split_batches)
 

@@ -14,6 +14,8 @@ import torch
 from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate, default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from .sharded_stream import FillingUp
+
 INLINE_BYTES = 1 << 18
 
 
@@ -58,10 +60,16 @@ class _Packing:
     """A collate function whose batches are packed."""
 
     def __init__(self, collate_fn):
-        self.collate_fn = _collate if collate_fn is default_collate else collate_fn
+        self.collate_fn = _without_shared_memory(collate_fn)
 
     def __call__(self, items):
         return Packed(self.collate_fn(items))
+
+
+def _without_shared_memory(collate_fn):
+    if isinstance(collate_fn, FillingUp):
+        return FillingUp(_without_shared_memory(collate_fn.collate_fn), collate_fn.size)
+    return _collate if collate_fn is default_collate else collate_fn
 
 
 def _collate(items):
