@@ -68,9 +68,12 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
             else:
                 step = self._follow_epoch()
             while (taken := self._take(steps)) is not None:
-                part, rows, remainder, is_last = taken
+                part, rows, counts, is_last = taken
                 self._handed_out, self._is_handed_out, step = step + 1, is_last, step + 1
-                self._tell(loop, [rows] * self.state.num_processes, remainder, is_last)
+                if is_last and counts == _in_order(sum(counts), rows, len(counts)) or set(counts) == {rows}:
+                    self._tell(loop, [rows] * self.state.num_processes, sum(counts), is_last)
+                else:
+                    self._tell(loop, counts, sum(counts), is_last, rows)
                 if is_last:
                     self._snapshot()
                 yield to_device(part, torch.device(str(self.state.device)), self._non_blocking)
@@ -93,7 +96,8 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return max(self.skip_batches, self._handed_out)
 
     def _steps(self, batches):
-        """On rank 0, for each step: all ranks' batches, the rows of one, how many rows of all are no repetition, whether it is the last."""
+        """On rank 0, for each step: all ranks' batches, the rows of one, how many of these are no repetition on each rank, whether it is the
+        last."""
         size = self._batches_of_step
         group = self._group(batches, size)
         first, self._first = self._first or group, []
@@ -118,19 +122,42 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return [] if self._drop_last and len(group) < size else group
 
     def _cut(self, group, first):
+        """The batches of the ranks, the rows of each, and how many of these are no repetition on each rank."""
         count = self.state.num_processes
         if count == 1 and self._slice_fn is None:
             rows = trees.ignorant_find_batch_size(group[0]) or 0
-            return group, rows, rows
+            return group, rows, [rows]
         sizes = [trees.find_batch_size(batch) for batch in group]
         if self._slice_fn is None and len(group) == count and len(set(sizes)) == 1:
-            return group, sizes[0], sum(sizes)
-        batch, found = _joined(group), sum(sizes)
-        each = found // count
+            return group, sizes[0], sizes
+        try:
+            batch = _joined(group)
+        except _UnlikeRows:
+            if self._slice_fn is not None:
+                raise
+            return self._whole(group, sizes)
+        found, each = sum(sizes), sum(sizes) // count
         if found % count and not self._drop_last:
-            batch = _joined([batch, self._slice(_joined(first), 0, count, 0)])
             each += 1
-        return [self._slice(batch, rank * each, (rank + 1) * each, rank) for rank in range(count)], each, found
+            batch = self._filled_up(batch, found, count * each, first)
+        parts = [self._slice(batch, rank * each, (rank + 1) * each, rank) for rank in range(count)]
+        return parts, each, _in_order(found, each, count)
+
+    def _filled_up(self, batch, found, size, first):
+        """A batch of `found` rows with as many as `size`: others from the first step, or its own again where those are of another shape."""
+        try:
+            more = self._slice(_joined(first), 0, self.state.num_processes, 0)
+            batch = _joined([batch, more])
+            found += trees.find_batch_size(more)
+        except _UnlikeRows:
+            pass
+        return batch if found >= size else _repeated(batch, found, size)
+
+    def _whole(self, group, sizes):
+        """Batches that cannot be put together: each rank gets one of them, and where there are too few one that another rank has, too."""
+        each, missing = max(sizes), self.state.num_processes - len(group)
+        parts = [part if rows == each else _repeated(part, rows, each) for part, rows in zip(group, sizes)]
+        return [*parts, *[parts[-1]] * missing], each, [*sizes, *[0] * missing]
 
     def _slice(self, batch, begin, end, rank):
         if self._slice_fn is None:
@@ -166,7 +193,23 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return of_torch(part), *received["about"]
 
 
+def _in_order(found, each, count):
+    """How many rows of each rank's batch are no repetition where the first `found` of all are none."""
+    return [min(max(found - rank * each, 0), each) for rank in range(count)]
+
+
+def _repeated(batch, rows, size):
+    """A batch with its rows again and again, until they are `size`."""
+    whole = [batch] * (size // rows)
+    return _joined([*whole, trees.slice_tensors(batch, slice(0, size % rows))] if size % rows else whole)
+
+
+class _UnlikeRows(RuntimeError):
+    """Rows of different shapes, which no batch can have."""
+
+
 def _joined(batches):
+    """One batch of the rows of several. Batches of different shapes are an _UnlikeRows."""
     if len(batches) == 1:
         return batches[0]
     try:
@@ -174,5 +217,6 @@ def _joined(batches):
     except TypeError:  # what is no tensor
         raise
     except (RuntimeError, ValueError) as error:
-        raise RuntimeError("batches of different shapes cannot be put together for all ranks: give dispatch_batches=False, so that each rank "
-                           "reads its own, or split_batches=True, so that a batch has the rows of all ranks") from error
+        raise _UnlikeRows("batches of different shapes cannot be put together for slice_fn_for_dispatch: leave it out, give "
+                          "dispatch_batches=False, so that each rank reads its own, or split_batches=True, so that a batch has the rows of all "
+                          "ranks") from error
