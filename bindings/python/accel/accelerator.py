@@ -23,7 +23,7 @@ from .observed import Observed
 from .parallelism_config import ParallelismConfig
 from .profiling import ProfileKwargs
 from .random import rng_types_of_engine
-from .scopes import scope
+from .scopes import noting, scope
 from .state import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep, of_state
 from .tensors import Tensor
 from .torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
@@ -383,11 +383,11 @@ class Accelerator(Observed):
 
     def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
-        return scope(capi.accel_no_sync_begin, self._current(), handle_of(model))
+        return noting(model, "held", scope(capi.accel_no_sync_begin, self._current(), handle_of(model)))
 
     def trigger_sync_in_backward(self, model):
         """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
-        return scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model))
+        return noting(model, "triggered", scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model)))
 
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""

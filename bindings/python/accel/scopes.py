@@ -29,3 +29,19 @@ class scope(contextlib.ContextDecorator):
             return
         with contextlib.suppress(capi.Error):  # what ended the body is the news
             capi.accel_scope_end(opened)
+
+
+def noting(model, name, scope):
+    """A scope of the engine, which the exchange of sparse gradients of a model of torch counts, too."""
+    exchange = getattr(getattr(model, "__dict__", {}).get("forward"), "sparse", None)
+    return scope if exchange is None else _counted(exchange, name, scope)
+
+
+@contextlib.contextmanager
+def _counted(counter, name, scope):
+    setattr(counter, name, getattr(counter, name) + 1)
+    try:
+        with scope:
+            yield
+    finally:
+        setattr(counter, name, getattr(counter, name) - 1)

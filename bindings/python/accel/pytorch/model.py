@@ -17,10 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import capi, errors
 from ..objects import inside
-from ..scopes import scope
+from ..scopes import noting, scope
 from ..state import current, sharded_by
 from ..values import map_leaves
-from . import meta_parameters, uncovered_gradients
+from . import meta_parameters, sparse_gradients, uncovered_gradients
 from .bridge import from_torch, not_traced, to_torch
 
 
@@ -152,7 +152,10 @@ class PreparedForward:
             tensors = capi.accel_module_call(self.handle, ())
         finally:
             _calls.open.pop()
-        return _with_tensors(call.output, tensors)
+        output = _with_tensors(call.output, tensors)
+        if self.sparse is not None and torch.is_grad_enabled():
+            self.sparse.after_forward(output)
+        return output
 
     def _follow_mode(self):
         if self.training != self.model.training:
@@ -161,6 +164,7 @@ class PreparedForward:
 
     training = None
     runs = 0  # with gradients
+    sparse = None  # the exchange of sparse gradients
 
     def __reduce__(self):
         """A copy of the model belongs to no job: its forward is that of its class, or that of its hooks."""
@@ -211,7 +215,7 @@ class DistributedModel(torch.nn.Module):
 
     def no_sync(self):
         """Gradients are not exchanged inside, as of torch's DistributedDataParallel."""
-        return scope(capi.accel_no_sync_begin, current(), self.forward.handle)
+        return noting(self, "held", scope(capi.accel_no_sync_begin, current(), self.forward.handle))
 
     def __reduce__(self):
         """A copy is that of the model inside: it belongs to no job."""
@@ -227,15 +231,21 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
         _widen_parameters(model)
     parts: dict = {}
-    inner = mirror(model, parts)
-    capi.accel_module_set_forward(inner, _run_forward)
-    capi.accel_module_train(inner, int(model.training))
-    handle = capi.accel_prepare_model(state, inner, options)
+    sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
+    with sparse_gradients.hidden(sparse.values()):
+        is_dense = any(parameter.requires_grad for parameter in model.parameters())
+        inner = mirror(model, parts)
+        capi.accel_module_set_forward(inner, _run_forward)
+        capi.accel_module_train(inner, int(model.training))
+        handle = capi.accel_prepare_model(state, inner, options)
     for module, part in parts.items():
         part.is_shared = wraps
         _parts[module] = part
     forward = model if wraps else model.forward
     groups = [sharded["module"] for sharded in capi.accel_sharded_modules(handle)]
+    if groups and sparse:
+        raise ValueError(f"{', '.join(sparse)}: embeddings with sparse=True have no gradients that could be sharded; expected sparse=False, or a "
+                         "strategy that does not shard")
     checkpointed = _innermost(groups) if plugin is not None and plugin.checkpoints_activations_of(model) else ()
     for path in filter(None, groups):
         module = model.get_submodule(path)
@@ -247,6 +257,10 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
         prepared.forward = PreparedForward(handle, prepared, forward)
         if not groups:  # what is sharded has no gradients but those that were exchanged
             uncovered_gradients.watch(prepared.forward)
+            if sparse:
+                prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
+                if not is_dense:
+                    sparse_gradients.share_from_rank_0(model)
             if capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
                 model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, 1), model)
     else:

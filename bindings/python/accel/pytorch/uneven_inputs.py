@@ -8,11 +8,13 @@ from ..scopes import scope
 from .batch_sampler_shard import BatchSamplerShard
 from .loader_adapter import DataLoaderAdapter
 from .samplers import batch_samplers_of
+from .sparse_gradients import refuse_uneven_inputs
 
 
 @contextlib.contextmanager
 def join(state, models, dataloaders, even_batches=None):
     """The ranks may have different numbers of batches inside. `even_batches` holds inside for all prepared loaders but for streams."""
+    refuse_uneven_inputs(models)
     loaders = [loader for loader in dataloaders if isinstance(loader, DataLoaderAdapter)]
     shards = [found for loader in loaders for found in batch_samplers_of(loader) if isinstance(found, BatchSamplerShard)]
     former = [shard.even_batches for shard in shards]
