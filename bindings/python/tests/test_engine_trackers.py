@@ -49,6 +49,29 @@ def test_a_run(tmp_path):
     assert any(path.name.startswith("events.out.tfevents") for path in (tmp_path / "run").iterdir())
 
 
+def test_a_summary_writer_that_was_closed_begins_again(tmp_path):
+    accelerator = started(tmp_path, "tensorboard")
+    accelerator.log({"loss": 1.0}, step=1)
+    accelerator.end_training()
+    before = set((tmp_path / "run").glob("events.out.tfevents*"))
+    accelerator.log({"late loss": 2.0}, step=2)
+    accelerator.end_training()
+    accelerator.end_training()
+    (further,) = set((tmp_path / "run").glob("events.out.tfevents*")) - before
+    assert b"late loss" in further.read_bytes()
+    with pytest.raises(RuntimeError, match="does not run"):  # which has never run
+        tracking.TensorBoardTracker("other", tmp_path).log({"loss": 1.0})
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "jsonl"])
+def test_a_project_without_a_name(tmp_path, kind):
+    accelerator = accel.Accelerator(cpu=True, log_with=kind, project_dir=str(tmp_path))
+    accelerator.init_trackers("", config={"lr": 1})
+    accelerator.log({"loss": 1.0}, step=1)
+    accelerator.end_training()
+    assert any(path.stat().st_size for path in (tmp_path / tracking.engine.UNNAMED).iterdir())
+
+
 class Number(float):
     """A number of another class."""
 

@@ -12,6 +12,7 @@ from .tracker import GeneralTracker, on_main_process
 
 # Settings of a tracker that hold for all of the run: those of accel_tracking_options_t.
 OF_THE_RUN = ("resume", "flush_interval_ms", "queue_bytes", "step_report_interval")
+UNNAMED = "run"  # what a run is called in the engine whose name is empty
 _CHANNELS_FIRST = {"NCHW": True, "NHWC": False, "CHW": True, "HWC": False, "HW": False}
 
 
@@ -126,7 +127,7 @@ class EngineRun:
         of_run = {name: own.pop(name) for own in settings.values() for name in OF_THE_RUN if name in own}
         options = fill(capi.accel_tracking_options_t(), {
             "log_with": ",".join(settings), "logging_dir": None if folder is None else os.fspath(folder), **of_run})
-        capi.accel_init_trackers(self.state, str(run_name), configuration(config), settings, options)
+        capi.accel_init_trackers(self.state, str(run_name) or UNNAMED, configuration(config), settings, options)
         self._handles, self._has_ended = {}, False
         self.names = capi.accel_trackers(self.state)  # without those whose service does not answer, of which the log has a warning
         self._trackers = weakref.WeakSet(tracker for tracker in trackers if tracker.name in self.names)

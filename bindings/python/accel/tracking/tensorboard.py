@@ -19,7 +19,7 @@ class TensorBoardTracker(EngineTracker):
 
     def __init__(self, run_name, logging_dir, **settings):
         super().__init__(run_name, logging_dir, **settings)
-        self._writer = None
+        self._writer, self._has_ended = None, False
 
     def _settings(self):
         return {name: value for name, value in self.init_kwargs.items() if name not in _OF_THE_WRITER}
@@ -45,7 +45,9 @@ class TensorBoardTracker(EngineTracker):
     @on_main_process
     def log(self, values, step=None, **kwargs):
         """As all trackers of the engine. With `kwargs` the values go through the SummaryWriter: numbers by add_scalar(), texts by add_text(), maps
-        of numbers by add_scalars(), which get them."""
+        of numbers by add_scalars(), which get them. After finish() the tracker begins again, with another file, as a SummaryWriter does."""
+        if self._has_ended and self._run is None:
+            self.start()
         if not kwargs:
             super().log(values, step)
             return
@@ -69,6 +71,7 @@ class TensorBoardTracker(EngineTracker):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        self._has_ended = self._has_ended or self._run is not None
         super().finish()
 
 
