@@ -116,6 +116,11 @@ def data_parallel_size():
     return capi.accel_mesh_size(capi.accel_state_mesh(current()), "replicate,shard")
 
 
+def data_parallel_index():
+    """Which of these this rank is."""
+    return capi.accel_mesh_coordinate(capi.accel_state_mesh(current()), "replicate,shard")
+
+
 def is_made():
     """Whether this process has a place in a job now."""
     return _Job.handle is not None

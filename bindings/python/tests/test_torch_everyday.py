@@ -318,3 +318,25 @@ def test_scopes_give_nothing_to_their_body(accelerator):
     for scope in (accelerator.autocast(), accelerator.accumulate(model), accelerator.no_sync(model)):
         with scope as given:
             assert given is None
+
+
+def test_ranks_along_an_axis_that_splits_get_the_same_rows_of_rank_0(ranks):
+    printed = ranks("""
+        import torch
+        from torch.utils.data import DataLoader, IterableDataset
+        from accel import Accelerator, DataLoaderConfiguration, ParallelismConfig
+        class Stream(IterableDataset):
+            def __iter__(self):
+                yield from range(7)
+        config = DataLoaderConfiguration(dispatch_batches=True)
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=2, dp_replicate_size=2), dataloader_config=config)
+        loader = accelerator.prepare(DataLoader(Stream(), batch_size=2))
+        batches, metrics = [], []
+        for batch in loader:
+            batches.append(batch.tolist())
+            metrics += accelerator.gather_for_metrics(batch).tolist()
+        print(batches, metrics)
+        accelerator.end_training()
+    """, num_processes=4)
+    rows = [[[0, 1], [4, 5]], [[2, 3], [6, 0]]]
+    assert printed == [f"{part} [0, 1, 2, 3, 4, 5, 6]\n" for part in (rows[0], rows[0], rows[1], rows[1])]

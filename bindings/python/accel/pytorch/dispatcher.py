@@ -7,7 +7,7 @@ import torch
 
 from .. import capi, trees
 from ..objects import from_this_host, packed_item, unpacked
-from ..state import PartialState, current
+from ..state import PartialState, current, data_parallel_index, data_parallel_size
 from . import generators
 from .device_copy import of_torch, to_device
 from .loader_adapter import DataLoaderAdapter
@@ -21,7 +21,7 @@ def _submesh(axis):
 
 class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     """A loader that rank 0 reads, and whose rows it hands to all ranks. A step takes a batch for each rank, or with `split_batches` one
-    that is cut into parts. Rows of the first step fill up the last one, unless `_drop_last`.
+    that is cut into parts; ranks at the same place of the mesh's axes for data get the same. Rows of the first step fill up the last one, unless `_drop_last`.
 
     `slice_fn(batch, slice, process_index=, num_processes=)` cuts one rank's batch out of that of all; it runs on rank 0.
     """
@@ -32,6 +32,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         self.split_batches, self.skip_batches, self._slice_fn = split_batches, skip_batches, slice_fn
         self._drop_last, self._non_blocking, self.torch_device_mesh = _drop_last, _non_blocking, torch_device_mesh
         self.state = PartialState()
+        self._count, self._place = data_parallel_size(), data_parallel_index()  # others along the mesh have the same rows
         self.iteration = iteration
 
     submesh_tp, submesh_dp, submesh_fsdp = _submesh("tp"), _submesh("dp"), _submesh("fsdp")
@@ -39,11 +40,11 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     @property
     def _batches_of_step(self):
-        return 1 if self.split_batches else self.state.num_processes
+        return 1 if self.split_batches else self._count
 
     @property
     def _fills_up(self):
-        return not self._drop_last and self.state.num_processes > 1
+        return not self._drop_last and self._count > 1
 
     def __len__(self):
         steps = len(self.base_dataloader) / self._batches_of_step
@@ -71,7 +72,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 part, rows, counts, is_last = taken
                 self._handed_out, self._is_handed_out, step = step + 1, is_last, step + 1
                 if is_last and counts == _in_order(sum(counts), rows, len(counts)) or set(counts) == {rows}:
-                    self._tell(loop, [rows] * self.state.num_processes, sum(counts), is_last)
+                    self._tell(loop, [rows] * self._count, sum(counts), is_last)
                 else:
                     self._tell(loop, counts, sum(counts), is_last, rows)
                 if is_last:
@@ -123,7 +124,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     def _cut(self, group, first):
         """The batches of the ranks, the rows of each, and how many of these are no repetition on each rank."""
-        count = self.state.num_processes
+        count = self._count
         if count == 1 and self._slice_fn is None:
             rows = trees.ignorant_find_batch_size(group[0]) or 0
             return group, rows, [rows]
@@ -146,7 +147,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
     def _filled_up(self, batch, found, size, first):
         """A batch of `found` rows with as many as `size`: others from the first step, or its own again where those are of another shape."""
         try:
-            more = self._slice(_joined(first), 0, self.state.num_processes, 0)
+            more = self._slice(_joined(first), 0, self._count, 0)
             batch = _joined([batch, more])
             found += trees.find_batch_size(more)
         except _UnlikeRows:
@@ -155,14 +156,14 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
     def _whole(self, group, sizes):
         """Batches that cannot be put together: each rank gets one of them, and where there are too few one that another rank has, too."""
-        each, missing = max(sizes), self.state.num_processes - len(group)
+        each, missing = max(sizes), self._count - len(group)
         parts = [part if rows == each else _repeated(part, rows, each) for part, rows in zip(group, sizes)]
         return [*parts, *[parts[-1]] * missing], each, [*sizes, *[0] * missing]
 
     def _slice(self, batch, begin, end, rank):
         if self._slice_fn is None:
             return trees.slice_tensors(batch, slice(begin, end))
-        return self._slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self.state.num_processes)
+        return self._slice_fn(batch, slice(begin, end), process_index=rank, num_processes=self._count)
 
     def _take(self, steps):
         """This rank's part of the next step, with what there is to say of it; None after the last one."""
@@ -175,7 +176,8 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 step = next(steps, None)
                 if step is not None:
                     mine = (step[0][0], *step[1:])
-                    message = {"parts": [None, *map(packed_item, step[0][1:])], "about": list(step[1:])}
+                    first = None if self._count == self.state.num_processes else packed_item(step[0][0])
+                    message = {"parts": [first, *map(packed_item, step[0][1:])], "about": list(step[1:])}
             except Exception as raised:
                 failure, message = raised, {"failure": f"{type(raised).__name__}: {raised}"}
         job = current()
@@ -189,7 +191,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
             raise RuntimeError(f"rank 0 could not read a batch for all ranks: {received['failure']}")
         if steps is not None or not received:
             return mine
-        part = unpacked(received["parts"][self.state.process_index], from_this_host(job))
+        part = unpacked(received["parts"][self._place], from_this_host(job))
         return of_torch(part), *received["about"]
 
 
