@@ -6684,8 +6684,8 @@ type DispatchOptions struct {
 	// Names of inputs with commas between them that are not moved. Default: none
 	SkipKeys string
 
-	// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
-	// Default: none
+	// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is
+	// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
 	KeepInFp32Modules string
 }
 
@@ -15987,12 +15987,13 @@ func (hook *OffloadHook) Remove() error {
 
 // AttachLayerwiseCasting is accel_attach_layerwise_casting. Layers keep their parameters in a smaller dtype, and have
 // them in another one during their forward: linear layers, convolutions and attention of this library, and modules of
-// the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+// the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d. A module that is left out takes all
+// below it along.
 //
 //   - module: A model.
 //   - storageDtype: Of parameters between forwards, such as float8_e4m3fn.
 //   - computeDtype: Of parameters in forwards.
-//   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their name are left
+//   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their path are left
 //     out. May be NULL.
 //   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
 //

@@ -38,8 +38,9 @@ typedef struct accel_dispatch_options {
   const char *preload_module_classes;   /* Names of classes with commas between them: their modules are blocks
                                          * whatever their size. Default: none */
   const char *skip_keys;                /* Names of inputs with commas between them that are not moved. Default: none */
-  const char *keep_in_fp32_modules;     /* Parts of names with commas between them: what has one in its name stays
-                                         * float32 where dtype is float16. Default: none */
+  const char *keep_in_fp32_modules;     /* Paths of modules, or ends of these, with commas between them: what is in one
+                                         * stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and
+                                         * not for "word_embeddings.weight". Default: none */
 } accel_dispatch_options_t;
 
 /** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
@@ -214,11 +215,11 @@ ACCEL_SINCE(0, 1) void accel_offload_hook_release(accel_offload_hook_t *ACCEL_NU
 
 /** Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers,
  * convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
- * ConvTranspose3d.
+ * ConvTranspose3d. A module that is left out takes all below it along.
  * @param module A model.
  * @param storage_dtype Of parameters between forwards, such as float8_e4m3fn.
  * @param compute_dtype Of parameters in forwards.
- * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their name are
+ * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their path are
  *   left out. May be NULL.
  * @param skip_modules_classes Names of classes with commas between them that are left out. May be NULL.
  * @return ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.

@@ -7,12 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/regular_expression.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::bigmodel {
 namespace {
@@ -60,6 +62,45 @@ class CastParameters {
   std::vector<at::Tensor> stored_;
 };
 
+// Finds the layers that are cast, each once. A module that is skipped takes all below it along, as far as nothing else
+// leads there.
+class LayerSearch {
+ public:
+  LayerSearch(nn::Module& model, const LayerwiseCasting& casting)
+      : model_(model), classes_(casting.skipped_classes), patterns_(read_patterns(casting.skipped_patterns)) {
+    visit(model, "");
+  }
+
+  const std::vector<nn::ModulePtr>& layers() const { return layers_; }
+
+ private:
+  void visit(const nn::Module& module, const std::string& path) {
+    if (contains(classes_, module.kind()) ||
+        std::any_of(patterns_.begin(), patterns_.end(), [&](const auto& one) { return one.is_found_in(path); }))
+      return;
+    if (contains(kCastKinds, module.kind()) && found_.insert(&module).second) add(module, path);
+    for (const auto& [name, child] : module.children()) visit(*child, tree::path_below(path, name));
+  }
+
+  void add(const nn::Module& layer, const std::string& path) {
+    require(layer.weight_store() == nullptr, Status::kInvalidState, "the weights of '", path,
+            "' are offloaded; attach casting before the model is dispatched");
+    layer.check_activation_checkpointing();
+    layers_.push_back(model_.find(path));
+  }
+
+  template <typename Names>
+  static bool contains(const Names& names, const std::string& kind) {
+    return std::find(names.begin(), names.end(), kind) != names.end();
+  }
+
+  nn::Module& model_;
+  const std::vector<std::string>& classes_;
+  const std::vector<RegularExpression> patterns_;
+  std::unordered_set<const nn::Module*> found_;
+  std::vector<nn::ModulePtr> layers_;
+};
+
 void add_casting(nn::Module& layer, const LayerwiseCasting& casting) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> parameters;
@@ -90,20 +131,7 @@ void attach_layerwise_casting(nn::Module& model, const LayerwiseCasting& casting
        {std::pair("storage_dtype", casting.storage_dtype), std::pair("compute_dtype", casting.compute_dtype)})
     require(at::isFloatingType(dtype), Status::kInvalidArgument, name, " is ", tensor::dtype_name(dtype),
             "; expected a floating dtype");
-  const std::vector<RegularExpression> skipped = read_patterns(casting.skipped_patterns);
-  std::vector<nn::ModulePtr> layers;
-  for (const auto& [path, module] : model.named_modules()) {
-    const std::string& name = path;
-    const auto& classes = casting.skipped_classes;
-    if (std::find(kCastKinds.begin(), kCastKinds.end(), module->kind()) == kCastKinds.end() ||
-        std::find(classes.begin(), classes.end(), module->kind()) != classes.end() ||
-        std::any_of(skipped.begin(), skipped.end(), [&](const auto& one) { return one.is_found_in(name); }))
-      continue;
-    require(module->weight_store() == nullptr, Status::kInvalidState, "the weights of '", path,
-            "' are offloaded; attach casting before the model is dispatched");
-    layers.push_back(model.find(path));
-    layers.back()->check_activation_checkpointing();
-  }
+  const std::vector<nn::ModulePtr> layers = LayerSearch(model, casting).layers();
   for (const nn::ModulePtr& layer : layers) add_casting(*layer, casting);
 }
 

@@ -94,6 +94,14 @@ class Loader {
   std::optional<DevicePlaces> places_;
 };
 
+// As in Accelerate, the end of a path stands for it: "norm" means "layers.0.layernorm" too, and "wo" no
+// "word_embeddings".
+bool is_in_any_module(const std::string& name, const std::vector<std::string>& modules) {
+  return std::any_of(modules.begin(), modules.end(), [&name](const std::string& module) {
+    return name == module || name.find(module + ".") != std::string::npos;
+  });
+}
+
 at::Tensor meta_like(const at::Tensor& weight, at::ScalarType dtype) {
   return at::empty_like(weight, weight.options().dtype(dtype).device(at::kMeta));
 }
@@ -106,10 +114,7 @@ at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, c
   require(at::isFloatingType(dtype), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
           "; expected a floating one, for weights");
   if (dtype != at::kHalf) return dtype;
-  const std::vector<std::string> kept = split_text(settings.keep_in_fp32_modules.value);
-  const bool is_kept = std::any_of(kept.begin(), kept.end(),
-                                   [&name](const std::string& part) { return name.find(part) != std::string::npos; });
-  return is_kept ? at::kFloat : dtype;
+  return is_in_any_module(name, split_text(settings.keep_in_fp32_modules.value)) ? at::kFloat : dtype;
 }
 
 LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,

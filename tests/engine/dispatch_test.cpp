@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -546,7 +547,7 @@ TEST(Dispatch, BlocksAreExpectedAsInThePassBefore) {
 
 TEST(Dispatch, LayersKeepASmallDtype) {
   const auto model = block_model();
-  attach_layerwise_casting(*model, {at::kFloat8_e4m3fn, at::kFloat, {"layers\\.1"}, {"Block"}});
+  attach_layerwise_casting(*model, {at::kFloat8_e4m3fn, at::kFloat, {"layers\\.1"}, {}});
   EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
   EXPECT_EQ(model->find_tensor("layers.1.in.weight").scalar_type(), at::kFloat) << "skipped by its name";
   EXPECT_EQ(model->find_tensor("layers.0.scale").scalar_type(), at::kFloat) << "no linear layer";
@@ -562,6 +563,63 @@ TEST(Dispatch, LayersKeepASmallDtype) {
   expect_error(Status::kInvalidArgument, "storage_dtype is int32", [&] {
     attach_layerwise_casting(*model, {at::kInt, at::kFloat, {}, {}});
   });
+}
+
+// Names of the layers that are cast.
+std::vector<std::string> cast_layers(const std::vector<std::string>& patterns,
+                                     const std::vector<std::string>& classes) {
+  const auto model = block_model({2, 16, 32});
+  attach_layerwise_casting(*model, {at::kHalf, at::kFloat, patterns, classes});
+  std::vector<std::string> names;
+  for (const char* const name : {"layers.0.in", "layers.0.out", "layers.1.in", "layers.1.out"})
+    if (model->find_tensor(std::string(name) + ".weight").scalar_type() == at::kHalf) names.emplace_back(name);
+  EXPECT_TRUE(at::isfinite(forward(*model, rows())).all().item<bool>());
+  return names;
+}
+
+TEST(Dispatch, ASkippedModuleTakesAllBelowItAlong) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(cast_layers({}, {"Block"}), Names());
+  EXPECT_EQ(cast_layers({}, {"ModuleList"}), Names());
+  EXPECT_EQ(cast_layers({}, {"Model"}), Names());
+  EXPECT_EQ(cast_layers({}, {"Linear"}), Names());
+  EXPECT_EQ(cast_layers({"^layers.1$"}, {}), Names({"layers.0.in", "layers.0.out"}));
+  EXPECT_EQ(cast_layers({"\\.0$"}, {}), Names({"layers.1.in", "layers.1.out"}));
+  EXPECT_EQ(cast_layers({"^layers$"}, {}), Names());
+  EXPECT_EQ(cast_layers({"^$"}, {}), Names()) << "the name of the model";
+  EXPECT_EQ(cast_layers({"^in$"}, {}).size(), 4U) << "a whole name, and none is so";
+  EXPECT_EQ(cast_layers({"in$"}, {"Norm"}), Names({"layers.0.out", "layers.1.out"}));
+
+  // A layer that is elsewhere, too.
+  const auto model = block_model({2, 16, 32});
+  model->add_child("shared", model->find("layers.0.in"));
+  attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {}, {"Block"}});
+  EXPECT_EQ(model->find_tensor("shared.weight").scalar_type(), at::kHalf);
+  EXPECT_EQ(model->find_tensor("layers.0.out.weight").scalar_type(), at::kFloat);
+}
+
+TEST(Dispatch, ModulesThatAreKeptInFloat32) {
+  const auto model = block_model({2, 16, 32});
+  const WeightFolder folder(*model);
+  const auto kept = [&folder](const char* modules) {
+    const auto empty = empty_block_model({2, 16, 32});
+    DispatchSettings settings;
+    settings.dtype = Dtype::kFloat16;
+    settings.keep_in_fp32_modules = std::string(modules);
+    load_checkpoint_in_model(*empty, folder.weights(), nullptr, settings);
+    std::string names;
+    for (const auto& [name, parameter] : empty->named_parameters())
+      if (parameter.scalar_type() == at::kFloat) names += name + " ";
+    return names;
+  };
+  EXPECT_EQ(kept(""), "");
+  EXPECT_EQ(kept("la"), "") << "a part of 'layers' and of 'scale'";
+  EXPECT_EQ(kept("o,i,layer,weight.,sca"), "");
+  EXPECT_EQ(kept("ut"), kept("out")) << "the end of a path, as in Accelerate";
+  EXPECT_EQ(kept("out"), "layers.0.out.weight layers.0.out.bias layers.1.out.weight layers.1.out.bias ");
+  EXPECT_EQ(kept("layers.1,no"),
+            "layers.1.scale layers.1.in.weight layers.1.in.bias layers.1.out.weight layers.1.out.bias ");
+  EXPECT_EQ(kept("layers.0.in.bias,1.in"), "layers.0.in.bias layers.1.in.weight layers.1.in.bias ");
 }
 
 TEST(Dispatch, SingleTensorsAreSet) {

@@ -9460,12 +9460,12 @@ accel_offload_hook_release(hook) =
 """
     accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes)
 
-Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d. A module that is left out takes all below it along.
 
 - `module`: A model.
 - `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
 - `compute_dtype`: Of parameters in forwards.
-- `skip_modules_pattern`: `nothing`/`C_NULL` is allowed. Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+- `skip_modules_pattern`: `nothing`/`C_NULL` is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
 - `skip_modules_classes`: `nothing`/`C_NULL` is allowed. Names of classes with commas between them that are left out. May be NULL.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.

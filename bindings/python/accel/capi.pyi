@@ -920,7 +920,7 @@ class accel_dispatch_options_t:
     no_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none
     preload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
     skip_keys: Names of inputs with commas between them that are not moved. Default: none
-    keep_in_fp32_modules: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+    keep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
     """
     dtype: int
     strict: int

@@ -632,7 +632,7 @@ constexpr OptionField kDispatchOptions[] = {
     {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device. Default: none", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"preload_module_classes", "Names of classes with commas between them: their modules are blocks whatever their size. Default: none", OptionKind::kText, 8, 72, 88, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"skip_keys", "Names of inputs with commas between them that are not moved. Default: none", OptionKind::kText, 8, 80, 60, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"keep_in_fp32_modules", "Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none", OptionKind::kText, 8, 88, 103, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"keep_in_fp32_modules", "Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none", OptionKind::kText, 8, 88, 185, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kSaveOptions[] = {

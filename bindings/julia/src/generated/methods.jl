@@ -3669,7 +3669,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 
 Gives: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be `nothing`.
 """
@@ -3696,7 +3696,7 @@ Loads weights into a model and dispatches it.
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 
 Gives: The map that was used. May be `nothing`.
 """
@@ -3723,7 +3723,7 @@ Dispatches a model whose weights are in memory, or in offload_folder for those o
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 """
 dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3747,7 +3747,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 """
 cpu_offload(model::Model, device; options...) =
     (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3771,7 +3771,7 @@ Keeps all weights in files; each block computes on a device.
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
     (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3850,11 +3850,11 @@ remove(hook::OffloadHook) =
 
 Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers,
 convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
-ConvTranspose3d.
+ConvTranspose3d. A module that is left out takes all below it along.
 
 - `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
 - `compute_dtype`: Of parameters in forwards.
-- `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their name are left out. May be `nothing`.
+- `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their path are left out. May be `nothing`.
 - `skip_modules_classes`: Names of classes with commas between them that are left out. May be `nothing`.
 """
 attach_layerwise_casting(model::Model, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes) =

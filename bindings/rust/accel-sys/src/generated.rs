@@ -3039,7 +3039,7 @@ pub struct accel_dispatch_options_t {
     pub preload_module_classes: *const c_char,
     /// Names of inputs with commas between them that are not moved. Default: none
     pub skip_keys: *const c_char,
-    /// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16. Default: none
+    /// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
     pub keep_in_fp32_modules: *const c_char,
 }
 
@@ -8979,10 +8979,12 @@ functions! {
 
     /// Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
     ///
+    /// A module that is left out takes all below it along.
+    ///
     /// * `module`: A model.
     /// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
     /// * `compute_dtype`: Of parameters in forwards.
-    /// * `skip_modules_pattern`: NULL is allowed. Regular expressions with commas between them: modules with a match in their name are left out. May be NULL.
+    /// * `skip_modules_pattern`: NULL is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
     /// * `skip_modules_classes`: NULL is allowed. Names of classes with commas between them that are left out. May be NULL.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.

@@ -381,12 +381,12 @@ pub fn cpu_offload_with_hook<'a>(module: &Model, device: Device, previous: impl 
 
 /// Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear
 /// layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and
-/// ConvTranspose1d to ConvTranspose3d.
+/// ConvTranspose1d to ConvTranspose3d. A module that is left out takes all below it along.
 ///
 /// * `module`: A model.
 /// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
 /// * `compute_dtype`: Of parameters in forwards.
-/// * `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their name
+/// * `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their path
 ///   are left out. May be `None`.
 /// * `skip_modules_classes`: Names of classes with commas between them that are left out. May be `None`.
 ///

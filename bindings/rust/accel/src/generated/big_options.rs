@@ -187,8 +187,8 @@ impl DispatchOptions {
         self
     }
 
-    /// Parts of names with commas between them: what has one in its name stays float32 where dtype is float16.
-    /// Default: none.
+    /// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is
+    /// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none.
     pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: impl AsRef<str>) -> Self {
         self.0.keep_in_fp32_modules = self.1.text(keep_in_fp32_modules.as_ref());
         self
