@@ -6671,8 +6671,8 @@ type DispatchOptions struct {
 	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
 	MainDevice string
 
-	// Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and
-	// accel_dispatch_model() reads it. Default: none
+	// Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model()
+	// reads it, and adds those that it has not. Default: none
 	OffloadFolder string
 
 	// Names of classes with commas between them: their modules are on one device. Default: none
@@ -6687,6 +6687,9 @@ type DispatchOptions struct {
 	// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is
 	// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
 	KeepInFp32Modules string
+
+	// Whose ranks get the weights with broadcast_from_rank0. Default: none
+	State *State
 }
 
 func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t {
@@ -6725,6 +6728,7 @@ func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t 
 	made.preload_module_classes = given.nullable(options.PreloadModuleClasses)
 	made.skip_keys = given.nullable(options.SkipKeys)
 	made.keep_in_fp32_modules = given.nullable(options.KeepInFp32Modules)
+	made.state = options.State.c()
 	return made
 }
 
@@ -15717,8 +15721,8 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 //   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
 //   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What
 //     is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
-//     checkpoint's own files as long as they have the wanted dtype.
-//   - options: NULL: defaults.
+//     checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+//   - options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 //
 // Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
 // INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
@@ -15744,11 +15748,12 @@ func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, opt
 
 // LoadCheckpointAndDispatch is accel_load_checkpoint_and_dispatch. Loads weights into a model and dispatches it.
 //
-//   - state: A state; NULL unless broadcast_from_rank0.
+//   - state: With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 //   - module: A model, usually of accel_init_empty_weights_begin().
 //   - checkpoint: As above.
 //   - deviceMap: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
-//     weights are loaded, and nothing is dispatched.
+//     weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What
+//     these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 //   - maxMemory: A map device -> bytes for these, or NONE: what is free.
 //   - options: NULL: defaults.
 //
@@ -15776,15 +15781,16 @@ func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string,
 }
 
 // DispatchModel is accel_dispatch_model. Dispatches a model whose weights are in memory, or in offload_folder for
-// those on "disk".
+// those on "disk". Those on "disk" that are in memory only are written there, and leave the memory.
 //
 //   - module: A model.
 //   - deviceMap: A map that covers it.
 //   - stateDict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND
-// for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there, and for
+// weights on "disk" in memory without offload_folder; NOT_FOUND for weights that are nowhere; INVALID_STATE for a
+// model that is dispatched already; IO.
 func DispatchModel(module *Module, deviceMap any, stateDict any, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
@@ -15825,7 +15831,7 @@ func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 // DiskOffload is accel_disk_offload. Keeps all weights in files; each block computes on a device.
 //
 //   - module: A model.
-//   - offloadFolder: Its weights are written there, unless it has an index already, whose weights are used then.
+//   - offloadFolder: Weights that its index has are used; all others are written there.
 //   - device: The CPU or an accelerator.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //

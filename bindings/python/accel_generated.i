@@ -530,7 +530,7 @@ static const char accel_device_map_options_text[] = "accel_device_map_options_t(
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
 %{
-static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none";
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: Whose ranks get the weights with broadcast_from_rank0. Default: none";
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
 %{
@@ -998,6 +998,7 @@ typedef struct accel_device_map_options {
   accel_flag_t allow_disk;
   accel_flag_t low_zero;
 } accel_device_map_options_t;
+%accel_borrowed(accel_state_t, state)
 typedef struct accel_dispatch_options {
   accel_dtype_t dtype;
   accel_flag_t strict;
@@ -1013,6 +1014,7 @@ typedef struct accel_dispatch_options {
   const char *preload_module_classes;
   const char *skip_keys;
   const char *keep_in_fp32_modules;
+  accel_state_t *state;
 } accel_dispatch_options_t;
 typedef struct accel_save_options {
   accel_flag_t safe_serialization;
@@ -4968,31 +4970,31 @@ accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OU
 
 module: A model.
 checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
-device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
-options: NULL: defaults.
+device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 out_report: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
 accel_status_t accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_checkpoint_and_dispatch "Loads weights into a model and dispatches it.
 
-state: A state; NULL unless broadcast_from_rank0.
+state: With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 module: A model, usually of accel_init_empty_weights_begin().
 checkpoint: As above.
-device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 max_memory: A map device -> bytes for these, or NONE: what is free.
 options: NULL: defaults.
 out_device_map: The map that was used. May be NULL.
 Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
 accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
 
 module: A model.
 device_map: A map that covers it.
 state_dict: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
 options: NULL: defaults.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there, and for weights on \"disk\" in memory without offload_folder; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already; IO.";
 accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
@@ -5006,7 +5008,7 @@ accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t device, 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
 module: A model.
-offload_folder: Its weights are written there, unless it has an index already, whose weights are used then.
+offload_folder: Weights that its index has are used; all others are written there.
 device: The CPU or an accelerator.
 options: NULL: defaults; main_device and offload_folder have no effect.
 Returns: As accel_dispatch_model(); IO.";

@@ -31,8 +31,9 @@ typedef struct accel_dispatch_options {
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
   const char *main_device;              /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first
                                          * accelerator of the map, or the CPU */
-  const char *offload_folder;           /* Of an index.json of offloaded weights: accel_load_checkpoint_in_model()
-                                         * writes it, and accel_dispatch_model() reads it. Default: none */
+  const char *offload_folder;           /* Of an index.json of weights on "disk": accel_load_checkpoint_in_model()
+                                         * writes it, accel_dispatch_model() reads it, and adds those that it has not.
+                                         * Default: none */
   const char *no_split_module_classes;  /* Names of classes with commas between them: their modules are on one device.
                                          * Default: none */
   const char *preload_module_classes;   /* Names of classes with commas between them: their modules are blocks
@@ -41,6 +42,7 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;     /* Paths of modules, or ends of these, with commas between them: what is in one
                                          * stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and
                                          * not for "word_embeddings.weight". Default: none */
+  accel_state_t *state;                 /* Whose ranks get the weights with broadcast_from_rank0. Default: none */
 } accel_dispatch_options_t;
 
 /** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
@@ -48,8 +50,8 @@ typedef struct accel_dispatch_options {
  * @param checkpoint A file of safetensors or of torch, an index of several, or a folder with one of them.
  * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta.
  *   What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
- *   checkpoint's own files as long as they have the wanted dtype.
- * @param options NULL: defaults.
+ *   checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+ * @param options NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
  * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the
  *   model does not know. May be NULL.
  * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
@@ -63,11 +65,12 @@ accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint,
                                accel_value_t *ACCEL_OWNED ACCEL_NULLABLE out_report);
 
 /** Loads weights into a model and dispatches it.
- * @param state A state; NULL unless broadcast_from_rank0.
+ * @param state With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
  * @param module A model, usually of accel_init_empty_weights_begin().
  * @param checkpoint As above.
  * @param device_map A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
- *   weights are loaded, and nothing is dispatched.
+ *   weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What these
+ *   lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
  * @param max_memory A map device -> bytes for these, or NONE: what is free.
  * @param options NULL: defaults.
  * @param out_device_map The map that was used. May be NULL.
@@ -81,13 +84,15 @@ accel_load_checkpoint_and_dispatch(accel_state_t *ACCEL_NULLABLE state, accel_mo
                                    const accel_dispatch_options_t *ACCEL_NULLABLE options,
                                    accel_value_t *ACCEL_OWNED ACCEL_NULLABLE out_device_map);
 
-/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
+/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Those on "disk" that are in
+ * memory only are written there, and leave the memory.
  * @param module A model.
  * @param device_map A map that covers it.
  * @param state_dict A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
  * @param options NULL: defaults.
- * @return ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND
- *   for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there, and for
+ *   weights on "disk" in memory without offload_folder; NOT_FOUND for weights that are nowhere; INVALID_STATE for a
+ *   model that is dispatched already; IO.
  * @threads object, waits
  * @accelerate dispatch_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -108,7 +113,7 @@ accel_cpu_offload(accel_module_t *module, accel_device_t device,
 
 /** Keeps all weights in files; each block computes on a device.
  * @param module A model.
- * @param offload_folder Its weights are written there, unless it has an index already, whose weights are used then.
+ * @param offload_folder Weights that its index has are used; all others are written there.
  * @param device The CPU or an accelerator.
  * @param options NULL: defaults; main_device and offload_folder have no effect.
  * @return As accel_dispatch_model(); IO.

@@ -444,7 +444,7 @@ ACCEL_INLINE(0, 1) void accel_device_map_options_init(accel_device_map_options_t
 
 #define ACCEL_DISPATCH_OPTIONS_INIT \
   {sizeof(accel_dispatch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
-   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, NULL, NULL}
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

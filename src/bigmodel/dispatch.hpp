@@ -24,9 +24,10 @@ namespace accel::bigmodel {
 
 class Dispatch final : public nn::WeightStore, public std::enable_shared_from_this<Dispatch> {
  public:
-  // Dispatches a model. `offloaded`: values of weights that are not in the model, by their names. Everything is checked
-  // before anything is changed. `files`: what the model uses as it is mapped. `main_bytes`: what weights may take on
-  // the main device, those that come and go included; nothing: as the settings say. Null if all is on one device.
+  // Dispatches a model. `offloaded`: values of weights that are not in the model, by their names. Weights on disk that
+  // are in the model alone are written to settings.offload_folder. Everything is checked before anything is changed.
+  // `files`: what the model uses as it is mapped. `main_bytes`: what weights may take on the main device, those that
+  // come and go included; nothing: as the settings say. Null if all is on one device.
   static std::shared_ptr<Dispatch> create(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                                           MappedFiles files, const DispatchSettings& settings,
                                           std::optional<int64_t> main_bytes = std::nullopt);

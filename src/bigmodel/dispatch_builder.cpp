@@ -14,6 +14,7 @@
 #include "bigmodel/device_map.hpp"
 #include "bigmodel/device_place.hpp"
 #include "bigmodel/dispatch.hpp"
+#include "bigmodel/offload_folder.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/set_data.hpp"
@@ -39,11 +40,15 @@ class DispatchBuilder {
  public:
   DispatchBuilder(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                   const DispatchSettings& settings, std::optional<int64_t> main_bytes)
-      : settings_(settings), main_bytes_(main_bytes), places_(map), dispatch_(new Dispatch(map)) {
+      : settings_(settings),
+        main_bytes_(main_bytes),
+        places_(map),
+        dispatch_(new Dispatch(map)),
+        values_(by_name(offloaded)) {
     dispatch_->main_device_ = main_device(map);
-    for (const auto& [name, tensor] : offloaded) values_.emplace(name, tensor);
     require_paths(model, map);
     for (const auto& [path, place] : map) device_of_place(place);
+    for (const auto& [name, tensor] : model.state_dict()) saved_names_.insert(name);
     add_node(model, "");
     check_places();
   }
@@ -51,6 +56,7 @@ class DispatchBuilder {
   std::shared_ptr<Dispatch> build(MappedFiles files) {
     std::vector<DeviceCopy> copies = plan_copies();
     find_values(copies);
+    write_weights(copies);
     place(copies);
     const bool is_spread = dispatch_->is_spread() || !dispatch_->offloaded_.empty();
     if (!is_spread && !settings_.force_hooks) return nullptr;
@@ -62,6 +68,11 @@ class DispatchBuilder {
   }
 
  private:
+  using Values = std::unordered_map<std::string, at::Tensor>;
+
+  // The first of each name.
+  static Values by_name(const nn::NamedTensors& tensors) { return {tensors.begin(), tensors.end()}; }
+
   // A module of the tree, once, under its first path.
   struct ModuleNode {
     nn::Module* module;
@@ -78,6 +89,7 @@ class DispatchBuilder {
     bool is_buffer;
     c10::Device device;
     bool is_offloaded;
+    bool is_on_disk;
   };
 
   // A tensor and all of its uses, also tied ones.
@@ -133,7 +145,8 @@ class DispatchBuilder {
     if (is_new) tensors_.push_back({member.tensor, {}});
     const bool moves = is_offloaded(*place, dispatch_->main_device_);
     tensors_[known->second].uses.push_back({node, member.name, path, member.is_buffer, computes(*place),
-                                            moves && (!member.is_buffer || settings_.offload_buffers)});
+                                            moves && (!member.is_buffer || settings_.offload_buffers),
+                                            *place == "disk"});
   }
 
   void check_places() const {
@@ -158,12 +171,17 @@ class DispatchBuilder {
     return copies;
   }
 
-  at::Tensor value_of(const PlacedTensor& tensor) const {
+  static at::Tensor find_value(const Values& values, const PlacedTensor& tensor) {
     for (const TensorUse& use : tensor.uses) {
-      const auto value = values_.find(use.path);
-      if (value != values_.end()) return value->second;
+      const auto value = values.find(use.path);
+      if (value != values.end()) return value->second;
     }
-    return tensor.tensor.is_meta() ? at::Tensor() : tensor.tensor.detach();
+    return {};
+  }
+
+  at::Tensor value_of(const PlacedTensor& tensor) const {
+    const at::Tensor given = find_value(values_, tensor);
+    return given.defined() || tensor.tensor.is_meta() ? given : tensor.tensor.detach();
   }
 
   void find_values(std::vector<DeviceCopy>& copies) const {
@@ -180,6 +198,32 @@ class DispatchBuilder {
             ": they are meta tensors, and neither loaded nor offloaded; load a checkpoint that has them first");
     require(misfits.empty(), Status::kShapeMismatch, "offloaded weights of another shape: ", list_names(misfits),
             "; expected the shapes of the model");
+  }
+
+  // Weights on disk that are in the memory of the model, and nowhere else, go to the offload folder. So do buffers,
+  // which stay in memory too: the folder is complete for those who use it next. Buffers that are never saved are not
+  // weights.
+  void write_weights(std::vector<DeviceCopy>& copies) const {
+    nn::NamedTensors written;
+    std::vector<std::string> moved;
+    for (const DeviceCopy& copy : copies) {
+      if (find_value(values_, *copy.of).defined()) continue;
+      for (const TensorUse& use : copy.of->uses) {
+        if (use.device != copy.device || !use.is_on_disk || saved_names_.count(use.path) == 0) continue;
+        if (copy.is_offloaded) moved.push_back(use.path);
+        if (copy.is_offloaded || use.is_buffer) written.emplace_back(use.path, copy.value);
+      }
+    }
+    if (moved.empty()) return;
+    require(!settings_.offload_folder.value.empty(), Status::kInvalidArgument, "the device map has ", list_names(moved),
+            " on disk, where no file has them, and offload_folder is not set; expected a folder for them");
+    const BusErrorGuard lost_pages;
+    offload_state_dict(settings_.offload_folder, written);
+    lost_pages.check();
+    const Values files = by_name(open_offload_folder(settings_.offload_folder));
+    for (DeviceCopy& copy : copies)
+      if (copy.is_offloaded && !find_value(values_, *copy.of).defined())
+        if (const at::Tensor value = find_value(files, *copy.of); value.defined()) copy.value = value;
   }
 
   void place(std::vector<DeviceCopy>& copies) {
@@ -326,7 +370,8 @@ class DispatchBuilder {
   int64_t resident_bytes_ = 0;  // on the main device
   const DevicePlaces places_;
   std::shared_ptr<Dispatch> dispatch_;
-  std::unordered_map<std::string, at::Tensor> values_;
+  const Values values_;
+  std::unordered_set<std::string> saved_names_;  // of parameters and of persistent buffers
   std::vector<ModuleNode> nodes_;
   std::unordered_map<const nn::Module*, size_t> indexes_;
   std::vector<PlacedTensor> tensors_;

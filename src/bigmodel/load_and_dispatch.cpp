@@ -30,17 +30,44 @@ void warn_of_unexpected(const nn::LoadReport& report) {
       report.unexpected.front(), "' first; they are left out");
 }
 
+bool has_disk(const DeviceMap& map) {
+  return std::any_of(map.begin(), map.end(), [](const auto& entry) { return entry.second == "disk"; });
+}
+
+void require_folder(const DeviceMap& map, const DispatchSettings& settings, const char* purpose) {
+  require(!has_disk(map) || !settings.offload_folder.value.empty(), Status::kInvalidArgument,
+          "the device map has weights on disk and offload_folder is not set; expected a folder for ", purpose);
+}
+
+// What a folder has of the weights on disk; entries of others may be older than the model.
+void add_files(const DeviceMap& map, const std::string& folder, nn::NamedTensors& weights) {
+  const DevicePlaces places(map);
+  for (auto& entry : open_offload_folder(folder)) {
+    const std::string* const place = places.find(entry.first);
+    if (place != nullptr && *place == "disk") weights.push_back(std::move(entry));
+  }
+}
+
+// Weights that other ranks sent are in memory: those on disk go to files.
+void move_to_folder(const nn::Module& model, const DeviceMap& map, const std::string& folder,
+                    nn::NamedTensors& offloaded) {
+  const DevicePlaces places(map);
+  nn::NamedTensors on_disk, others;
+  for (auto& entry : offloaded) (*places.find(entry.first) == "disk" ? on_disk : others).push_back(std::move(entry));
+  write_offload_folder(folder, model, on_disk, /*all=*/true);
+  offloaded = std::move(others);
+  add_files(map, folder, offloaded);
+}
+
 }  // namespace
 
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings) {
-  const bool has_disk =
-      map != nullptr && std::any_of(map->begin(), map->end(), [](const auto& entry) { return entry.second == "disk"; });
-  require(!has_disk || !settings.offload_folder.value.empty(), Status::kInvalidArgument,
-          "the device map has weights on disk and offload_folder is not set; expected a folder for their index");
+  if (map != nullptr) require_folder(*map, settings, "their index");
   LoadedCheckpoint loaded = load_checkpoint(model, weights, map, c10::Device(c10::kCPU), settings);
   warn_of_unexpected(loaded.report);
-  if (!loaded.offloaded.empty()) write_offload_folder(settings.offload_folder, model, loaded.offloaded);
+  if (!loaded.offloaded.empty())
+    write_offload_folder(settings.offload_folder, model, loaded.offloaded, /*all=*/settings.broadcast_from_rank0);
   watch_mapped_files(model, std::move(loaded.files));
   return loaded.report;
 }
@@ -48,10 +75,13 @@ nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensor
 nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                             const DispatchSettings& settings, std::optional<int64_t> main_bytes) {
   if (map == nullptr) return load_checkpoint_in_model(model, weights, map, settings);
+  if (settings.broadcast_from_rank0) require_folder(*map, settings, "those that rank 0 sends");
   const std::optional<c10::Device> main_device =
       settings.main_device.value.empty() ? std::nullopt : device_of_place(settings.main_device);
   LoadedCheckpoint loaded = load_checkpoint(model, weights, map, main_device, settings, /*needs_all=*/true);
   warn_of_unexpected(loaded.report);
+  if (settings.broadcast_from_rank0 && has_disk(*map))
+    move_to_folder(model, *map, settings.offload_folder, loaded.offloaded);
   MappedFiles files = loaded.files;
   if (Dispatch::create(model, *map, loaded.offloaded, std::move(files), settings, main_bytes) == nullptr)
     watch_mapped_files(model, std::move(loaded.files));
@@ -61,9 +91,8 @@ nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTe
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings) {
   nn::NamedTensors values = offloaded;
-  const bool has_disk = std::any_of(map.begin(), map.end(), [](const auto& entry) { return entry.second == "disk"; });
-  if (has_disk && !settings.offload_folder.value.empty() && has_offload_index(settings.offload_folder))
-    for (auto& entry : open_offload_folder(settings.offload_folder)) values.push_back(std::move(entry));
+  if (has_disk(map) && !settings.offload_folder.value.empty() && has_offload_index(settings.offload_folder))
+    add_files(map, settings.offload_folder, values);
   Dispatch::create(model, map, values, {}, settings);
 }
 
@@ -74,8 +103,8 @@ void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings setting
 
 void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings) {
   settings.main_device = name_of(device);
-  if (!has_offload_index(folder)) offload_state_dict(folder, model.state_dict());
-  Dispatch::create(model, {{"", "disk"}}, open_offload_folder(folder), {}, settings);
+  settings.offload_folder = folder;
+  dispatch_model(model, {{"", "disk"}}, {}, settings);
 }
 
 nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights) {

@@ -11,7 +11,8 @@
 
 namespace accel::bigmodel {
 
-// `main_bytes` as for Dispatch::create().
+// `main_bytes` as for Dispatch::create(). With settings.broadcast_from_rank0, what is on disk is written to
+// settings.offload_folder: other ranks may not see the files of rank 0.
 // @accelerate load_checkpoint_and_dispatch
 nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                             const DispatchSettings& settings,
@@ -23,7 +24,7 @@ nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensor
                                         const DispatchSettings& settings);
 
 // Dispatches a model that has weights. Those of `offloaded`, and then those in settings.offload_folder, stand for
-// tensors of the same names.
+// tensors of the same names. Weights on disk that are only in the model are written there.
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings);
 

@@ -146,7 +146,8 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
   return loaded;
 }
 
-void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded) {
+void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded,
+                          bool all) {
   std::vector<OffloadEntry> entries;
   nn::NamedTensors copies;
   for (const auto& [name, weight] : offloaded) {
@@ -154,7 +155,7 @@ void write_offload_folder(const std::string& folder, const nn::Module& model, co
     const std::string file = mapped_path(weight.const_data_ptr());
     constexpr std::string_view kSuffix = ".safetensors";
     const bool is_safetensors = file.size() > kSuffix.size() && file.rfind(kSuffix) == file.size() - kSuffix.size();
-    if (is_safetensors && weight.scalar_type() == dtype)
+    if (!all && is_safetensors && weight.scalar_type() == dtype)
       entries.push_back({name, dtype, weight.sizes().vec(), file, name});
     else
       copies.emplace_back(name, weight.to(dtype));

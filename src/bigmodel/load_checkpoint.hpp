@@ -31,6 +31,8 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
 at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings);
 
 // Writes the index of offloaded weights; those that cannot be read from their own file as they are used get files.
-void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded);
+// With `all` every one does: others cannot see those files, and ranks that share the folder write the same.
+void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded,
+                          bool all);
 
 }  // namespace accel::bigmodel

@@ -77,10 +77,18 @@ ChosenMap choose_map(const nn::Module& model, const accel_value_t* map, const ac
 
 const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) { return map ? &*map : nullptr; }
 
-nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, bool from_rank0) {
-  if (!from_rank0) return checkpoint::load_state_dict(path);
+// `state`: a parameter beside the options, or null.
+nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, const accel_dispatch_options_t* options,
+                              const DispatchSettings& settings) {
+  accel_state_t* const option = given_options(options, "options").state;
+  if (state != nullptr) check(state, "state");
+  if (option != nullptr) check(option, "options.state");
+  require(state == nullptr || option == nullptr || state == option, Status::kInvalidArgument,
+          "state and options.state are two states; expected one of them, or the same");
+  if (!settings.broadcast_from_rank0) return checkpoint::load_state_dict(path);
+  if (state == nullptr) state = option;
   require(state != nullptr, Status::kInvalidArgument,
-          "broadcast_from_rank0 is set and state is NULL; expected the state whose ranks get the weights");
+          "broadcast_from_rank0 is set and options.state is NULL; expected the state whose ranks get the weights");
   accelerator::Accelerator& accelerator = *accelerator_of(state);
   const std::shared_ptr<comm::Communicator> communicator = accelerator.state().communicator();
   nn::NamedTensors weights;
@@ -163,7 +171,7 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* mod
     const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
     const std::optional<bigmodel::DeviceMap> map = read_hand_made_map(device_map);
-    const nn::NamedTensors weights = read_weights(nullptr, path, settings.broadcast_from_rank0);
+    const nn::NamedTensors weights = read_weights(nullptr, path, options, settings);
     const nn::LoadReport report = bigmodel::load_checkpoint_in_model(model, weights, pointer_to(map), settings);
     if (out_report != nullptr) write_output(out_report, from_ivalue(report_of(report)));
   });
@@ -173,12 +181,11 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(
     accel_state_t* state, accel_module_t* module, const char* checkpoint, const accel_value_t* device_map,
     const accel_value_t* max_memory, const accel_dispatch_options_t* options, accel_value_t* out_device_map) {
   return guarded(__func__, [&] {
-    if (state != nullptr) check(state, "state");
     nn::Module& model = *check(module, "module").module;
     const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
     const auto [map, main_bytes] = choose_map(model, device_map, max_memory, settings);
-    const nn::NamedTensors weights = read_weights(state, path, settings.broadcast_from_rank0);
+    const nn::NamedTensors weights = read_weights(state, path, options, settings);
     bigmodel::load_checkpoint_and_dispatch(model, weights, pointer_to(map), settings, main_bytes);
     if (out_device_map != nullptr)
       write_output(out_device_map, from_ivalue(map ? bigmodel::value_of(*map) : c10::IValue()));

@@ -213,9 +213,58 @@ static void test_loading_only(void **state) {
   options.broadcast_from_rank0 = 1;
   assert_fails(accel_load_checkpoint_and_dispatch(NULL, model, folder, &map, NULL, &options, NULL),
                ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
+  assert_fails(accel_load_checkpoint_in_model(model, folder, &map, &options, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.state is NULL");
   accel_value_dispose(&map);
   accel_module_release(empty);
   accel_module_release(model);
+}
+
+/* The ranks of a state get the weights of rank 0, which is alone here; several are in the tests of the engine. */
+static void test_rank_0_sends_the_weights(void **unused) {
+  (void)unused;
+  accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;
+  accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  accel_state_t *state = NULL, *other = NULL;
+  accel_value_t map = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT;
+  char offload[PATH_SIZE * 2];
+  accel_module_t *const model = saved_model(), *empty = new_empty_model();
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  settings.cpu = 1;
+  assert_ok(accel_state_create(&settings, &state));
+  assert_ok(accel_state_create(&settings, &other));
+  options.broadcast_from_rank0 = 1;
+  options.state = state;
+  assert_ok(accel_load_checkpoint_in_model(empty, folder, NULL, &options, NULL));
+  assert_same_output(empty, model);
+  accel_module_release(empty);
+  assert_fails(accel_load_checkpoint_in_model(model, path_of("no.safetensors"), NULL, &options, NULL),
+               ACCEL_ERROR_NOT_FOUND, "no.safetensors");
+
+  /* With a map they are written, since other ranks may not see the checkpoint. */
+  parse("{\"0\": \"cpu\", \"1\": \"disk\", \"2\": \"disk\"}", &map);
+  empty = new_empty_model();
+  options.offload_folder = offload;
+  assert_ok(accel_load_checkpoint_in_model(empty, folder, &map, &options, NULL));
+  unlink(path_of("model.safetensors"));
+  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_int_equal(accel_value_count(&opened), 4);
+  assert_ok(accel_dispatch_model(empty, &map, NULL, &options));
+  assert_same_output(empty, model);
+  accel_value_dispose(&opened);
+  accel_module_release(empty);
+
+  /* The state is said once. */
+  empty = saved_model();
+  assert_fails(accel_load_checkpoint_and_dispatch(other, empty, folder, &map, NULL, &options, NULL),
+               ACCEL_ERROR_INVALID_ARGUMENT, "state and options.state are two states");
+  assert_ok(accel_load_checkpoint_and_dispatch(NULL, empty, folder, &map, NULL, &options, NULL));
+  assert_int_equal(device_of(empty, "1.weight").type, ACCEL_DEVICE_META);
+  accel_value_dispose(&map);
+  accel_module_release(empty);
+  accel_module_release(model);
+  accel_state_release(other);
+  accel_state_release(state);
 }
 
 static void test_offload_of_whole_models(void **state) {
@@ -224,7 +273,7 @@ static void test_offload_of_whole_models(void **state) {
   accel_value_t weights = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT;
   char offload[PATH_SIZE * 2];
   snprintf(offload, sizeof offload, "%s/offload", folder);
-  assert_fails(accel_disk_offload(offloaded, offload, cpu, NULL), ACCEL_ERROR_TYPE_MISMATCH, "meta");
+  assert_fails(accel_disk_offload(offloaded, offload, cpu, NULL), ACCEL_ERROR_NOT_FOUND, "meta tensors");
   assert_ok(accel_module_state_dict(model, &weights));
   assert_ok(accel_offload_state_dict(offload, &weights));
   assert_ok(accel_offloaded_weights(offload, &opened));
@@ -241,6 +290,37 @@ static void test_offload_of_whole_models(void **state) {
   accel_value_dispose(&opened);
   accel_value_dispose(&weights);
   accel_module_release(offloaded);
+  accel_module_release(model);
+}
+
+static void test_weights_on_disk_leave_the_memory(void **state) {
+  (void)state;
+  accel_module_t *const model = new_model(), *const other = new_model();
+  accel_value_t map = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT, expected = call(model, 0.25);
+  accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  char offload[PATH_SIZE * 2];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  parse("{\"0\": \"cpu\", \"1\": \"disk\", \"2\": \"cpu\"}", &map);
+  assert_fails(accel_dispatch_model(model, &map, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "offload_folder");
+  assert_int_equal(device_of(model, "1.weight").type, ACCEL_DEVICE_CPU);
+  options.offload_folder = offload;
+  assert_ok(accel_dispatch_model(model, &map, NULL, &options));
+  assert_int_equal(device_of(model, "1.weight").type, ACCEL_DEVICE_META);
+  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_int_equal(accel_value_count(&opened), 2);
+  accel_value_t got = call(model, 0.25);
+  assert_equal_values(&got, &expected);
+  accel_value_dispose(&got);
+  accel_value_dispose(&opened);
+
+  /* The index has one of the three layers. */
+  assert_ok(accel_disk_offload(other, offload, cpu, NULL));
+  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_int_equal(accel_value_count(&opened), 6);
+  accel_value_dispose(&opened);
+  accel_value_dispose(&expected);
+  accel_value_dispose(&map);
+  accel_module_release(other);
   accel_module_release(model);
 }
 
@@ -363,7 +443,9 @@ int main(void) {
       big_model_test(test_no_weights_can_be_read_on_meta),
       big_model_test(test_named_maps),
       big_model_test(test_loading_only),
+      big_model_test(test_rank_0_sends_the_weights),
       big_model_test(test_offload_of_whole_models),
+      big_model_test(test_weights_on_disk_leave_the_memory),
       big_model_test(test_batches_share_a_pass),
       big_model_test(test_single_tensors_and_casting),
       big_model_test(test_weight_stream),

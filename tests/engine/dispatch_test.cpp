@@ -4,11 +4,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/any.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -54,6 +57,11 @@ at::Tensor forward(nn::Module& model, const at::Tensor& input) {
 DispatchSettings small_blocks() {
   DispatchSettings settings;
   settings.block_bytes = 1;
+  return settings;
+}
+
+DispatchSettings with_folder(const WeightFolder& folder, DispatchSettings settings = {}) {
+  settings.offload_folder = folder.path();
   return settings;
 }
 
@@ -222,6 +230,146 @@ TEST(Dispatch, LoadingWithAnOffloadFolderAndDispatchAfterwards) {
   EXPECT_TRUE(std::filesystem::exists(offload.file("layers.1.scale.dat")));
 }
 
+DispatchSettings with_buffers(DispatchSettings settings) {
+  settings.offload_buffers = true;
+  return settings;
+}
+
+// Names of the weights that have files of their own.
+std::vector<std::string> written(const WeightFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    if (entry.path().extension() == ".dat") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> names_of_layer(int layer) {
+  const std::string path = "layers." + std::to_string(layer);
+  return {path + ".in.bias", path + ".in.weight", path + ".out.bias", path + ".out.weight", path + ".scale"};
+}
+
+bool is_file_on_disk(const nn::Module& model, const char* name) {
+  const auto offloaded = Dispatch::of(model)->find(model.find_tensor(name));
+  return offloaded != nullptr && is_mapped(offloaded->source());
+}
+
+const DeviceMap kSecondOnDisk = {{"layers.0", "cpu"}, {"layers.1", "disk"}, {"layers.2", "cpu"}, {"layers.3", "cpu"}};
+
+TEST(Dispatch, WeightsOnDiskLeaveTheMemory) {
+  const auto model = block_model();
+  const at::Tensor expected = forward(*model, rows()), scale = model->find_tensor("layers.1.scale");
+  expect_error(Status::kInvalidArgument, "'layers.1.scale', 'layers.1.in.weight'",
+               [&] { dispatch_model(*model, kSecondOnDisk, {}, {}); });
+  expect_error(Status::kInvalidArgument, "offload_folder is not set",
+               [&] { dispatch_model(*model, kSecondOnDisk, {}, {}); });
+  EXPECT_EQ(Dispatch::of(*model), nullptr);
+  EXPECT_FALSE(scale.is_meta());
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+
+  const WeightFolder folder;
+  const auto memory = c10::weak_intrusive_ptr<c10::StorageImpl>(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(scale.storage().unsafeGetStorageImpl()));
+  dispatch_model(*model, kSecondOnDisk, {}, with_folder(folder));
+  EXPECT_TRUE(memory.expired()) << "the memory is free";
+  EXPECT_EQ(written(folder), names_of_layer(1));
+  EXPECT_TRUE(scale.is_meta() && is_file_on_disk(*model, "layers.1.scale"));
+  EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
+
+  // The next one takes what the folder has of the weights on disk, and adds what it lacks.
+  const auto other = block_model();
+  for (const char* const name : {"layers.0.scale", "layers.1.scale", "layers.2.scale"})
+    other->find_tensor(name).detach().zero_();
+  DeviceMap two_on_disk = kSecondOnDisk;
+  two_on_disk[2].second = "disk";
+  offload_state_dict(folder.path(), {{"layers.0.scale", at::full({16}, 9.0F)}});  // older than the model
+  dispatch_model(*other, two_on_disk, {}, with_folder(folder));
+  EXPECT_TRUE(at::equal(other->state_dict()[5].second, model->state_dict()[5].second)) << "layers.1.scale";
+  EXPECT_TRUE(is_file_on_disk(*other, "layers.2.scale"));
+  EXPECT_EQ(written(folder).size(), 11U);
+  EXPECT_FALSE(other->find_tensor("layers.0.scale").any().item<bool>()) << "it is not on disk";
+}
+
+TEST(Dispatch, AllWaysToTheDiskWriteWhatNoFileHas) {
+  const auto expected_model = block_model();
+  const at::Tensor expected = forward(*expected_model, rows());
+  const nn::NamedTensors weights = expected_model->state_dict();
+  const nn::NamedTensors some(weights.begin(), weights.begin() + 7);
+  const auto check = [&](nn::Module& model, size_t files, const WeightFolder& folder) {
+    expect_meta(model);
+    for (const auto& [name, tensor] : model.named_parameters())
+      EXPECT_TRUE(is_file_on_disk(model, name.c_str())) << name;
+    EXPECT_EQ(written(folder).size(), files);
+    EXPECT_TRUE(at::equal(forward(model, rows()), expected));
+  };
+  {
+    const WeightFolder folder;  // with an index of some
+    offload_state_dict(folder.path(), some);
+    const auto model = block_model();
+    disk_offload(*model, folder.path(), c10::Device(c10::kCPU), {});
+    check(*model, weights.size(), folder);
+  }
+  {
+    const WeightFolder checkpoint, folder;  // that lacks some
+    checkpoint::save_model(checkpoint.path(), some, {});
+    const auto model = block_model();
+    expect_error(Status::kInvalidArgument, "offload_folder is not set",
+                 [&] { load_checkpoint_and_dispatch(*model, checkpoint.weights(), &kOnDisk, {}); });
+    load_checkpoint_and_dispatch(*model, checkpoint.weights(), &kOnDisk, with_folder(folder));
+    check(*model, weights.size() - some.size(), folder);
+  }
+  {
+    const WeightFolder checkpoint(*expected_model), folder;  // whose pages the model has changed
+    const auto model = empty_block_model();
+    load_checkpoint_in_model(*model, checkpoint.weights(), nullptr, {});
+    model->find_tensor("layers.1.scale").detach().zero_();
+    dispatch_model(*model, kOnDisk, {}, with_folder(folder));
+    EXPECT_EQ(written(folder).size(), weights.size());
+    EXPECT_FALSE(model->state_dict()[5].second.any().item<bool>());
+  }
+  {
+    const WeightFolder folder;  // what rank 0 sends
+    DispatchSettings settings;
+    settings.broadcast_from_rank0 = true;
+    const auto model = empty_block_model();
+    expect_error(Status::kInvalidArgument, "a folder for those that rank 0 sends",
+                 [&] { load_checkpoint_and_dispatch(*model, weights, &kOnDisk, settings); });
+    expect_meta(*model);
+    EXPECT_EQ(Dispatch::of(*model), nullptr);
+    load_checkpoint_and_dispatch(*model, weights, &kOnDisk, with_folder(folder, settings));
+    check(*model, weights.size(), folder);
+  }
+}
+
+TEST(Dispatch, BuffersAndTiedWeightsOnDisk) {
+  BlockModelShape shape;
+  shape.is_tied = true;
+  const auto new_model = [&shape] {
+    const auto model = block_model(shape);
+    model->find("layers.1")->add_buffer("mean", at::ones({2}));
+    model->find("layers.1")->add_buffer("cache", at::ones({2}), /*persistent=*/false);
+    return model;
+  };
+  const at::Tensor tokens = at::ones({2, 3}, at::kLong), expected = forward(*new_model(), tokens);
+  for (const bool offload_buffers : {false, true}) {
+    const auto model = new_model();
+    const WeightFolder folder;
+    const DeviceMap map = {{"embedding", "cpu"}, {"layers", "cpu"}, {"layers.1", "disk"}, {"head", "disk"}};
+    const DispatchSettings settings = with_folder(folder);
+    dispatch_model(*model, map, {}, offload_buffers ? with_buffers(settings) : settings);
+    EXPECT_EQ(written(folder).size(), 6U) << "the tied weight stays, and a buffer that is never saved is no weight";
+    EXPECT_FALSE(model->find_tensor("head.weight").is_meta());
+    EXPECT_EQ(model->find_tensor("layers.1.mean").is_meta(), offload_buffers);
+    EXPECT_TRUE(at::equal(forward(*model, tokens), expected));
+  }
+  const auto model = new_model();
+  const WeightFolder folder;
+  dispatch_model(*model, kOnDisk, {}, with_folder(folder));
+  EXPECT_TRUE(at::equal(forward(*model, tokens), expected));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("head.weight.dat"))) << "each name, as Accelerate expects it";
+  EXPECT_TRUE(std::filesystem::exists(folder.file("embedding.weight.dat")));
+}
+
 TEST(Dispatch, RanksWithoutTheFilesGetTheWeightsOfRankZero) {
   const auto model = block_model();
   const at::Tensor expected = forward(*model, rows());
@@ -374,7 +522,8 @@ TEST(Dispatch, WrongMapsAreErrors) {
   refused(Status::kNotFound, "'layers.7'", {{"", "cpu"}, {"layers.7", "disk"}});
   refused(Status::kInvalidArgument, "lake", {{"", "lake"}});
   refused(Status::kUnsupported, "accelerator", {{"", "0"}});
-  dispatch_model(*model, kOnDisk, {}, {});
+  const WeightFolder folder;
+  dispatch_model(*model, kOnDisk, {}, with_folder(folder));
   refused(Status::kInvalidState, "is dispatched already", kOnDisk);
   expect_error(Status::kInvalidState, "has offloaded weights", [&] { model->to(at::kDouble, std::nullopt); });
 }
@@ -382,7 +531,8 @@ TEST(Dispatch, WrongMapsAreErrors) {
 TEST(Dispatch, TheEndBringsWeightsBack) {
   const auto model = block_model();
   const at::Tensor expected = forward(*model, rows());
-  dispatch_model(*model, kOnDisk, {}, small_blocks());
+  const WeightFolder folder;
+  dispatch_model(*model, kOnDisk, {}, with_folder(folder, small_blocks()));
   expect_meta(*model);
   const auto dispatch = Dispatch::of(*model);
   dispatch->remove(*model->find("layers.1"));
@@ -393,7 +543,7 @@ TEST(Dispatch, TheEndBringsWeightsBack) {
   for (const auto& [name, parameter] : model->named_parameters()) EXPECT_FALSE(parameter.is_meta()) << name;
   EXPECT_EQ(Dispatch::of(*model), nullptr);
   EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
-  dispatch_model(*model, kOnDisk, {}, {});  // once more
+  dispatch_model(*model, kOnDisk, {}, with_folder(folder));  // once more
   EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
 }
 

@@ -1508,6 +1508,7 @@ struct accel_dispatch_options_t
     preload_module_classes::Ptr{Cchar}
     skip_keys::Ptr{Cchar}
     keep_in_fp32_modules::Ptr{Cchar}
+    state::Ptr{accel_state_t}
 end
 
 """Every field is unset that is not given."""
@@ -1526,8 +1527,9 @@ function accel_dispatch_options_t(;
     preload_module_classes = C_NULL,
     skip_keys = C_NULL,
     keep_in_fp32_modules = C_NULL,
+    state = C_NULL,
 )
-    return accel_dispatch_options_t(sizeof(accel_dispatch_options_t), dtype, strict, offload_buffers, force_hooks, map_weights, broadcast_from_rank0, block_bytes, prefetch_bytes, main_device, offload_folder, no_split_module_classes, preload_module_classes, skip_keys, keep_in_fp32_modules)
+    return accel_dispatch_options_t(sizeof(accel_dispatch_options_t), dtype, strict, offload_buffers, force_hooks, map_weights, broadcast_from_rank0, block_bytes, prefetch_bytes, main_device, offload_folder, no_split_module_classes, preload_module_classes, skip_keys, keep_in_fp32_modules, state)
 end
 
 """How values are written."""
@@ -9227,8 +9229,8 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 
 - `module`: A model.
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-- `device_map`: `nothing`/`C_NULL` is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 - `out_report`: `nothing`/`C_NULL` is allowed. A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 
 Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
@@ -9243,10 +9245,10 @@ accel_load_checkpoint_in_model(var"module", checkpoint, device_map, options, out
 
 Loads weights into a model and dispatches it.
 
-- `state`: `nothing`/`C_NULL` is allowed. A state; NULL unless broadcast_from_rank0.
+- `state`: `nothing`/`C_NULL` is allowed. With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 - `module`: A model, usually of accel_init_empty_weights_begin().
 - `checkpoint`: As above.
-- `device_map`: `nothing`/`C_NULL` is allowed. A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 - `max_memory`: `nothing`/`C_NULL` is allowed. A map device -> bytes for these, or NONE: what is free.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out_device_map`: `nothing`/`C_NULL` is allowed. The map that was used. May be NULL.
@@ -9261,14 +9263,14 @@ accel_load_checkpoint_and_dispatch(state, var"module", checkpoint, device_map, m
 """
     accel_dispatch_model(module, device_map, state_dict, options)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
 
 - `module`: A model.
 - `device_map`: A map that covers it.
 - `state_dict`: `nothing`/`C_NULL` is allowed. A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there, and for weights on \"disk\" in memory without offload_folder; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already; IO.
 
 Threads: object, waits.
 """
@@ -9297,7 +9299,7 @@ accel_cpu_offload(var"module", device, options) =
 Keeps all weights in files; each block computes on a device.
 
 - `module`: A model.
-- `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
+- `offload_folder`: Weights that its index has are used; all others are written there.
 - `device`: The CPU or an accelerator.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
 

@@ -113,7 +113,8 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
                                  force_hooks=False, strict=False, full_state_dict=True, broadcast_from_rank0=False):
     """Loads weights into a model, which may be one without memory, and dispatches it. `device_map` is a map, or one of "auto", "balanced",
     "balanced_low_0" and "sequential", which find one that keeps to `max_memory`; without it nothing is dispatched. What is on the disk
-    stays in the files of the checkpoint: nothing is written, and offload_folder and offload_state_dict have no effect. The model."""
+    stays in the files of the checkpoint, and offload_state_dict has no effect. Of modules of accel, weights that are not in these files, and all
+    with `broadcast_from_rank0`, are written to `offload_folder`; of torch's none are. The model."""
     settings = {"dtype": dtype, "offload_buffers": offload_buffers, "strict": strict, "broadcast_from_rank0": broadcast_from_rank0}
     shared = {"skip_keys": skip_keys, "preload_module_classes": preload_module_classes, "force_hooks": force_hooks}
     if is_torch_model(model):
@@ -130,7 +131,8 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
 
 def load_into_module(model, checkpoint, device_map, **settings):
     """load_checkpoint_in_model() for a module of accel."""
-    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), _options(**settings))
+    options = _options(**settings, state=device_maps.state_for(settings["broadcast_from_rank0"]))
+    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), options)
     if report["unexpected"]:
         _logger.warning("Some weights of %s were not used when they were loaded into %s, which does not have them: %s", checkpoint,
                         type(model).__name__, ", ".join(report["unexpected"]))

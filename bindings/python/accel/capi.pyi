@@ -916,11 +916,12 @@ class accel_dispatch_options_t:
     block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
     prefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
     main_device: Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
-    offload_folder: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+    offload_folder: Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     no_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none
     preload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
     skip_keys: Names of inputs with commas between them that are not moved. Default: none
     keep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
+    state: Whose ranks get the weights with broadcast_from_rank0. Default: none
     """
     dtype: int
     strict: int
@@ -936,7 +937,8 @@ class accel_dispatch_options_t:
     preload_module_classes: str
     skip_keys: str
     keep_in_fp32_modules: str
-    def __init__(self, *, dtype: Optional[int] = None, strict: int = 0, offload_buffers: int = 0, force_hooks: int = 0, map_weights: int = 1, broadcast_from_rank0: int = 0, block_bytes: Optional[int] = None, prefetch_bytes: Optional[int] = None, main_device: Optional[str] = None, offload_folder: Optional[str] = None, no_split_module_classes: Optional[str] = None, preload_module_classes: Optional[str] = None, skip_keys: Optional[str] = None, keep_in_fp32_modules: Optional[str] = None) -> None: ...
+    state: accel_state
+    def __init__(self, *, dtype: Optional[int] = None, strict: int = 0, offload_buffers: int = 0, force_hooks: int = 0, map_weights: int = 1, broadcast_from_rank0: int = 0, block_bytes: Optional[int] = None, prefetch_bytes: Optional[int] = None, main_device: Optional[str] = None, offload_folder: Optional[str] = None, no_split_module_classes: Optional[str] = None, preload_module_classes: Optional[str] = None, skip_keys: Optional[str] = None, keep_in_fp32_modules: Optional[str] = None, state: Optional[accel_state] = None) -> None: ...
 
 class accel_save_options_t:
     """How values are written.

@@ -39,7 +39,8 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
         from . import big_modeling
 
         big_modeling.load_into_module(model, checkpoint, device_map, dtype=dtype, strict=strict, offload_folder=offload_folder,
-                                      offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules)
+                                      offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules,
+                                      broadcast_from_rank0=broadcast_from_rank0)
     else:
         raise TypeError(f"a {type(model).__name__} is no model; expected one of torch or accel")
 

@@ -46,6 +46,23 @@ def test_a_model_is_offloaded_into_files(tmp_path):
     assert has_offloaded_params(model[0]) and accel.ops.allclose(model(x), expected)
 
 
+def test_weights_on_disk_leave_the_memory(tmp_path):
+    model, x = chain(), accel.randn(2, 3)
+    expected = model(x)
+    with pytest.raises(ValueError, match="offload_folder"):
+        accel.dispatch_model(model, ON_DISK)
+    assert not has_offloaded_params(model[1])
+    accel.dispatch_model(model, ON_DISK, offload_dir=tmp_path / "off")
+    assert sorted(path.name for path in (tmp_path / "off").iterdir()) == ["1.bias.dat", "1.weight.dat", "index.json"]
+    assert has_offloaded_params(model[1]) and accel.ops.equal(model(x), expected)
+
+
+def test_a_class_that_is_skipped_takes_all_below_it_along():
+    model = nn.Sequential(chain(), nn.Linear(5, 2))
+    accel.big_modeling.attach_layerwise_casting_hooks(model, accel.float16, accel.float32, skip_modules_pattern=["^0$"])
+    assert [parameter.dtype for parameter in model.parameters()] == [accel.float32] * 4 + [accel.float16] * 2
+
+
 def test_weights_are_loaded_where_a_map_says(tmp_path):
     model, x = saved(tmp_path)
     with accel.init_empty_weights():

@@ -564,3 +564,23 @@ def test_a_schedule_says_how_many_steps_an_update_is(ranks):
             assert f"scheduler 0 = {expected}" in accelerator.describe(), accelerator.describe()
             accelerator.end_training()
         """)
+
+
+def test_rank_0_reads_the_weights_for_all(ranks, tmp_path):
+    """A module of accel, of which only rank 0 has the files."""
+    for printed in ranks(f"""
+        import accel
+        from accel import nn
+        accelerator = accel.Accelerator(cpu=True)
+        accel.set_seed(3)
+        model, folder = nn.Linear(3, 2), {str(tmp_path)!r} + "/model"
+        if accelerator.is_main_process:
+            accelerator.save(model.state_dict(), folder + ".safetensors", safe_serialization=True)
+        checkpoint = folder + (".safetensors" if accelerator.is_main_process else ".of_another_host")
+        with accel.init_empty_weights():
+            empty = nn.Linear(3, 2)
+        accel.load_checkpoint_in_model(empty, checkpoint, broadcast_from_rank0=True)
+        print(accel.ops.equal(empty.weight, model.weight))
+        accelerator.end_training()
+    """):
+        assert printed == "True\n"

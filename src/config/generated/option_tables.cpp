@@ -628,11 +628,12 @@ constexpr OptionField kDispatchOptions[] = {
     {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "those of the largest module without children, at least 64 MiB", nullptr, 0, false},
     {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "block_bytes", nullptr, 0, false},
     {"main_device", "Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 49, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
-    {"offload_folder", "Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none", OptionKind::kText, 8, 56, 119, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"offload_folder", "Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none", OptionKind::kText, 8, 56, 147, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device. Default: none", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"preload_module_classes", "Names of classes with commas between them: their modules are blocks whatever their size. Default: none", OptionKind::kText, 8, 72, 88, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"skip_keys", "Names of inputs with commas between them that are not moved. Default: none", OptionKind::kText, 8, 80, 60, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"keep_in_fp32_modules", "Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none", OptionKind::kText, 8, 88, 185, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"state", "Whose ranks get the weights with broadcast_from_rank0. Default: none", OptionKind::kObject, 8, 96, 54, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kSaveOptions[] = {
@@ -789,7 +790,7 @@ const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOp
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
-const OptionTable dispatch_options{"accel_dispatch_options_t", 96, kDispatchOptions, std::size(kDispatchOptions)};
+const OptionTable dispatch_options{"accel_dispatch_options_t", 104, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};

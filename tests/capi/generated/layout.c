@@ -431,7 +431,7 @@ SAME(place_of_accel_device_map_options_t_optimal_packing, offsetof(accel_device_
 SAME(place_of_accel_device_map_options_t_allow_disk, offsetof(accel_device_map_options_t, allow_disk) == 52 && sizeof(((accel_device_map_options_t *)0)->allow_disk) == 4);
 SAME(place_of_accel_device_map_options_t_low_zero, offsetof(accel_device_map_options_t, low_zero) == 56 && sizeof(((accel_device_map_options_t *)0)->low_zero) == 4);
 SAME(place_of_accel_device_map_options_t_reserved, offsetof(accel_device_map_options_t, reserved) == 60 && sizeof(((accel_device_map_options_t *)0)->reserved) == 4);
-SAME(size_of_accel_dispatch_options_t, sizeof(accel_dispatch_options_t) == 96);
+SAME(size_of_accel_dispatch_options_t, sizeof(accel_dispatch_options_t) == 104);
 SAME(place_of_accel_dispatch_options_t_struct_size, offsetof(accel_dispatch_options_t, struct_size) == 0 && sizeof(((accel_dispatch_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dispatch_options_t_dtype, offsetof(accel_dispatch_options_t, dtype) == 8 && sizeof(((accel_dispatch_options_t *)0)->dtype) == 4);
 SAME(place_of_accel_dispatch_options_t_strict, offsetof(accel_dispatch_options_t, strict) == 12 && sizeof(((accel_dispatch_options_t *)0)->strict) == 4);
@@ -447,6 +447,7 @@ SAME(place_of_accel_dispatch_options_t_no_split_module_classes, offsetof(accel_d
 SAME(place_of_accel_dispatch_options_t_preload_module_classes, offsetof(accel_dispatch_options_t, preload_module_classes) == 72 && sizeof(((accel_dispatch_options_t *)0)->preload_module_classes) == 8);
 SAME(place_of_accel_dispatch_options_t_skip_keys, offsetof(accel_dispatch_options_t, skip_keys) == 80 && sizeof(((accel_dispatch_options_t *)0)->skip_keys) == 8);
 SAME(place_of_accel_dispatch_options_t_keep_in_fp32_modules, offsetof(accel_dispatch_options_t, keep_in_fp32_modules) == 88 && sizeof(((accel_dispatch_options_t *)0)->keep_in_fp32_modules) == 8);
+SAME(place_of_accel_dispatch_options_t_state, offsetof(accel_dispatch_options_t, state) == 96 && sizeof(((accel_dispatch_options_t *)0)->state) == 8);
 SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);

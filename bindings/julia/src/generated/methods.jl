@@ -3655,7 +3655,7 @@ verify_device_map(model::Model) =
 Loads weights into a model, which may be on the device meta. Tensors keep their identity.
 
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-- `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
+- `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 - `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -3665,11 +3665,12 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be `nothing`.
 """
@@ -3681,7 +3682,7 @@ load_checkpoint_in_model!(model::Model, checkpoint, device_map; options...) =
 
 Loads weights into a model and dispatches it.
 
-- `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched.
+- `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 - `max_memory`: A map device -> bytes for these, or NONE: what is free.
 - `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
@@ -3692,11 +3693,12 @@ Loads weights into a model and dispatches it.
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: The map that was used. May be `nothing`.
 """
@@ -3706,7 +3708,8 @@ load_checkpoint_and_dispatch!(state::Union{State,Nothing}, model::Model, checkpo
 """
     dispatch_model(model, device_map, state_dict; options...)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\".
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in
+memory only are written there, and leave the memory.
 
 - `device_map`: A map that covers it.
 - `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
@@ -3719,11 +3722,12 @@ Dispatches a model whose weights are in memory, or in offload_folder for those o
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3743,11 +3747,12 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 cpu_offload(model::Model, device; options...) =
     (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3757,7 +3762,7 @@ cpu_offload(model::Model, device; options...) =
 
 Keeps all weights in files; each block computes on a device.
 
-- `offload_folder`: Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `device`: The CPU or an accelerator.
 - `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
@@ -3772,6 +3777,7 @@ Keeps all weights in files; each block computes on a device.
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
     (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)

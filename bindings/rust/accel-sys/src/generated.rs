@@ -3031,7 +3031,7 @@ pub struct accel_dispatch_options_t {
     pub prefetch_bytes: i64,
     /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     pub main_device: *const c_char,
-    /// Of an index.json of offloaded weights: accel_load_checkpoint_in_model() writes it, and accel_dispatch_model() reads it. Default: none
+    /// Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     pub offload_folder: *const c_char,
     /// Names of classes with commas between them: their modules are on one device. Default: none
     pub no_split_module_classes: *const c_char,
@@ -3041,6 +3041,8 @@ pub struct accel_dispatch_options_t {
     pub skip_keys: *const c_char,
     /// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
     pub keep_in_fp32_modules: *const c_char,
+    /// Whose ranks get the weights with broadcast_from_rank0. Default: none
+    pub state: *mut accel_state_t,
 }
 
 /// Every field of [`accel_dispatch_options_t`] unset.
@@ -3060,6 +3062,7 @@ pub const ACCEL_DISPATCH_OPTIONS_INIT: accel_dispatch_options_t = accel_dispatch
     preload_module_classes: core::ptr::null(),
     skip_keys: core::ptr::null(),
     keep_in_fp32_modules: core::ptr::null(),
+    state: core::ptr::null_mut(),
 };
 impl Default for accel_dispatch_options_t {
     fn default() -> Self {
@@ -8811,8 +8814,8 @@ functions! {
     ///
     /// * `module`: A model.
     /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-    /// * `device_map`: NULL is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype.
-    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `device_map`: NULL is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+    /// * `options`: NULL is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
     /// * `out_report`: NULL is allowed. A map: "missing", names of the model without weights, and "unexpected", names of weights that the model does not know. May be NULL.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
@@ -8822,10 +8825,10 @@ functions! {
 
     /// Loads weights into a model and dispatches it.
     ///
-    /// * `state`: NULL is allowed. A state; NULL unless broadcast_from_rank0.
+    /// * `state`: NULL is allowed. With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
     /// * `module`: A model, usually of accel_init_empty_weights_begin().
     /// * `checkpoint`: As above.
-    /// * `device_map`: NULL is allowed. A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are loaded, and nothing is dispatched.
+    /// * `device_map`: NULL is allowed. A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
     /// * `max_memory`: NULL is allowed. A map device -> bytes for these, or NONE: what is free.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out_device_map`: NULL is allowed. The map that was used. May be NULL.
@@ -8837,12 +8840,14 @@ functions! {
 
     /// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
     ///
+    /// Those on "disk" that are in memory only are written there, and leave the memory.
+    ///
     /// * `module`: A model.
     /// * `device_map`: A map that covers it.
     /// * `state_dict`: NULL is allowed. A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a map that does not cover the model, or names what is not there, and for weights on "disk" in memory without offload_folder; NOT_FOUND for weights that are nowhere; INVALID_STATE for a model that is dispatched already; IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_dispatch_model(module: *mut accel_module_t, device_map: *const accel_value_t, state_dict: *const accel_value_t, options: *const accel_dispatch_options_t) -> accel_status_t;
@@ -8861,7 +8866,7 @@ functions! {
     /// Keeps all weights in files; each block computes on a device.
     ///
     /// * `module`: A model.
-    /// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used then.
+    /// * `offload_folder`: Weights that its index has are used; all others are written there.
     /// * `device`: The CPU or an accelerator.
     /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
     ///

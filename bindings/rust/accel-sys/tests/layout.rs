@@ -660,7 +660,7 @@ fn layout_of_accel_device_map_options() {
 
 #[test]
 fn layout_of_accel_dispatch_options() {
-    assert_eq!(size_of::<accel_dispatch_options_t>(), 96);
+    assert_eq!(size_of::<accel_dispatch_options_t>(), 104);
     assert_eq!(align_of::<accel_dispatch_options_t>(), 8);
     assert_eq!(offset_of!(accel_dispatch_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_dispatch_options_t, dtype), 8);
@@ -677,6 +677,7 @@ fn layout_of_accel_dispatch_options() {
     assert_eq!(offset_of!(accel_dispatch_options_t, preload_module_classes), 72);
     assert_eq!(offset_of!(accel_dispatch_options_t, skip_keys), 80);
     assert_eq!(offset_of!(accel_dispatch_options_t, keep_in_fp32_modules), 88);
+    assert_eq!(offset_of!(accel_dispatch_options_t, state), 96);
 }
 
 #[test]

@@ -238,8 +238,9 @@ pub fn verify_device_map(module: &Model) -> Result<bool> {
 /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
 /// * `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is
 ///   meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which
-///   points to the checkpoint's own files as long as they have the wanted dtype.
-/// * `options`: `None`: defaults.
+///   points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it
+///   is written there.
+/// * `options`: `None`: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 ///
 /// Gives: A map: "missing", names of the model without weights, and "unexpected", names of weights that the
 /// model does not know. May be `None`.
@@ -257,7 +258,8 @@ pub fn load_checkpoint_in_model(module: &Model, checkpoint: &str, device_map: Op
     })
 }
 
-/// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
+/// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Those on "disk"
+/// that are in memory only are written there, and leave the memory.
 ///
 /// * `module`: A model.
 /// * `device_map`: A map that covers it.
@@ -265,7 +267,7 @@ pub fn load_checkpoint_in_model(module: &Model, checkpoint: &str, device_map: Op
 /// * `options`: `None`: defaults.
 ///
 /// # Errors
-/// InvalidArgument, NotFound, InvalidState.
+/// InvalidArgument, NotFound, InvalidState, Io.
 #[inline]
 pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let options = options.into();
@@ -292,8 +294,7 @@ pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<Dis
 /// Keeps all weights in files; each block computes on a device.
 ///
 /// * `module`: A model.
-/// * `offload_folder`: Its weights are written there, unless it has an index already, whose weights are used
-///   then.
+/// * `offload_folder`: Weights that its index has are used; all others are written there.
 /// * `device`: The CPU or an accelerator.
 /// * `options`: `None`: defaults; main_device and offload_folder have no effect.
 ///
@@ -478,7 +479,9 @@ impl State {
     /// * `module`: A model, usually of [`init_empty_weights`](crate::init_empty_weights).
     /// * `checkpoint`: As above.
     /// * `device_map`: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE:
-    ///   the weights are loaded, and nothing is dispatched.
+    ///   the weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint.
+    ///   What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to
+    ///   offload_folder.
     /// * `max_memory`: A map device -> bytes for these, or NONE: what is free.
     /// * `options`: `None`: defaults.
     ///

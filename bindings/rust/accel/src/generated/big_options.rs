@@ -85,7 +85,7 @@ impl DeviceMapOptions {
 }
 
 crate::configuration::builder! {
-    /// How weights are loaded and kept.
+    /// How weights are loaded and kept. `state`: `State::load_checkpoint_in_model()`.
     #[derive(Clone)]
     DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept,
     dtype: DType = dtype,
@@ -162,8 +162,8 @@ impl DispatchOptions {
         self
     }
 
-    /// Of an index.json of offloaded weights: [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, and
-    /// [`accel_dispatch_model`](accel_sys::accel_dispatch_model) reads it. Default: none.
+    /// Of an index.json of weights on "disk": [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, [`accel_dispatch_model`](accel_sys::accel_dispatch_model)
+    /// reads it, and adds those that it has not. Default: none.
     pub fn offload_folder(mut self, offload_folder: impl AsRef<str>) -> Self {
         self.0.offload_folder = self.1.text(offload_folder.as_ref());
         self
