@@ -6022,6 +6022,10 @@ type FsdpOptions struct {
 	// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
 	// instead of by all of them; 0: by all. In [0, inf). Default 0
 	ReshardGroupSize *int64
+
+	// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all
+	// that is in it, whatever its size. Default: none
+	LeafModuleClasses string
 }
 
 func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
@@ -6093,6 +6097,7 @@ func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
 	if options.ReshardGroupSize != nil {
 		made.reshard_group_size = C.int64_t(*options.ReshardGroupSize)
 	}
+	made.leaf_module_classes = given.nullable(options.LeafModuleClasses)
 	return made
 }
 
@@ -6105,7 +6110,9 @@ type DeepspeedOptions struct {
 	// Default 0
 	Enabled *bool
 
-	// Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+	// Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are
+	// prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default
+	// 1
 	IsTrainBatchMin *bool
 
 	// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE.
@@ -6142,8 +6149,8 @@ type DeepspeedOptions struct {
 	// ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
 	Zero3Save16bitModel *bool
 
-	// Names of classes with commas between them, whose modules are gathered as one. Variable
-	// ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+	// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are
+	// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
 	TransformerMoeClsNames string
 }
 

@@ -128,6 +128,9 @@ typedef struct accel_fsdp_options {
   int64_t reshard_group_size;               /* Between forward and backward parameters are kept by groups of this many ranks,
                                              * a divisor of their number, instead of by all of them; 0: by all. In [0, inf).
                                              * Default 0 */
+  const char *leaf_module_classes;          /* Names of classes with commas between them: with SIZE_BASED_WRAP each of their
+                                             * modules is one group with all that is in it, whatever its size. Default:
+                                             * none */
 } accel_fsdp_options_t;
 
 /* Where ZeRO keeps parameters or the states of optimizers. */
@@ -144,8 +147,9 @@ typedef struct accel_deepspeed_options {
   size_t struct_size;
   accel_flag_t enabled;                     /* 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable
                                              * ACCELERATE_USE_DEEPSPEED. Default 0 */
-  accel_flag_t is_train_batch_min;          /* Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu,
-                                             * 0: the largest. Default 1 */
+  accel_flag_t is_train_batch_min;          /* Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none:
+                                             * of the loaders that are prepared with the model or before it, 1: the smallest
+                                             * batch size of a rank is meant, 0: the largest. Default 1 */
   const char *hf_ds_config;                 /* The path of a file with DeepSpeed's JSON, or the JSON itself. Variable
                                              * ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none */
   int64_t zero_stage;                       /* In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
@@ -164,8 +168,9 @@ typedef struct accel_deepspeed_options {
                                              * stage is 3 */
   accel_flag_t zero3_save_16bit_model;      /* 1: whole weights can be saved from stage 3, which they always can here. Variable
                                              * ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0 */
-  const char *transformer_moe_cls_names;    /* Names of classes with commas between them, whose modules are gathered as one.
-                                             * Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none */
+  const char *transformer_moe_cls_names;    /* Names of classes with commas between them, whose modules are gathered as one
+                                             * under stage 3; all others are still gathered one by one. Variable
+                                             * ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none */
 } accel_deepspeed_options_t;
 
 /* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",

@@ -121,7 +121,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   if (sharding.gradient_clipping > 0) require_whole_gradients();
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr});
+  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.batch_sizes});
   return prepared;
 }
 
@@ -248,16 +248,19 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
                schedulers = schedulers_.size();
   std::vector<PreparedObject> prepared(objects.size());
   try {
+    // Settings of models may leave batch sizes to the loaders.
+    for (size_t i = 0; i < objects.size(); i++) {
+      if (objects[i].loader == nullptr) continue;
+      DataloaderConfig configuration;
+      configuration.put_on_device = objects[i].device_placement;
+      prepared[i].loader = prepare_data_loader(*objects[i].loader, configuration);
+    }
     for (size_t i = 0; i < objects.size(); i++) {
       const PreparedObject& object = objects[i];
       PrepareModelSettings preparation = object.model_settings;
       if (!preparation.device_placement.value) preparation.device_placement = object.device_placement;
       if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
-      if (object.loader == nullptr) continue;
-      DataloaderConfig configuration;
-      configuration.put_on_device = object.device_placement;
-      prepared[i].loader = prepare_data_loader(*object.loader, configuration);
     }
     for (size_t i = 0; i < objects.size(); i++)
       if (objects[i].scheduler != nullptr) prepared[i].scheduler = prepare_scheduler(objects[i].scheduler);

@@ -55,6 +55,8 @@ ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparat
   job.data_parallel_size = state_.data_parallel()->size();
   job.has_shards = state_.mesh()->size("shard") > 1;
   job.reports_keys = models_.empty();
+  for (const auto& loader : loaders_)
+    if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
   return accelerator::choose_sharding(preparation, job);
 }
 
@@ -62,16 +64,21 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
   if (!deepspeed.enabled)
     return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0,
-            job.accumulation};
+            job.accumulation, ""};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
   state::AccumulationSettings accumulation = job.accumulation;
-  DeepspeedConfig config =
-      read_deepspeed_config(deepspeed, {job.mixed_precision, accumulation.num_steps, job.data_parallel_size});
+  DeepspeedConfig config = read_deepspeed_config(
+      deepspeed, {job.mixed_precision, accumulation.num_steps, job.data_parallel_size, job.batch_sizes});
   report_deepspeed(config, accumulation.num_steps, job.reports_keys);
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
-  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation};
+  std::string batch_sizes;
+  if (config.train_batch_size)
+    batch_sizes = text("train_micro_batch_size_per_gpu ", *config.train_micro_batch_size_per_gpu, ", train_batch_size ",
+                       *config.train_batch_size);
+  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation,
+          std::move(batch_sizes)};
 }
 
 }  // namespace accel::accelerator

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "config/generated/settings.hpp"
 #include "state/gradient_state.hpp"
@@ -13,14 +15,16 @@ struct ShardingJob {
   Precision mixed_precision = Precision::kNo;
   state::AccumulationSettings accumulation;
   int64_t data_parallel_size = 1;
-  bool has_shards = false;    // the mesh has an axis of shards
-  bool reports_keys = false;  // a warning names DeepSpeed's keys without effect
+  bool has_shards = false;           // the mesh has an axis of shards
+  bool reports_keys = false;         // a warning names DeepSpeed's keys without effect
+  std::vector<int64_t> batch_sizes;  // of the loaders, on one rank
 };
 
 struct ShardingChoice {
   FsdpSettings settings;         // complete
   double gradient_clipping = 0;  // at each step; 0: none
   state::AccumulationSettings accumulation;
+  std::string batch_sizes;  // those of DeepSpeed, if it is known of any
 };
 
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job);

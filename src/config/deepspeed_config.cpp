@@ -75,8 +75,7 @@ class Reader {
     config.gradient_clipping =
         number("gradient_clipping", "gradient_clipping", settings_.gradient_clipping, 0, HUGE_VAL, 0.0);
     config.gradient_accumulation_steps = accumulation_steps();
-    config.train_micro_batch_size_per_gpu = batch_size("train_micro_batch_size_per_gpu");
-    check_batch_sizes(config);
+    choose_batch_sizes(config);
     config.shards_gradients = config.zero_stage >= 2;
     config.fsdp = sharding(config);
     refuse_mismatches();
@@ -143,15 +142,31 @@ class Reader {
     return found;
   }
 
-  void check_batch_sizes(const DeepspeedConfig& config) const {
-    const auto all = batch_size("train_batch_size");
-    if (!all) return;
-    const auto one = config.train_micro_batch_size_per_gpu;
+  // That of the loaders is meant by "auto", and without a file.
+  std::optional<int64_t> batch_size_of_loaders(const char* key) const {
+    const Json* const value = find(key);
+    if (job_.batch_sizes.empty() || (document_ && (value == nullptr || !is_auto(*value)))) return std::nullopt;
+    const auto [least, most] = std::minmax_element(job_.batch_sizes.begin(), job_.batch_sizes.end());
+    return settings_.is_train_batch_min ? *least : *most;
+  }
+
+  // One is the other one in parts: for each micro-batch and each rank.
+  void choose_batch_sizes(DeepspeedConfig& config) const {
+    constexpr const char* kOne = "train_micro_batch_size_per_gpu";
     const int64_t parts = config.gradient_accumulation_steps * job_.data_parallel_size;
-    require(one ? *one * parts == *all : *all % parts == 0, Status::kInvalidArgument, source_, ": train_batch_size is ",
-            *all, one ? text(" and train_micro_batch_size_per_gpu is ", *one) : "", ", with ",
-            config.gradient_accumulation_steps, " gradient_accumulation_steps and ", job_.data_parallel_size,
-            " data-parallel ranks; expected ", one ? text(*one * parts) : text("a multiple of ", parts));
+    const auto of_loaders = batch_size_of_loaders(kOne), all = batch_size("train_batch_size");
+    const auto one = of_loaders ? of_loaders : batch_size(kOne);
+    require(!all || (one ? *one * parts == *all : *all % parts == 0), Status::kInvalidArgument, source_,
+            ": train_batch_size is ", all.value_or(0),
+            of_loaders ? text(" and the batch size of the loaders is ", *one)
+            : one      ? text(" and ", kOne, " is ", *one)
+                       : "",
+            ", with ", config.gradient_accumulation_steps, " gradient_accumulation_steps and ", job_.data_parallel_size,
+            " data-parallel ranks; expected ", one ? text(one.value_or(0) * parts) : text("a multiple of ", parts));
+    if (one || all) {
+      config.train_micro_batch_size_per_gpu = one ? *one : *all / parts;
+      config.train_batch_size = *config.train_micro_batch_size_per_gpu * parts;
+    }
   }
 
   OffloadDevice device(std::string_view path, const char* name, const Setting<OffloadDevice>& setting) {
@@ -238,16 +253,10 @@ class Reader {
     return fsdp;
   }
 
-  // ZeRO gathers each module by itself but for the smallest parameters, which stay.
+  // ZeRO gathers each module by itself but for the smallest parameters, which stay, and those of modules that are one.
   void wrap(const DeepspeedConfig& config, FsdpSettings& fsdp) {
     constexpr int64_t kSmallest = 100000;  // DeepSpeed's stage3_param_persistence_threshold
     if (config.zero_stage < 3) return;
-    if (!settings_.transformer_moe_cls_names.value.empty()) {
-      fsdp.auto_wrap_policy.set(AutoWrapPolicy::kTransformerBasedWrap, settings_.transformer_moe_cls_names.source);
-      fsdp.transformer_cls_names_to_wrap.set(settings_.transformer_moe_cls_names.value,
-                                             settings_.transformer_moe_cls_names.source);
-      return;
-    }
     const char* const key = "zero_optimization.stage3_param_persistence_threshold";
     int64_t smallest = kSmallest;
     if (const Json* const value = find(key); value != nullptr && !is_auto(*value)) {
@@ -257,6 +266,7 @@ class Reader {
     }
     fsdp.auto_wrap_policy.set(AutoWrapPolicy::kSizeBasedWrap, "zero_optimization.stage");
     fsdp.min_num_params.set(smallest, key);
+    fsdp.leaf_module_classes.set(settings_.transformer_moe_cls_names.value, settings_.transformer_moe_cls_names.source);
   }
 
   void refuse_mismatches() const {

@@ -15,6 +15,7 @@ struct DeepspeedJob {
   Precision mixed_precision = Precision::kNo;
   int64_t gradient_accumulation_steps = 1;
   int64_t data_parallel_size = 1;
+  std::vector<int64_t> batch_sizes;  // of the loaders, on one rank
 };
 
 struct DeepspeedConfig {
@@ -22,7 +23,7 @@ struct DeepspeedConfig {
   int64_t zero_stage = 0;
   int64_t gradient_accumulation_steps = 1;
   double gradient_clipping = 0;  // the largest norm at each step of the optimizer; 0: any
-  std::optional<int64_t> train_micro_batch_size_per_gpu;
+  std::optional<int64_t> train_micro_batch_size_per_gpu, train_batch_size;  // nothing: neither file nor loader says it
   // Stages 2 and 3: no rank has whole gradients, also while they accumulate, so that each micro-batch exchanges them.
   bool shards_gradients = false;
   std::vector<std::string> without_effect;  // "key: why"

@@ -110,16 +110,22 @@ void check_ignored_modules(const Setting<std::string>& ignored) {
                                   "the whole names of modules");
 }
 
-void check_wrapping(FsdpSettings& settings) {
-  auto& names = settings.transformer_cls_names_to_wrap;
+// The names without blanks. They have an effect under one policy.
+void check_classes(const char* field, Setting<std::string>& names, const FsdpSettings& settings, AutoWrapPolicy policy,
+                   const char* policy_name) {
   std::string joined;
-  for (const std::string& name : class_names(names.value, "transformer_cls_names_to_wrap"))
-    joined += (joined.empty() ? "" : ",") + name;
+  for (const std::string& name : class_names(names.value, field)) joined += (joined.empty() ? "" : ",") + name;
   names.value = joined;
-  if (!names.value.empty() && settings.auto_wrap_policy != AutoWrapPolicy::kTransformerBasedWrap)
-    log(LogLevel::kWarning, shown("transformer_cls_names_to_wrap", names), " and ",
-        shown("auto_wrap_policy", settings.auto_wrap_policy),
-        ", so that the names have no effect; expected transformer_based_wrap");
+  if (!names.value.empty() && settings.auto_wrap_policy != policy)
+    log(LogLevel::kWarning, shown(field, names), " and ", shown("auto_wrap_policy", settings.auto_wrap_policy),
+        ", so that the names have no effect; expected ", policy_name);
+}
+
+void check_wrapping(FsdpSettings& settings) {
+  check_classes("transformer_cls_names_to_wrap", settings.transformer_cls_names_to_wrap, settings,
+                AutoWrapPolicy::kTransformerBasedWrap, "transformer_based_wrap");
+  check_classes("leaf_module_classes", settings.leaf_module_classes, settings, AutoWrapPolicy::kSizeBasedWrap,
+                "size_based_wrap");
   if (settings.min_num_params.source == "call" && settings.min_num_params > 0 &&
       settings.auto_wrap_policy != AutoWrapPolicy::kSizeBasedWrap)
     log(LogLevel::kWarning, shown("min_num_params", settings.min_num_params), " and ",

@@ -1,8 +1,8 @@
 /* Section 10: settings of sharding, and of DeepSpeed, whose clipping and accumulation hold for one process as well. */
 #define _POSIX_C_SOURCE 200809L
-#include "capi_test.h"
-
 #include <math.h>
+
+#include "data_fixture.h"
 
 enum { WIDTH = 3, CLASSES = 2 };
 
@@ -169,12 +169,72 @@ static void test_wrong_settings_of_deepspeed(void **unused) {
   accel_state_release(state);
 }
 
+static accel_dataloader_t *new_loader(int64_t batch_size) {
+  accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
+  accel_dataset_t *const numbers = new_numbers(16);
+  accel_dataloader_t *loader = NULL;
+  options.batch_size = batch_size;
+  assert_ok(accel_dataloader_create(numbers, &options, &loader));
+  accel_dataset_release(numbers);
+  return loader;
+}
+
+/* A model between its two loaders, of 8 and of 4 rows. */
+static accel_status_t prepare_with_loaders(accel_state_t *state, const accel_deepspeed_options_t *deepspeed) {
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_prepare_item_t items[] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, out[3];
+  options.deepspeed = deepspeed;
+  items[0].loader = new_loader(8);
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &items[1].module));
+  items[1].model_options = &options;
+  items[2].loader = new_loader(4);
+  const accel_status_t status = accel_prepare(state, items, 3, out);
+  if (status == ACCEL_OK) {
+    accel_dataloader_release(out[0].loader);
+    accel_module_release(out[1].module);
+    accel_dataloader_release(out[2].loader);
+  }
+  accel_dataloader_release(items[0].loader);
+  accel_module_release(items[1].module);
+  accel_dataloader_release(items[2].loader);
+  return status;
+}
+
+static void test_loaders_say_deepspeeds_batch_size(void **unused) {
+  (void)unused;
+  for (int is_min = 0; is_min < 2; is_min++) {
+    accel_state_t *const state = new_state();
+    accel_deepspeed_options_t deepspeed = ACCEL_DEEPSPEED_OPTIONS_INIT;
+    accel_buffer_t described = ACCEL_BUFFER_INIT;
+    deepspeed.enabled = 1;
+    deepspeed.is_train_batch_min = is_min;
+    deepspeed.hf_ds_config =
+        "{\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": 2, "
+        "\"zero_optimization\": {\"stage\": 2}}";
+    assert_ok(prepare_with_loaders(state, &deepspeed));
+    assert_ok(accel_describe(state, &described));
+    assert_non_null(strstr(described.data, is_min ? "train_micro_batch_size_per_gpu 4, train_batch_size 8"
+                                                  : "train_micro_batch_size_per_gpu 8, train_batch_size 16"));
+    accel_buffer_dispose(&described);
+    deepspeed.hf_ds_config =
+        "{\"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": 8, \"gradient_accumulation_steps\": 2, "
+        "\"zero_optimization\": {\"stage\": 2}}";
+    if (is_min)
+      assert_ok(prepare_with_loaders(state, &deepspeed));
+    else
+      assert_fails(prepare_with_loaders(state, &deepspeed), ACCEL_ERROR_INVALID_ARGUMENT,
+                   "train_batch_size is 8 and the batch size of the loaders is 8");
+    accel_state_release(state);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_what_does_not_go_together_is_refused),
       capi_unit_test(test_the_environment_and_its_version_decide),
       capi_unit_test(test_deepspeed_clips_and_accumulates),
       capi_unit_test(test_wrong_settings_of_deepspeed),
+      capi_unit_test(test_loaders_say_deepspeeds_batch_size),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

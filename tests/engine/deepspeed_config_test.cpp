@@ -26,7 +26,7 @@ DeepspeedConfig read(const std::string& json, const DeepspeedJob& job = {}) {
   return read_deepspeed_config(with_json(json), job);
 }
 
-DeepspeedJob job_of(Precision precision, int64_t steps = 1, int64_t ranks = 1) { return {precision, steps, ranks}; }
+DeepspeedJob job_of(Precision precision, int64_t steps = 1, int64_t ranks = 1) { return {precision, steps, ranks, {}}; }
 
 bool has_line(const DeepspeedConfig& config, const std::string& begin) {
   return std::any_of(config.without_effect.begin(), config.without_effect.end(),
@@ -210,15 +210,66 @@ TEST(DeepspeedConfig, OffloadIsThatOfSharding) {
   EXPECT_EQ(third.fsdp.offload_folder.value, "/fast");
 }
 
-TEST(DeepspeedConfig, ModulesThatAreGatheredAsOneAreGroups) {
+TEST(DeepspeedConfig, ModulesThatAreGatheredAsOneAreLeaves) {
   DeepspeedSettings settings;
   settings.zero_stage = 3;
   settings.transformer_moe_cls_names = "MixtralSparseMoeBlock, Qwen2MoeSparseMoeBlock";
-  const DeepspeedConfig config = read_deepspeed_config(settings, {});
-  EXPECT_EQ(config.fsdp.auto_wrap_policy, AutoWrapPolicy::kTransformerBasedWrap);
-  EXPECT_EQ(config.fsdp.transformer_cls_names_to_wrap.value, "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock");
+  DeepspeedConfig config = read_deepspeed_config(settings, {});
+  EXPECT_EQ(config.fsdp.leaf_module_classes.value, "MixtralSparseMoeBlock,Qwen2MoeSparseMoeBlock");
+  EXPECT_EQ(config.fsdp.auto_wrap_policy, AutoWrapPolicy::kSizeBasedWrap) << "all others are gathered one by one";
+  EXPECT_EQ(config.fsdp.min_num_params, 100000);
   settings.zero_stage = 2;
   EXPECT_TRUE(has_line(read_deepspeed_config(settings, {}), "transformer_moe_cls_names: the stage of ZeRO is not 3"));
+  settings = with_json(R"({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 500}})");
+  settings.transformer_moe_cls_names = "Expert";
+  config = read_deepspeed_config(settings, {});
+  EXPECT_EQ(config.fsdp.leaf_module_classes.value, "Expert");
+  EXPECT_EQ(config.fsdp.min_num_params, 500);
+}
+
+DeepspeedConfig with_loaders(const std::string& json, const std::vector<int64_t>& batch_sizes, bool is_min = true) {
+  DeepspeedSettings settings = with_json(json);
+  settings.is_train_batch_min = is_min;
+  DeepspeedJob job = job_of(Precision::kNo, 3, 2);
+  job.batch_sizes = batch_sizes;
+  return read_deepspeed_config(settings, job);
+}
+
+TEST(DeepspeedConfig, LoadersSayTheBatchSizesThatAreLeftToThem) {
+  const std::string automatic =
+      R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+          "zero_optimization": {"stage": 2}})";
+  EXPECT_EQ(with_loaders(automatic, {8, 4}).train_micro_batch_size_per_gpu, 4);
+  EXPECT_EQ(with_loaders(automatic, {8, 4}).train_batch_size, 24);
+  EXPECT_EQ(with_loaders(automatic, {8, 4}, false).train_micro_batch_size_per_gpu, 8);
+  EXPECT_EQ(with_loaders(automatic, {8, 4}, false).train_batch_size, 48);
+  EXPECT_FALSE(with_loaders(automatic, {}).train_batch_size.has_value());
+
+  DeepspeedJob job;
+  job.batch_sizes = {6, 5};
+  EXPECT_EQ(read_deepspeed_config({}, job).train_micro_batch_size_per_gpu, 5) << "without a file";
+
+  const std::string all =
+      R"({"train_batch_size": 24, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+          "zero_optimization": {"stage": 2}})";
+  EXPECT_EQ(with_loaders(all, {8, 4}).train_micro_batch_size_per_gpu, 4);
+  EXPECT_EQ(with_loaders(all, {}).train_batch_size, 24);
+  tests::expect_error(
+      Status::kInvalidArgument,
+      "train_batch_size is 24 and the batch size of the loaders is 8, with 3 gradient_accumulation_steps "
+      "and 2 data-parallel ranks; expected 48",
+      [&] {
+        with_loaders(all, {8, 4}, false);
+      });
+
+  // What the file says counts.
+  const std::string micro = R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3,
+                                "zero_optimization": {"stage": 2}})";
+  EXPECT_EQ(with_loaders(micro, {8, 4}).train_micro_batch_size_per_gpu, 2);
+  EXPECT_EQ(with_loaders(micro, {8, 4}).train_batch_size, 12);
+  const std::string both = R"({"train_batch_size": 36, "gradient_accumulation_steps": 3,
+                               "zero_optimization": {"stage": 2}})";
+  EXPECT_EQ(with_loaders(both, {8}).train_micro_batch_size_per_gpu, 6) << "as DeepSpeed, which divides";
 }
 
 TEST(DeepspeedConfig, ValuesAreFoundByTheirPaths) {

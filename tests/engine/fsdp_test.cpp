@@ -19,6 +19,7 @@
 
 #include "accelerator/sharded_state.hpp"
 #include "accelerator_ranks.hpp"
+#include "big_model_fixture.hpp"
 #include "checkpoint_fixture.hpp"
 #include "comm/group.hpp"
 #include "expect_error.hpp"
@@ -463,6 +464,37 @@ TEST(FsdpModel, WrapsBySize) {
   const auto modules = wrap_modules(make_model(), settings);
   ASSERT_EQ(modules.size(), 1);
   EXPECT_EQ(modules[0].parameters.size(), 8);
+}
+
+// "path:parameters" of each group.
+std::vector<std::string> groups_of(const nn::ModulePtr& model, const std::string& leaves, int64_t min_num_params) {
+  FsdpSettings settings;
+  settings.enabled = true;
+  settings.auto_wrap_policy = AutoWrapPolicy::kSizeBasedWrap;
+  settings.min_num_params = min_num_params;
+  settings.leaf_module_classes = leaves;
+  std::vector<std::string> groups;
+  for (const WrappedModule& one : wrap_modules(model, settings))
+    groups.push_back(text(one.path, ":", one.parameters.size()));
+  return groups;
+}
+
+TEST(FsdpModel, WrapsLeavesAsTheyAreAndTheRestBySize) {
+  using Groups = std::vector<std::string>;
+  const auto model = tests::block_model({2, 16, 32});  // linear layers of 544 and 528 parameters in blocks
+  model->add_child("tail", tests::block_model({1, 16, 32})->find("layers.0.in"));
+  EXPECT_EQ(groups_of(model, "", 500),
+            Groups({"layers.0.in:2", "layers.0.out:2", "layers.1.in:2", "layers.1.out:2", "tail:2", ":2"}));
+  EXPECT_EQ(groups_of(model, "Block", 500), Groups({"layers.0:5", "layers.1:5", "tail:2", ":0"}));
+  EXPECT_EQ(groups_of(model, "Block", 600), Groups({"layers.0:5", "layers.1:5", ":2"}));
+  EXPECT_EQ(groups_of(model, "Block", 0), Groups({"layers.0:5", "layers.1:5", ":2"}));
+  EXPECT_EQ(groups_of(model, "Block,Linear", 0), Groups({"layers.0:5", "layers.1:5", "tail:2", ":0"}))
+      << "nothing is in a leaf but the leaf";
+  EXPECT_EQ(groups_of(model, "ModuleList", 500),
+            Groups({"layers.0.in:2", "layers.0.out:2", "layers.1.in:2", "layers.1.out:2", "tail:2", ":2"}))
+      << "a list is not called";
+  tests::expect_error(Status::kNotFound, "leaf_module_classes has 'Expert', and no module is of that class",
+                      [&] { groups_of(model, "Block,Expert", 500); });
 }
 
 TEST(FsdpModel, ALossThatDependsOnAHiddenValueIsAnError) {

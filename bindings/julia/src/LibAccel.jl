@@ -1189,6 +1189,7 @@ struct accel_fsdp_options_t
     offload_optimizer::accel_flag_t
     offload_folder::Ptr{Cchar}
     reshard_group_size::Int64
+    leaf_module_classes::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1218,8 +1219,9 @@ function accel_fsdp_options_t(;
     offload_optimizer = ACCEL_UNSET,
     offload_folder = C_NULL,
     reshard_group_size = ACCEL_UNSET_INT64,
+    leaf_module_classes = C_NULL,
 )
-    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder, reshard_group_size)
+    return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder, reshard_group_size, leaf_module_classes)
 end
 
 """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning."""

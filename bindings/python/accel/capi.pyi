@@ -672,6 +672,7 @@ class accel_fsdp_options_t:
     offload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0
     offload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
     reshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
+    leaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none
     """
     enabled: int
     sharding_strategy: int
@@ -698,13 +699,14 @@ class accel_fsdp_options_t:
     offload_optimizer: int
     offload_folder: str
     reshard_group_size: int
-    def __init__(self, *, enabled: Optional[int] = None, sharding_strategy: int = ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version: int = 1, reshard_after_forward: Optional[int] = None, backward_prefetch: int = ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch: int = 0, limit_all_gathers: int = 1, auto_wrap_policy: int = ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type: int = ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap: Optional[str] = None, min_num_params: int = 0, ignored_modules: Optional[str] = None, param_dtype: Optional[str] = None, reduce_dtype: Optional[str] = None, output_dtype: Optional[str] = None, cast_forward_inputs: int = 1, cpu_offload: int = 0, use_orig_params: int = 1, sync_module_states: int = 1, cpu_ram_efficient_loading: int = 0, activation_checkpointing: int = 0, activation_checkpointing_offload: int = 0, offload_optimizer: int = 0, offload_folder: Optional[str] = None, reshard_group_size: int = 0) -> None: ...
+    leaf_module_classes: str
+    def __init__(self, *, enabled: Optional[int] = None, sharding_strategy: int = ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version: int = 1, reshard_after_forward: Optional[int] = None, backward_prefetch: int = ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch: int = 0, limit_all_gathers: int = 1, auto_wrap_policy: int = ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type: int = ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap: Optional[str] = None, min_num_params: int = 0, ignored_modules: Optional[str] = None, param_dtype: Optional[str] = None, reduce_dtype: Optional[str] = None, output_dtype: Optional[str] = None, cast_forward_inputs: int = 1, cpu_offload: int = 0, use_orig_params: int = 1, sync_module_states: int = 1, cpu_ram_efficient_loading: int = 0, activation_checkpointing: int = 0, activation_checkpointing_offload: int = 0, offload_optimizer: int = 0, offload_folder: Optional[str] = None, reshard_group_size: int = 0, leaf_module_classes: Optional[str] = None) -> None: ...
 
 class accel_deepspeed_options_t:
     """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
 
     enabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
-    is_train_batch_min: Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+    is_train_batch_min: Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1
     hf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
     zero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
     gradient_accumulation_steps: In [1, inf). Default: that of the state
@@ -715,7 +717,7 @@ class accel_deepspeed_options_t:
     offload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     zero3_init_flag: 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     zero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
-    transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+    transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
     """
     enabled: int
     is_train_batch_min: int

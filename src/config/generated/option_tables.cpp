@@ -509,11 +509,12 @@ constexpr OptionField kFsdpOptions[] = {
     {"offload_optimizer", "1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0", OptionKind::kFlag, 4, 124, 109, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_folder", "A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none", OptionKind::kText, 8, 128, 122, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"reshard_group_size", "Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0", OptionKind::kInteger, 8, 136, 143, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"leaf_module_classes", "Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none", OptionKind::kText, 8, 144, 141, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kDeepspeedOptions[] = {
     {"enabled", "1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0", OptionKind::kFlag, 4, 8, 69, kNone, "ACCELERATE_USE_DEEPSPEED", "0", nullptr, nullptr, 0, false},
-    {"is_train_batch_min", "Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 97, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"is_train_batch_min", "Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 204, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"hf_ds_config", "The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none", OptionKind::kText, 8, 16, 61, kNone, "ACCELERATE_DEEPSPEED_CONFIG_FILE", nullptr, "none", nullptr, 0, false},
     {"zero_stage", "In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 0, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
     {"gradient_accumulation_steps", "In [1, inf). Default: that of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "that of the state", nullptr, 0, false},
@@ -524,7 +525,7 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"offload_param_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
     {"zero3_init_flag", "1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 95, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
-    {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 77, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
+    {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGradScalerOptions[] = {
@@ -778,7 +779,7 @@ const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std:
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
-const OptionTable fsdp_options{"accel_fsdp_options_t", 144, kFsdpOptions, std::size(kFsdpOptions)};
+const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};

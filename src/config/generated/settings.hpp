@@ -414,6 +414,7 @@ struct FsdpSettings {
   Setting<bool> offload_optimizer{false};
   Setting<std::string> offload_folder{};
   Setting<int64_t> reshard_group_size{0};
+  Setting<std::string> leaf_module_classes{};
 
   static const OptionTable& table() { return option_tables::fsdp_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -444,6 +445,7 @@ struct FsdpSettings {
     visit(table().fields[22], settings.offload_optimizer...);
     visit(table().fields[23], settings.offload_folder...);
     visit(table().fields[24], settings.reshard_group_size...);
+    visit(table().fields[25], settings.leaf_module_classes...);
   }
 };
 

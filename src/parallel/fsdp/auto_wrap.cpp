@@ -24,13 +24,9 @@ bool is_container(const nn::Module& module) {
   return std::find(std::begin(kKinds), std::end(kKinds), module.kind()) != std::end(kKinds);
 }
 
-Paths modules_of_classes(const nn::Module& model, const std::string& list) {
-  const std::vector<std::string> given = class_names(list, "transformer_cls_names_to_wrap");
+Paths modules_of_classes(const nn::Module& model, const std::string& list, const char* field) {
+  const std::vector<std::string> given = class_names(list, field);
   const std::set<std::string> names(given.begin(), given.end());
-  require(
-      !names.empty(), Status::kInvalidArgument,
-      "auto_wrap_policy is TRANSFORMER_BASED_WRAP and transformer_cls_names_to_wrap is empty; expected the classes of "
-      "the model's blocks");
   Paths paths;
   std::set<std::string> known, found;
   for (const auto& [path, module] : model.named_modules()) {
@@ -43,33 +39,55 @@ Paths modules_of_classes(const nn::Module& model, const std::string& list) {
     if (found.count(name) != 0) continue;
     std::string kinds;
     for (const std::string& kind : known) kinds += (kinds.empty() ? "" : ", ") + kind;
-    fail(Status::kNotFound, "transformer_cls_names_to_wrap has '", name,
-         "', and no module is of that class; the model has ", kinds);
+    fail(Status::kNotFound, field, " has '", name, "', and no module is of that class; the model has ", kinds);
   }
   return paths;
 }
 
-// Children first; what they have taken does not count for their parents. As size_based_auto_wrap_policy of torch.
-int64_t wrap_by_size(const std::string& path, const nn::Module& module, int64_t min_num_params, Paths& paths,
-                     std::unordered_set<const at::TensorImpl*>& counted) {
-  int64_t left = 0;
-  for (const auto& [name, child] : module.children())
-    left += wrap_by_size(path.empty() ? name : path + "." + name, *child, min_num_params, paths, counted);
-  for (const auto& [name, tensor] : module.named_parameters())
-    if (name.find('.') == std::string::npos && counted.insert(tensor.unsafeGetTensorImpl()).second)
-      left += tensor.numel();
-  if (left < min_num_params || is_container(module)) return left;
-  paths.insert(path);
-  return 0;
-}
+// Children first; what they have taken does not count for their parents. As size_based_auto_wrap_policy of torch, but
+// that nothing inside of a leaf is looked at.
+class SizeBasedWrap {
+ public:
+  SizeBasedWrap(int64_t min_num_params, Paths leaves) : min_num_params_(min_num_params), leaves_(std::move(leaves)) {}
+
+  Paths paths_of(const nn::Module& model) {
+    visit("", model);
+    return std::move(paths_);
+  }
+
+ private:
+  // How many parameters are left to the parent.
+  int64_t visit(const std::string& path, const nn::Module& module) {
+    int64_t left = 0;
+    const bool is_leaf = leaves_.count(path) != 0;
+    if (!is_leaf)
+      for (const auto& [name, child] : module.children())
+        left += visit(path.empty() ? name : path + "." + name, *child);
+    for (const auto& [name, tensor] : module.named_parameters())
+      if ((is_leaf || name.find('.') == std::string::npos) && counted_.insert(tensor.unsafeGetTensorImpl()).second)
+        left += tensor.numel();
+    const bool is_group = is_leaf || (min_num_params_ > 0 && left >= min_num_params_ && !is_container(module));
+    if (!is_group) return left;
+    paths_.insert(path);
+    return 0;
+  }
+
+  const int64_t min_num_params_;  // 0: only leaves are groups
+  const Paths leaves_;
+  Paths paths_;
+  std::unordered_set<const at::TensorImpl*> counted_;
+};
 
 Paths chosen_modules(const nn::Module& model, const FsdpSettings& settings) {
   Paths paths;
   if (settings.auto_wrap_policy == AutoWrapPolicy::kTransformerBasedWrap) {
-    paths = modules_of_classes(model, settings.transformer_cls_names_to_wrap);
-  } else if (settings.auto_wrap_policy == AutoWrapPolicy::kSizeBasedWrap && settings.min_num_params > 0) {
-    std::unordered_set<const at::TensorImpl*> counted;
-    wrap_by_size("", model, settings.min_num_params, paths, counted);
+    require(!settings.transformer_cls_names_to_wrap.value.empty(), Status::kInvalidArgument,
+            "auto_wrap_policy is TRANSFORMER_BASED_WRAP and transformer_cls_names_to_wrap is empty; expected the "
+            "classes of the model's blocks");
+    paths = modules_of_classes(model, settings.transformer_cls_names_to_wrap, "transformer_cls_names_to_wrap");
+  } else if (settings.auto_wrap_policy == AutoWrapPolicy::kSizeBasedWrap) {
+    Paths leaves = modules_of_classes(model, settings.leaf_module_classes, "leaf_module_classes");
+    paths = SizeBasedWrap(settings.min_num_params, std::move(leaves)).paths_of(model);
   }
   paths.insert("");
   return paths;

@@ -308,7 +308,7 @@ SAME(place_of_accel_ddp_options_t_comm_hook, offsetof(accel_ddp_options_t, comm_
 SAME(place_of_accel_ddp_options_t_comm_wrapper, offsetof(accel_ddp_options_t, comm_wrapper) == 40 && sizeof(((accel_ddp_options_t *)0)->comm_wrapper) == 4);
 SAME(place_of_accel_ddp_options_t_reserved, offsetof(accel_ddp_options_t, reserved) == 44 && sizeof(((accel_ddp_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_ddp_options_t_comm_state_option, offsetof(accel_ddp_options_t, comm_state_option) == 48 && sizeof(((accel_ddp_options_t *)0)->comm_state_option) == 8);
-SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 144);
+SAME(size_of_accel_fsdp_options_t, sizeof(accel_fsdp_options_t) == 152);
 SAME(place_of_accel_fsdp_options_t_struct_size, offsetof(accel_fsdp_options_t, struct_size) == 0 && sizeof(((accel_fsdp_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_fsdp_options_t_enabled, offsetof(accel_fsdp_options_t, enabled) == 8 && sizeof(((accel_fsdp_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_fsdp_options_t_sharding_strategy, offsetof(accel_fsdp_options_t, sharding_strategy) == 12 && sizeof(((accel_fsdp_options_t *)0)->sharding_strategy) == 4);
@@ -335,6 +335,7 @@ SAME(place_of_accel_fsdp_options_t_activation_checkpointing_offload, offsetof(ac
 SAME(place_of_accel_fsdp_options_t_offload_optimizer, offsetof(accel_fsdp_options_t, offload_optimizer) == 124 && sizeof(((accel_fsdp_options_t *)0)->offload_optimizer) == 4);
 SAME(place_of_accel_fsdp_options_t_offload_folder, offsetof(accel_fsdp_options_t, offload_folder) == 128 && sizeof(((accel_fsdp_options_t *)0)->offload_folder) == 8);
 SAME(place_of_accel_fsdp_options_t_reshard_group_size, offsetof(accel_fsdp_options_t, reshard_group_size) == 136 && sizeof(((accel_fsdp_options_t *)0)->reshard_group_size) == 8);
+SAME(place_of_accel_fsdp_options_t_leaf_module_classes, offsetof(accel_fsdp_options_t, leaf_module_classes) == 144 && sizeof(((accel_fsdp_options_t *)0)->leaf_module_classes) == 8);
 SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 88);
 SAME(place_of_accel_deepspeed_options_t_struct_size, offsetof(accel_deepspeed_options_t, struct_size) == 0 && sizeof(((accel_deepspeed_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_deepspeed_options_t_enabled, offsetof(accel_deepspeed_options_t, enabled) == 8 && sizeof(((accel_deepspeed_options_t *)0)->enabled) == 4);

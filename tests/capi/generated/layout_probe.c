@@ -335,6 +335,7 @@ int main(void) {
   printf("field offload_optimizer %zu\n", offsetof(accel_fsdp_options_t, offload_optimizer));
   printf("field offload_folder %zu\n", offsetof(accel_fsdp_options_t, offload_folder));
   printf("field reshard_group_size %zu\n", offsetof(accel_fsdp_options_t, reshard_group_size));
+  printf("field leaf_module_classes %zu\n", offsetof(accel_fsdp_options_t, leaf_module_classes));
   printf("struct accel_deepspeed_options_t %zu\n", sizeof(accel_deepspeed_options_t));
   printf("field struct_size %zu\n", offsetof(accel_deepspeed_options_t, struct_size));
   printf("field enabled %zu\n", offsetof(accel_deepspeed_options_t, enabled));

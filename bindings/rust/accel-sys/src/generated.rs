@@ -2562,6 +2562,8 @@ pub struct accel_fsdp_options_t {
     pub offload_folder: *const c_char,
     /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In \[0, inf). Default 0
     pub reshard_group_size: i64,
+    /// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none
+    pub leaf_module_classes: *const c_char,
 }
 
 /// Every field of [`accel_fsdp_options_t`] unset.
@@ -2592,6 +2594,7 @@ pub const ACCEL_FSDP_OPTIONS_INIT: accel_fsdp_options_t = accel_fsdp_options_t {
     offload_optimizer: ACCEL_UNSET,
     offload_folder: core::ptr::null(),
     reshard_group_size: ACCEL_UNSET_INT64,
+    leaf_module_classes: core::ptr::null(),
 };
 impl Default for accel_fsdp_options_t {
     fn default() -> Self {
@@ -2606,7 +2609,7 @@ pub struct accel_deepspeed_options_t {
     pub struct_size: usize,
     /// 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
     pub enabled: accel_flag_t,
-    /// Of several loaders, 1: the smallest batch size is train_micro_batch_size_per_gpu, 0: the largest. Default 1
+    /// Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1
     pub is_train_batch_min: accel_flag_t,
     /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
     pub hf_ds_config: *const c_char,
@@ -2628,7 +2631,7 @@ pub struct accel_deepspeed_options_t {
     pub zero3_init_flag: accel_flag_t,
     /// 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     pub zero3_save_16bit_model: accel_flag_t,
-    /// Names of classes with commas between them, whose modules are gathered as one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+    /// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
     pub transformer_moe_cls_names: *const c_char,
 }
 

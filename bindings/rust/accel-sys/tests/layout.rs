@@ -477,7 +477,7 @@ fn layout_of_accel_ddp_options() {
 
 #[test]
 fn layout_of_accel_fsdp_options() {
-    assert_eq!(size_of::<accel_fsdp_options_t>(), 144);
+    assert_eq!(size_of::<accel_fsdp_options_t>(), 152);
     assert_eq!(align_of::<accel_fsdp_options_t>(), 8);
     assert_eq!(offset_of!(accel_fsdp_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_fsdp_options_t, enabled), 8);
@@ -505,6 +505,7 @@ fn layout_of_accel_fsdp_options() {
     assert_eq!(offset_of!(accel_fsdp_options_t, offload_optimizer), 124);
     assert_eq!(offset_of!(accel_fsdp_options_t, offload_folder), 128);
     assert_eq!(offset_of!(accel_fsdp_options_t, reshard_group_size), 136);
+    assert_eq!(offset_of!(accel_fsdp_options_t, leaf_module_classes), 144);
 }
 
 #[test]

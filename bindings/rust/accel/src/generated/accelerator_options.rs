@@ -169,6 +169,7 @@ crate::configuration::builder! {
     offload_optimizer: bool = offload_optimizer,
     offload_folder: String = offload_folder,
     reshard_group_size: i64 = reshard_group_size,
+    leaf_module_classes: String = leaf_module_classes,
 }
 
 impl FsdpOptions {
@@ -334,6 +335,13 @@ impl FsdpOptions {
         self.0.reshard_group_size = reshard_group_size;
         self
     }
+
+    /// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all
+    /// that is in it, whatever its size. Default: none.
+    pub fn leaf_module_classes(mut self, leaf_module_classes: impl AsRef<str>) -> Self {
+        self.0.leaf_module_classes = self.1.text(leaf_module_classes.as_ref());
+        self
+    }
 }
 
 crate::configuration::builder! {
@@ -366,7 +374,8 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Of several loaders, true: the smallest batch size is train_micro_batch_size_per_gpu, false: the largest.
+    /// Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are
+    /// prepared with the model or before it, true: the smallest batch size of a rank is meant, false: the largest.
     /// Default true.
     pub fn is_train_batch_min(mut self, is_train_batch_min: bool) -> Self {
         self.0.is_train_batch_min = is_train_batch_min.into();
@@ -437,8 +446,8 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Names of classes with commas between them, whose modules are gathered as one. Variable
-    /// ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
+    /// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are
+    /// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
     pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: impl AsRef<str>) -> Self {
         self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names.as_ref());
         self
