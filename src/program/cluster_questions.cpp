@@ -35,6 +35,9 @@ std::string with_home(const std::string& path) {
   return path.compare(0, 2, "~/") == 0 ? environment_text("HOME").value_or("~") + path.substr(1) : path;
 }
 
+// The reference asks for it, so that its files can be written.
+constexpr const char* kRefused = " is not in this version, and accel launch refuses it";
+
 class ClusterQuestionnaire {
  public:
   ClusterQuestionnaire(const Questions& ask, size_t num_gpus) : ask_(ask), num_gpus_(num_gpus) {}
@@ -126,7 +129,7 @@ class ClusterQuestionnaire {
   }
 
   void ask_for_compilation() {
-    if (!yes("Should models be compiled by torch.compile?")) return;
+    if (!ask_.yes(std::string("Should models be compiled by torch.compile? That") + kRefused, false)) return;
     Members& compiled = section("dynamo_config");
     compiled.emplace_back("dynamo_backend",
                           Json(upper(ask_.choice("Which backend compiles?",
@@ -182,6 +185,8 @@ class ClusterQuestionnaire {
     settings.emplace_back("deepspeed_multinode_launcher", Json(launcher));
     if (launcher == "standard") return;
     settings.emplace_back("deepspeed_hostfile", answer("Where is the hostfile, with lines as 'name slots=8'"));
+    ask_.say(
+        "Filters of hosts are not in this version, and accel launch refuses them; name the hosts in the hostfile.");
     if (yes("Should some of its hosts or slots be left out?"))
       settings.emplace_back("deepspeed_exclusion_filter", answer("Which, as 'name:0,1'"));
     if (yes("Should only some of them be used?"))
@@ -244,7 +249,7 @@ class ClusterQuestionnaire {
   }
 
   void ask_for_megatron() {
-    if (!yes("Should Megatron-LM be used?")) return;
+    if (!ask_.yes(std::string("Should Megatron-LM be used? That") + kRefused, false)) return;
     type_ = "MEGATRON_LM";
     Members& settings = section("megatron_lm_config");
     const int64_t tensor = ask_.integer("Over how many ranks are layers split (tensor parallelism)", 1);
@@ -284,7 +289,8 @@ class ClusterQuestionnaire {
 
   void ask_for_precision() {
     if (has_deepspeed_file_) return;  // that file says it
-    const std::string precision = ask_.choice("Which mixed precision?", {"no", "fp16", "bf16", "fp8"});
+    const std::string precision =
+        ask_.choice(std::string("Which mixed precision? fp8") + kRefused, {"no", "fp16", "bf16", "fp8"});
     set("mixed_precision", Json(precision));
     if (precision == "fp8") ask_for_fp8();
   }

@@ -69,7 +69,7 @@ class Terminal:
                 os.execve(ACCEL, [ACCEL, *map(str, arguments)], environment)
             finally:
                 os._exit(127)
-        self.shown = ""
+        self.shown = self.said = ""
 
     def read_until(self, is_there):
         """Reads until a condition holds, or the end; returns whether it holds."""
@@ -86,6 +86,7 @@ class Terminal:
             if not got:
                 return False
             self.shown += got.decode()
+            self.said += got.decode()
         return True
 
     def answer(self, text):
@@ -117,7 +118,7 @@ class Questionnaire(CommandTest):
         for number, answer in enumerate(answers):
             self.assertTrue(terminal.answer(answer), f"there is no question for answer {number} of {answers}: {terminal.shown}")
         status = terminal.finish()
-        return status, terminal.shown
+        return status, terminal.said
 
     def test_the_answers_of_the_reference_give_its_files(self):
         cases = json.loads((FIXTURES / "expected.json").read_text())["cases"]
@@ -174,6 +175,20 @@ class Questionnaire(CommandTest):
         status, shown = self.ask(answers)
         self.assertEqual(status, 0, shown)
         self.assertIn("note: dynamo_backend is 'INDUCTOR', which asks for compilation by torch.compile", shown)
+
+    def test_what_a_launch_refuses_is_said_with_its_question(self):
+        cases = json.loads((FIXTURES / "expected.json").read_text())["cases"]
+        asked = [case["input"] for case in cases if isinstance(case["input"].get("questions"), list)]
+        refused = set()
+        for given in asked:
+            with self.subTest(given["file"]):
+                result = self.accel("launch", "--dry-run", "--config-file", FIXTURES / given["file"], "train.py")
+                if result.returncode == 0:
+                    continue
+                refused.add(given["file"].partition(".")[0])
+                _, said = self.ask(["", *(answer or "" for _, answer in given["questions"])], "--config-file", self.folder / "job.yaml")
+                self.assertRegex(said, "accel launch refuses (it|them)", result.stderr)
+        self.assertEqual(refused, {"single_dynamo", "deepspeed_machines", "megatron", "fp8_te", "fp8_ao"}, "what is refused today")
 
     def test_nothing_is_asked_without_a_terminal(self):
         self.expect(1, f"accel config --default, which writes a configuration of this machine to {self.default_file}", "config")
