@@ -12,10 +12,12 @@ from . import capi, device_maps, dtypes
 from .device import Device
 from .environment import parse_flag_from_env
 from .handlers import fill
+from .module_tensors import retie_parameters, set_module_tensor_to_device
 from .names import resolver
 from .scopes import scope
 from .torch_types import is_torch_model, torch_module
 from .values import to_engine
+from .weight_names import with_first
 
 __getattr__ = resolver(__name__)
 _logger = logging.getLogger(__name__)
@@ -49,9 +51,23 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
     model."""
     if is_torch_model(model):
         return _torch().cpu_offload(model, execution_device, offload_buffers, state_dict, preload_module_classes)
-    options = _options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
-    capi.accel_cpu_offload(model.handle, _device(execution_device, model), options)
+    options, device = _options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
+    if state_dict is not None:
+        _put_into(model, state_dict)
+    capi.accel_cpu_offload(model.handle, device, options)
     return model
+
+
+def _put_into(model, state_dict):
+    """The weights of a module of accel become those of a state dict, on the CPU. What is tied has one of its names there."""
+    tied, known = capi.accel_find_tied_parameters(model.handle), list(model.state_dict())
+    lacking = [name for name in known if name not in state_dict and not any(name in group and any(map(state_dict.__contains__, group)) for group in tied)]
+    if lacking:
+        raise ValueError(f"state_dict lacks {', '.join(lacking)} of the {type(model).__name__}; expected all of its weights")
+    for name in known:
+        if name in state_dict:
+            set_module_tensor_to_device(model, name, "cpu", value=state_dict[name])
+    retie_parameters(model, with_first(state_dict, tied))
 
 
 def disk_offload(model, offload_dir, execution_device=None, offload_buffers=False, preload_module_classes=None):

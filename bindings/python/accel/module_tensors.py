@@ -27,6 +27,11 @@ def find_tied_parameters(model, **_):
     return _tensors().find_tied_parameters(model) if is_torch_model(model) else capi.accel_find_tied_parameters(model.handle)
 
 
+def find_shared_buffers(model):
+    """The groups of names of buffers that are one tensor, sorted. Modules of accel have none."""
+    return _tensors().find_shared_buffers(model) if is_torch_model(model) else []
+
+
 def retie_parameters(model, tied_params):
     """Makes the parameters of each group one tensor again: the first that is not on the device meta."""
     if is_torch_model(model):
@@ -39,7 +44,11 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
                                 non_blocking=False, clear_cache=True):
     """Puts a parameter or a buffer on a device, with a new value if one is given, which is what a tensor on the device meta needs. The value
     gets `dtype`, or the dtype that the tensor had; integers keep theirs where `dtype` is given. `tied_params_map` has, by the addresses of
-    tied tensors, what is on which device already. `clear_cache` gives cached memory of the device back, which takes its time."""
+    tied tensors, what is on which device already. `clear_cache` gives cached memory of the device back, which takes its time. Modules of accel
+    have neither `tied_params_map` (retie_parameters() ties theirs) nor `fp16_statistics`."""
+    if not is_torch_model(module) and (fp16_statistics is not None or tied_params_map is not None):
+        raise ValueError(f"{'fp16_statistics' if tied_params_map is None else 'tied_params_map'} is for models of torch; expected none for a "
+                         f"{type(module).__name__} of accel, whose tied tensors retie_parameters() makes one again")
     if is_torch_model(module):
         _tensors().set_module_tensor_to_device(module, tensor_name, device, value, dtype, fp16_statistics, tied_params_map, non_blocking, clear_cache)
     else:

@@ -1,13 +1,17 @@
 """Modules of accel that are made without memory, spread over devices, and kept in files."""
 
+import contextlib
+
 import pytest
 
 import accel
 from accel import nn
-from accel.utils import (align_module_device, calculate_maximum_sizes, check_device_map, clean_device_map, compute_module_sizes,
-                         compute_module_total_buffer_size, fallback_allocate, find_tied_parameters, get_balanced_memory, get_max_layer_size, get_max_memory,
+from accel.torch_types import torch_module
+from accel.utils import (OffloadedWeightsLoader, PrefixedDataset, align_module_device, calculate_maximum_sizes, check_device_map, clean_device_map,
+                         compute_module_sizes, compute_module_total_buffer_size, extract_submodules_state_dict, fallback_allocate, find_tied_parameters, get_balanced_memory, get_max_layer_size, get_max_memory,
                          get_module_leaves, get_module_size_with_ties, get_non_persistent_buffers, get_state_dict_offloaded_model, has_offloaded_params,
-                         named_module_tensors, retie_parameters, set_module_tensor_to_device)
+                         load_offloaded_weight, load_offloaded_weights, named_module_tensors, offload_state_dict, offload_weight, retie_parameters,
+                         set_module_tensor_to_device)
 
 ON_DISK = {"0": "cpu", "1": "disk"}
 
@@ -37,6 +41,61 @@ def test_a_model_is_loaded_and_computes_the_same(tmp_path):
     assert all(accel.ops.equal(state[name], value) for name, value in model.state_dict().items())
     accel.hooks.remove_hook_from_submodules(loaded)
     assert not has_offloaded_params(loaded[1]) and accel.ops.allclose(loaded(x), model(x))
+
+
+def test_weights_in_files_without_torch(tmp_path):
+    if torch_module() is not None:
+        pytest.skip("the program has imported torch, and gets its tensors")
+    model, other = chain(), chain()
+    state = {**model.state_dict(), "none": accel.empty(0, 2), "one": accel.tensor(3), "half": accel.ones(2, dtype="bfloat16"),
+             "turned": accel.arange(6).reshape(2, 3).T, "truths": accel.tensor([True, False])}
+    offload_state_dict(tmp_path, state)
+    loader = OffloadedWeightsLoader({"own": accel.ones(1)}, tmp_path)
+    assert list(loader) == ["own", *state] and len(loader) == len(state) + 1
+    for name, tensor in state.items():
+        assert loader[name].dtype == tensor.dtype and loader[name].shape == tensor.shape and accel.ops.equal(loader[name], tensor)
+    index = loader.index
+    assert index["half"] == {"dtype": "bfloat16", "shape": [2]} and index["one"]["shape"] == []
+    load_offloaded_weights(other, {name: index[name] for name in model.state_dict()}, tmp_path)
+    x = accel.randn(2, 3)
+    assert accel.ops.equal(other(x), model(x))
+    offload_weight(accel.zeros(2), "half", tmp_path, index)
+    assert load_offloaded_weight(tmp_path / "half.dat", index["half"]).tolist() == [0, 0] and index["half"]["dtype"] == "float32"
+    accel.save(model.state_dict(), tmp_path / "model.safetensors", safe_serialization=True)
+    places = {"moved": {"safetensors_file": str(tmp_path / "model.safetensors"), "weight_name": "0.bias", "dtype": "float64"}}
+    moved = OffloadedWeightsLoader(index=places)["moved"]
+    assert moved.dtype == accel.float64 and accel.ops.equal(moved.float(), model[0].bias)
+    assert dict(PrefixedDataset({"a.b": 1, "c": 2}, "a.")) == {"b": 1} and extract_submodules_state_dict({"a.b": 1, "c": 2}, ["a"]) == {"a.b": 1}
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_model_is_offloaded_with_the_weights_of_a_state_dict(empty):
+    model, x = chain(), accel.randn(2, 3)
+    with accel.init_empty_weights() if empty else contextlib.nullcontext():
+        other = chain()
+    accel.cpu_offload(other, "cpu", state_dict=model.state_dict())
+    assert accel.ops.equal(other(x), model(x))
+    with pytest.raises(ValueError, match="state_dict lacks 1.bias"):
+        accel.cpu_offload(chain(), "cpu", state_dict={name: value for name, value in model.state_dict().items() if name != "1.bias"})
+
+
+def test_tied_weights_have_one_name_in_a_state_dict():
+    def tied():
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        model[1].weight = model[0].weight
+        return model
+
+    model, x = tied(), accel.randn(2, 3)
+    for kept in ("0.weight", "1.weight"):
+        other = tied()
+        accel.cpu_offload(other, "cpu", state_dict={name: value for name, value in model.state_dict().items() if name == kept or "bias" in name})
+        assert accel.ops.equal(other(x), model(x))
+
+
+def test_what_only_models_of_torch_have_is_refused():
+    for setting in ("tied_params_map", "fp16_statistics"):
+        with pytest.raises(ValueError, match=f"{setting} is for models of torch"):
+            set_module_tensor_to_device(chain(), "0.weight", "cpu", **{setting: {}})
 
 
 def test_a_model_is_offloaded_into_files(tmp_path):

@@ -12,9 +12,9 @@ import torch
 
 from ..model_hooks import ModelHook, SequentialHook, add_hook_to_module
 from ..trees import find_device, send_to_device
+from ..weight_names import PrefixedDataset
 from .bridge import not_traced
 from .module_tensors import get_non_persistent_buffers, named_module_tensors, owner_of, parameter_like, place_of, set_module_tensor_to_device
-from .offloaded_weights import PrefixedDataset
 
 _logger = logging.getLogger(__name__)
 _META = torch.device("meta")

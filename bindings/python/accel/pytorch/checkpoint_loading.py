@@ -13,10 +13,10 @@ import torch
 from ..collectives import broadcast, broadcast_object_list
 from ..state import PartialState
 from ..utils import constants
+from ..weight_names import second_names, with_first
 from .module_tensors import (check_tied_parameters_in_config, check_tied_parameters_on_same_device, device_of, find_shared_buffers,
-                             find_tied_parameters, kind_of, retie_parameters, second_names, set_module_tensor_to_device,
-                             with_first)
-from .offloaded_weights import mapped_file, offload_weight, save_offload_index
+                             find_tied_parameters, kind_of, retie_parameters, set_module_tensor_to_device)
+from .offloaded_weights import dtype_name, mapped_file, offload_weight, save_offload_index
 
 _logger = logging.getLogger(__name__)
 _META = torch.device("meta")
@@ -96,7 +96,7 @@ def _index_of(on_disk, folder):
     index: dict = {}
     for name, (value, path, own) in on_disk.items():
         if _is_safetensors(path):
-            index[name] = {"safetensors_file": os.path.abspath(path), "weight_name": own, "dtype": str(value.dtype).removeprefix("torch."),
+            index[name] = {"safetensors_file": os.path.abspath(path), "weight_name": own, "dtype": dtype_name(value),
                            "shape": list(value.shape)}
         else:
             offload_weight(value, name, folder, index)

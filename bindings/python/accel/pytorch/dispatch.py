@@ -9,11 +9,12 @@ import torch
 
 from ..machine import check_cuda_p2p_ib_support
 from ..model_hooks import add_hook_to_module
+from ..weight_names import WeightsByAllNames
 from .align_devices import (AlignDevicesHook, aligning_hook, attach_align_device_hook, attach_align_device_hook_on_blocks,
                             offloading_hook)
 from .checkpoint_loading import load_weights
-from .module_tensors import find_tied_parameters, owner_of, retie_parameters
-from .offloaded_weights import OffloadedWeightsLoader, WeightsByAllNames, extract_submodules_state_dict, offload_state_dict
+from .module_tensors import find_shared_buffers, find_tied_parameters, owner_of, retie_parameters
+from .offloaded_weights import OffloadedWeightsLoader, extract_submodules_state_dict, offload_state_dict
 from .read_ahead import ReadAhead
 from .weight_stream import WeightStream, can_stream
 
@@ -45,10 +46,10 @@ def _has_index(folder):
 
 def _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=False):
     device = first_device(model) if execution_device is None else execution_device
-    tied, weights = _addresses(model, find_tied_parameters(model)), WeightsByAllNames(weights, model)
+    tied, weights = find_tied_parameters(model), _by_all_names(weights, model)
     add_hook_to_module(model, AlignDevicesHook(io_same_device=True), append=True)
     attach_align_device_hook(model, device, offload=True, offload_buffers=offload_buffers, weights_map=weights,
-                             preload_module_classes=preload_module_classes, tied_params_map=tied)
+                             preload_module_classes=preload_module_classes, tied_params_map=_addresses(model, tied))
     _bring_ahead(model, in_files)
     return model
 
@@ -121,7 +122,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     tied = find_tied_parameters(model)
     attach_align_device_hook_on_blocks(
         model, {**{path: main_device if device in ("cpu", "disk") else device for path, device in device_map.items()}, "": main_device},
-        {path: device in away for path, device in device_map.items()}, None if weights is None else WeightsByAllNames(weights, model),
+        {path: device in away for path, device in device_map.items()}, None if weights is None else _by_all_names(weights, model),
         offload_buffers, skip_keys=skip_keys, preload_module_classes=preload_module_classes, tied_params_map=_addresses(model, tied))
     put_away = [device for device in devices if device in away]
     if put_away:
@@ -134,6 +135,10 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
         _logger.warning("The driver of these GPUs is too old for transfers between RTX 4000 cards, and results can be wrong; expected a newer driver")
     model.hf_device_map = dict(device_map)
     return model
+
+
+def _by_all_names(weights, model):
+    return WeightsByAllNames(weights, find_tied_parameters(model) + find_shared_buffers(model))
 
 
 def _addresses(model, tied):

@@ -143,17 +143,6 @@ def _names_of_one(tensors):
     return [sorted(group) for group in names.values() if len(group) > 1]
 
 
-def second_names(names, groups):
-    """For each name of the groups that is not among the names the first one of its group that is."""
-    firsts = ((group, next((name for name in group if name in names), None)) for group in groups)
-    return {name: first for group, first in firsts if first is not None for name in group if name not in names}
-
-
-def with_first(names, groups):
-    """The groups, in which those of the names come first."""
-    return [sorted(group, key=lambda name: name not in names) for group in groups]
-
-
 def retie_parameters(model, tied_params):
     """Makes the tensors of each group one again: the first that is not on the device meta."""
     for group in tied_params:

@@ -1,26 +1,35 @@
 """Weights outside of memory: in files of their own with an index, or where they are already, in files of safetensors.
 
-Tensors that are read share the memory of their mapped file: nothing is copied until it is needed.
+Tensors that are read share the memory of their mapped file: nothing is copied until it is needed. They are torch's where the program has
+imported torch, which this module does not, else the engine's.
 """
 
 import copy
+import ctypes
 import json
 import os
 from collections.abc import Mapping
+from math import prod
 
-import torch
-
-from .. import capi
-from .device_copy import of_torch
-from .module_tensors import (find_shared_buffers, find_tied_parameters, kind_of, retie_parameters, second_names, set_module_tensor_to_device,
-                             with_first)
+from .. import capi, creation, dtypes
+from ..module_tensors import find_shared_buffers, find_tied_parameters, retie_parameters, set_module_tensor_to_device
+from ..torch_types import torch_module
+from ..weight_names import PrefixedDataset, with_first  # noqa: F401  (the reference has PrefixedDataset here)
 
 _INDEX = "index.json"
 
 
-def _as_bytes(tensor):
-    """The bytes of a tensor, as NumPy has them."""
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+def _dtype(name):
+    """An element type by its name, of torch or of the engine."""
+    torch = torch_module()
+    return dtypes.dtype(name) if torch is None else getattr(torch, name.removeprefix("torch.")) if isinstance(name, str) else name
+
+
+def _write(tensor, file):
+    """The bytes of a tensor."""
+    whole = tensor.detach().to("cpu").contiguous()
+    if whole.nbytes:
+        file.write((ctypes.c_char * whole.nbytes).from_address(whole.data_ptr()))
 
 
 def offload_weight(weight, weight_name, offload_folder, index=None):
@@ -28,21 +37,27 @@ def offload_weight(weight, weight_name, offload_folder, index=None):
     file of this name keeps its values."""
     path = os.path.join(offload_folder, f"{weight_name}.dat")
     with open(f"{path}.part", "wb") as file:
-        file.write(_as_bytes(weight))
+        _write(weight, file)
     os.replace(f"{path}.part", path)
     if index is not None:
-        index[weight_name] = {"dtype": str(weight.dtype).removeprefix("torch."), "shape": list(weight.shape)}
+        index[weight_name] = {"dtype": dtype_name(weight), "shape": list(weight.shape)}
     return index
+
+
+def dtype_name(tensor):
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def load_offloaded_weight(weight_file, weight_info):
     """The tensor in a file that offload_weight() wrote."""
-    dtype, shape = kind_of(weight_info["dtype"]), tuple(weight_info["shape"])
-    count = torch.Size(shape).numel()
+    torch, dtype, shape = torch_module(), _dtype(weight_info["dtype"]), tuple(weight_info["shape"])
+    count = prod(shape)
     if os.path.getsize(weight_file) < count * dtype.itemsize:
         raise ValueError(f"{weight_file} has {os.path.getsize(weight_file)} bytes; expected {count * dtype.itemsize} for {dtype} of shape {list(shape)}")
     if count == 0:
-        return torch.empty(shape, dtype=dtype)
+        return creation.empty(*shape, dtype=dtype) if torch is None else torch.empty(shape, dtype=dtype)
+    if torch is None:
+        return capi.accel_tensor_map_file(os.fspath(weight_file), dtype.number)[:count].reshape(shape)
     mapped = torch.from_file(os.fspath(weight_file), shared=False, size=count * dtype.itemsize, dtype=torch.uint8)
     return mapped.view(dtype).reshape(shape)
 
@@ -88,26 +103,6 @@ def extract_submodules_state_dict(state_dict, submodule_names):
     return {key: value for module in submodule_names for key, value in state_dict.items() if key == module or key.startswith(f"{module}.")}
 
 
-class PrefixedDataset(Mapping):
-    """The part of a mapping whose keys begin with a prefix, without it."""
-
-    def __init__(self, dataset, prefix):
-        self.dataset = dataset
-        self.prefix = prefix
-
-    def __getitem__(self, key):
-        return self.dataset[f"{self.prefix}{key}"]
-
-    def __contains__(self, key):
-        return f"{self.prefix}{key}" in self.dataset
-
-    def __iter__(self):
-        return (key[len(self.prefix):] for key in self.dataset if key.startswith(self.prefix))
-
-    def __len__(self):
-        return sum(1 for _ in self)
-
-
 class OffloadedWeightsLoader(Mapping):
     """Tensors by name: those of a state dict, and those that an index says the places of: files in a folder, or in files of safetensors
     ("safetensors_file", with "weight_name" and "dtype" where these differ). Files are mapped when the first tensor of theirs is asked for, and
@@ -136,7 +131,7 @@ class OffloadedWeightsLoader(Mapping):
         mapped = self._mapped[key]
         if "safetensors_file" not in entry:
             return mapped
-        return mapped.to(device=self.device, dtype=kind_of(entry["dtype"]) if "dtype" in entry else None)
+        return mapped.to(device=self.device, dtype=_dtype(entry["dtype"]) if "dtype" in entry else None)
 
     def __deepcopy__(self, memo):
         made = memo[id(self)] = type(self)(copy.deepcopy(self.state_dict, memo), self.save_folder, copy.deepcopy(self.index), self.device)
@@ -174,27 +169,6 @@ class OffloadedWeightsLoader(Mapping):
         return len(self.all_keys)
 
 
-class WeightsByAllNames(Mapping):
-    """Weights that have the tensors of a model which are shared by one of their names at least, by all of these names."""
-
-    def __init__(self, weights, model):
-        self.weights = weights
-        self.first_names = second_names(weights, find_tied_parameters(model) + find_shared_buffers(model))
-
-    def __getitem__(self, key):
-        return self.weights[self.first_names.get(key, key)]
-
-    def __contains__(self, key):
-        return key in self.first_names or key in self.weights
-
-    def __iter__(self):
-        yield from self.weights
-        yield from self.first_names
-
-    def __len__(self):
-        return len(self.weights) + len(self.first_names)
-
-
 def _content(path):
     """What differs when a file was replaced or written; None where there is none."""
     try:
@@ -206,4 +180,9 @@ def _content(path):
 
 def mapped_file(path):
     """The tensors in a file, an index or a folder of weights, which share the memory of the mapped files."""
-    return of_torch(capi.accel_load_state_dict(os.fspath(path)))
+    mapped = capi.accel_load_state_dict(os.fspath(path))
+    if torch_module() is None:
+        return mapped
+    from .device_copy import of_torch  # imports torch
+
+    return of_torch(mapped)
