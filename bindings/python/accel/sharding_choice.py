@@ -2,6 +2,7 @@
 
 import os
 
+from . import capi
 from .deepspeed import DeepSpeedPlugin
 from .environment import parse_choice_from_env, parse_flag_from_env
 from .fsdp import FullyShardedDataParallelPlugin
@@ -61,15 +62,24 @@ def follow(plugins, mixed_precision):
 
 
 def options_of(model, options):
-    """Adds the settings of sharding to the options of a model. The result lives as long as they are used."""
+    """Adds the settings of sharding to the options of a model. The result lives as long as they are used. Where nothing is sharded parameters may
+    be unused all the same, as with FSDP and DeepSpeed."""
     fsdp, deepspeed = sharded_by()
     if deepspeed is not None:
         plugin = next(plugin for plugin in deepspeed.values() if plugin.selected) if isinstance(deepspeed, dict) else deepspeed
         options.deepspeed = added = plugin.to_engine()
+        shards = plugin.zero_stage != 0
     elif fsdp is not None:
         if is_torch_model(model):
             fsdp.set_auto_wrap_policy(model)
         options.fsdp = added = fsdp.to_engine(model)
+        shards = added.sharding_strategy != capi.ACCEL_SHARDING_STRATEGY_NO_SHARD
     else:
         return None
-    return added
+    if shards:
+        return added
+    ddp = capi.accel_ddp_options_t() if options.ddp is None else options.ddp
+    if ddp.static_graph != 1:  # which learns what is unused
+        ddp.find_unused_parameters = 1
+    options.ddp = ddp
+    return added, ddp

@@ -133,3 +133,37 @@ def test_states_that_were_made_whole(ranks, kind):
         print("done")
     """)
     assert printed == ["done\n"] * 2
+
+
+@pytest.mark.parametrize("plugin, ddp", [("fsdp_plugin=accel.FullyShardedDataParallelPlugin(sharding_strategy='NO_SHARD')", ""),
+                                         ("fsdp_plugin=accel.FullyShardedDataParallelPlugin(sharding_strategy='NO_SHARD')", "static_graph=True"),
+                                         ("deepspeed_plugin=accel.DeepSpeedPlugin(zero_stage=0)", "bucket_cap_mb=1"),
+                                         ("fsdp_plugin=accel.FullyShardedDataParallelPlugin()", "")])
+def test_parameters_may_be_unused_whatever_is_sharded(ranks, plugin, ddp):
+    for text in ranks(f"""
+    import torch, accel
+    accelerator = accel.Accelerator(cpu=True, {plugin}, kwargs_handlers=[accel.DistributedDataParallelKwargs({ddp})] if {bool(ddp)} else None)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=2)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    before = {{name: value.clone() for name, value in accelerator.get_state_dict(model).items()}}
+    for x in loader:
+        accelerator.backward(model(x).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+    after = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        assert all(torch.equal(before[name], after[name]) == ("unused" in name) for name in after), after
+    print("trained")
+    """):
+        assert text.endswith("trained\n")
