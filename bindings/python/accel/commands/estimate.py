@@ -1,13 +1,16 @@
-"""The command `estimate-memory` for models of the hub: what loading and training one takes, from its configuration, without its weights.
+"""The command `estimate-memory` for models of the hub, and for configurations of transformers: what loading and training one takes, without
+its weights.
 
 `accel estimate-memory` does it for files and folders of weights, without torch.
 """
 
 import argparse
+import os
 
 from ..big_modeling import init_empty_weights
 from ..device_maps import calculate_maximum_sizes
 from ..utils.other import convert_bytes
+from .model_shapes import model_of
 
 # How many numbers of float32 take the bytes of one of each type.
 _PER_FLOAT32 = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}
@@ -41,7 +44,10 @@ def add_timm_hub_prefix(model_name):
 
 
 def create_empty_model(model_name, library_name, trust_remote_code=False, access_token=None):
-    """A model of the hub without memory, by `transformers` or `timm`; without library_name by the one that the hub names."""
+    """A model of the hub without memory, by `transformers` or `timm`; without library_name by the one that the hub names. A folder with a
+    config.json, or a file of this kind, is a model of transformers."""
+    if os.path.exists(model_name) and library_name != "timm":
+        return model_of(model_name, trust_remote_code)
     info = verify_on_hub(model_name, access_token)
     if isinstance(info, str):
         raise OSError(f"{model_name} is {'gated, or the hub cannot be reached; log in with `hf auth login`' if info == 'gated' else 'not on the hub'}")
@@ -90,7 +96,7 @@ def estimate_command_parser(subparsers=None):
     """The arguments of the command."""
     description = "What loading and training a model of the hub takes."
     parser = argparse.ArgumentParser(description=description) if subparsers is None else subparsers.add_parser("estimate-memory")
-    parser.add_argument("model_name", help="name on the hub")
+    parser.add_argument("model_name", help="name on the hub, or a folder with a config.json")
     parser.add_argument("--library_name", choices=["timm", "transformers"], help="the model's library; default: what the hub says")
     parser.add_argument("--dtypes", nargs="+", default=list(_PER_FLOAT32), choices=list(_PER_FLOAT32), help="types of the weights")
     parser.add_argument("--trust_remote_code", action="store_true", help="run code of the model from the hub on this machine")
@@ -136,3 +142,7 @@ def estimate_command(args):
 
 def main():
     estimate_command(estimate_command_parser().parse_args())
+
+
+if __name__ == "__main__":
+    main()
