@@ -15,6 +15,7 @@
 #include "bigmodel/dispatch.hpp"
 #include "bigmodel/infer_device_map.hpp"
 #include "bigmodel/offload_chain.hpp"
+#include "bigmodel/offload_folder.hpp"
 #include "bigmodel/weight_stream.hpp"
 #include "device_fixture.hpp"
 #include "engine/expect_error.hpp"
@@ -191,6 +192,21 @@ TEST_F(StreamedOffload, SeveralDevices) {
   EXPECT_EQ(empty->find_tensor("embedding.weight").device(), device(0));
   EXPECT_EQ(empty->find_tensor("head.weight").device(), device(3)) << "a tied weight is on each of its devices";
   for (int pass = 0; pass < 3; pass++) EXPECT_TRUE(is_close(forward(*empty, tokens), expected));
+}
+
+TEST_F(StreamedOffload, WeightsOfADeviceGoToTheDisk) {
+  const auto model = block_model();
+  const at::Tensor expected = forward(*model, rows());
+  model->to(std::nullopt, device());
+  const int64_t used = allocated();
+  const WeightFolder folder;
+  DispatchSettings settings;
+  settings.main_device = device().str();
+  settings.offload_folder = folder.path();
+  dispatch_model(*model, {{"", "disk"}}, {}, settings);
+  EXPECT_LE(allocated(), used - 4 * block_bytes({}));
+  EXPECT_EQ(open_offload_folder(folder.path()).size(), model->state_dict().size());
+  EXPECT_TRUE(is_close(forward(*model, rows()), expected));
 }
 
 TEST_F(StreamedOffload, WeightsInUseByAGraphStay) {

@@ -25,7 +25,9 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
     device map each tensor comes to its device; of what is on the disk an index in `offload_folder` says where it is: in the checkpoint itself
     if that is of safetensors. `dtype` is that of the loaded numbers, without which they get the model's; what is in one of the
     `keep_in_fp32_modules` does not become float16. With `strict` the names must be those of the model. With broadcast_from_rank0 rank 0
-    reads, and sends to the others; with a device map each rank reads, since what is mapped takes no memory. offload_state_dict has no effect: mapped files take no memory."""
+    reads, and sends to the others (models of torch: without a device map; with one each rank reads, since what is mapped takes no memory);
+    what is on the disk of a module of accel is written to `offload_folder` then. offload_state_dict has no effect: mapped files take no
+    memory."""
     if isinstance(device_map, str):
         raise ValueError(f"device_map={device_map!r}: expected a map; load_checkpoint_and_dispatch() takes the name of a strategy")
     if offload_8bit_bnb:
