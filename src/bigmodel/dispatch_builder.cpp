@@ -220,7 +220,10 @@ class DispatchBuilder {
     const BusErrorGuard lost_pages;
     offload_state_dict(settings_.offload_folder, written);
     lost_pages.check();
-    const Values files = by_name(open_offload_folder(settings_.offload_folder));
+    Values files;  // others there may be older
+    const Values known = by_name(written);
+    for (auto& [name, tensor] : open_offload_folder(settings_.offload_folder))
+      if (known.count(name) != 0) files.emplace(name, tensor);
     for (DeviceCopy& copy : copies)
       if (copy.is_offloaded && !find_value(values_, *copy.of).defined())
         if (const at::Tensor value = find_value(files, *copy.of); value.defined()) copy.value = value;
