@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from . import capi, checkpoint, collectives, data, deepspeed_prepare, lr_scheduler, missing, optim, sharding_choice
-from .accelerator_arguments import backward_settings, gradients_of, handle_of, is_lomo, is_prepared, kind_of, loss_in_engine, pytorch_model, remembered
+from .accelerator_arguments import (backward_settings, gradients_of, handle_of, is_lomo, is_prepared, kind_of, lomo_of_package, loss_in_engine,
+                                    pytorch_model, remembered)
 from .availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from .compilation import without_compilation
 from .creation import tensor
@@ -366,8 +367,11 @@ class Accelerator(Observed):
 
     def backward(self, loss: Any, **kwargs: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
-        Tensor.backward(): gradient, retain_graph, create_graph, inputs."""
-        capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
+        Tensor.backward(): gradient, retain_graph, create_graph, inputs. With `learning_rate` prepared LOMO optimizers update: lomo_backward()."""
+        if kwargs.get("learning_rate") is not None and any(map(is_lomo, self._optimizers)):
+            self.lomo_backward(loss / self.gradient_accumulation_steps, kwargs["learning_rate"])
+        else:
+            capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
 
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
@@ -375,6 +379,11 @@ class Accelerator(Observed):
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
+        of_package = lomo_of_package(self._optimizers, learning_rate, not self.use_distributed)
+        for optimizer in of_package:
+            optimizer.fused_backward(loss, learning_rate)
+        if of_package:
+            return
         capi.accel_lomo_backward(self._current(), loss_in_engine(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
 
     def accumulate(self, *models: Module) -> scope:

@@ -75,6 +75,17 @@ def backward_settings(given):
     return backward_options(**{**given, **tensors})
 
 
+def lomo_of_package(optimizers, learning_rate, is_alone):
+    """Those of the package lomo_optim, which run a backward themselves."""
+    found = [one.optimizer for one in optimizers if is_lomo(one) and is_torch_optimizer(one.optimizer)]
+    if found and learning_rate is None:
+        raise ValueError("A learning rate must be passed in order to call backward pass with LOMO optimizers.")
+    if found and not is_alone:
+        raise NotImplementedError(f"{type(found[0]).__name__} of lomo_optim asks torch's process group for the mean over the ranks, which prepare() does "
+                                  "not make; expected one process, or accel.optim.LOMO with a model of accel")
+    return found
+
+
 def gradients_of(parameters):
     """The parameters that were given, when they are a list, and the module whose parameters they are: for a list of tensors one that
     holds just them."""

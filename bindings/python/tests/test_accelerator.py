@@ -443,6 +443,11 @@ def test_other_backwards(accelerator):
     before = lomo_model.weight.clone()
     accelerator.lomo_backward(F.cross_entropy(lomo_model(x), y), lomo.param_groups[0]["lr"])
     assert (lomo_model.weight != before).any()
+    whole = lomo_model.weight.detach().clone()
+    accelerator.backward(F.cross_entropy(lomo_model(x), y), learning_rate=0.0)
+    assert (lomo_model.weight == whole).all()
+    accelerator.backward(F.cross_entropy(lomo_model(x), y), learning_rate=0.5)
+    assert (lomo_model.weight != whole).any()
     assert "operations" in json.loads(accel.collectives.flight_record())
 
 
