@@ -60,16 +60,16 @@ def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
     """As gather(), and cuts off what the loader repeated to fill batches. With `use_gather_object` as gather_object(): the items
     of all ranks in one list, whose tensors may have any sizes; in a list with an item for each row of the batch those of repeated rows are
     left out, of others the ends."""
-    here = from_this_host(current())
+    state = current()
     input_data = _without_own_repetitions(input_data, use_gather_object)
     if use_gather_object:
         if not isinstance(input_data, (list, tuple)):
             raise TypeError(f"use_gather_object=True gathers the items of a list; a {type(input_data).__name__} was given")
         return _run(capi.accel_gather_object_for_metrics, capi.accel_gather_object_for_metrics_async, async_op,
-                    lambda result: unpacked(result, here), packed(input_data))
+                    lambda result: unpacked(result, from_this_host(state)), packed(input_data))
     value, finish = to_engine(input_data), lambda result: like(input_data, result)
     if not _has_tensors_only(value):
-        value, finish = packed(input_data), lambda result: unpacked(result, here)
+        value, finish = packed(input_data), lambda result: unpacked(result, from_this_host(state))
     return _run(capi.accel_gather_for_metrics, capi.accel_gather_for_metrics_async, async_op, finish, value)
 
 
