@@ -46,14 +46,9 @@ def gather_uneven(tensor, async_op=False):
 
 def gather_object(object, async_op=False):
     """Every rank gets the values of all ranks in one list; a list counts as its items."""
-    return _gather_packed(object, lambda result: result, async_op)
-
-
-def _gather_packed(value, finish, async_op):
-    """An object on all ranks."""
     state = current()
     return _run(capi.accel_gather_object, capi.accel_gather_object_async, async_op,
-                lambda result: finish(unpacked(result, from_this_host(state))), packed(value))
+                lambda result: unpacked(result, from_this_host(state)), packed(object))
 
 
 def gather_for_metrics(input_data, use_gather_object=False, async_op=False):

@@ -7,11 +7,12 @@ import pytest
 import accel
 from accel import nn
 from accel.torch_types import torch_module
-from accel.utils import (OffloadedWeightsLoader, PrefixedDataset, align_module_device, calculate_maximum_sizes, check_device_map, clean_device_map,
-                         compute_module_sizes, compute_module_total_buffer_size, extract_submodules_state_dict, fallback_allocate, find_tied_parameters, get_balanced_memory, get_max_layer_size, get_max_memory,
-                         get_module_leaves, get_module_size_with_ties, get_non_persistent_buffers, get_state_dict_offloaded_model, has_offloaded_params,
-                         load_offloaded_weight, load_offloaded_weights, named_module_tensors, offload_state_dict, offload_weight, retie_parameters,
-                         set_module_tensor_to_device)
+from accel.utils import (OffloadedWeightsLoader, PrefixedDataset, align_module_device, calculate_maximum_sizes, check_device_map,
+                         clean_device_map, compute_module_sizes, compute_module_total_buffer_size, extract_submodules_state_dict,
+                         fallback_allocate, find_tied_parameters, get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves,
+                         get_module_size_with_ties, get_non_persistent_buffers, get_state_dict_offloaded_model, has_offloaded_params,
+                         load_offloaded_weight, load_offloaded_weights, named_module_tensors, offload_state_dict, offload_weight,
+                         retie_parameters, set_module_tensor_to_device)
 
 ON_DISK = {"0": "cpu", "1": "disk"}
 

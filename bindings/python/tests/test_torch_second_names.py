@@ -81,7 +81,7 @@ def agree(loaded, model):
 def test_a_checkpoint_has_one_of_the_names(saved, tmp_path, device_map, offload_buffers, make):
     model, path = saved
     agree(accel.load_checkpoint_and_dispatch(make().eval(), path, device_map, offload_folder=tmp_path / "away", offload_buffers=offload_buffers,
-                                             strict=False), model)
+                                             strict=True), model)
 
 
 @pytest.mark.parametrize("device_map", MAPS)
@@ -95,7 +95,7 @@ def test_loading_and_dispatching_are_two_calls(saved, tmp_path, device_map):
 def test_a_checkpoint_without_a_device_map_fills_all_names(saved):
     model, path = saved
     for loaded in (empty(), Tied()):
-        load_checkpoint_in_model(loaded, path)
+        load_checkpoint_in_model(loaded, path, strict=True)
         agree(loaded, model)
         assert loaded.head.weight is loaded.embed.weight and loaded.head.scale is loaded.embed.scale
         assert find_tied_parameters(loaded) == [["embed.weight", "head.weight"]]

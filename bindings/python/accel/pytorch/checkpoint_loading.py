@@ -114,7 +114,7 @@ def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers
     reads = not broadcast_from_rank0 or device_map is not None or _rank() == 0
     found = {name: (value, path, name) for path in (_files_of(checkpoint) if reads else ()) for name, value in load_state_dict(path).items()}
     if reads:
-        _compare_names(model, found, tied, strict, checkpoint)
+        _compare_names(model, found, tied + shared, strict, checkpoint)
     on_disk = {}
     if device_map is not None:
         _find_second_names(found, tied + shared, device_map)
@@ -140,13 +140,13 @@ def _places_of(names, device_map):
     return {device_of(name, device_map) for name in names}
 
 
-def _compare_names(model, found, tied, strict, checkpoint):
+def _compare_names(model, found, shared, strict, checkpoint):
     """What the model does not know is told, or is an error with `strict`, as what it lacks then is."""
     known = model.state_dict().keys()
     unexpected = sorted(name for name in found if name not in known)
     lacking = set(known).difference(found)
     if strict:
-        lacking.difference_update(name for group in tied if any(other in found for other in group) for name in group)
+        lacking.difference_update(name for group in shared if any(other in found for other in group) for name in group)
         if unexpected or lacking:
             raise RuntimeError(f"{checkpoint} does not fit {type(model).__name__}: it has {', '.join(unexpected) or 'nothing'} too much, and lacks "
                                f"{', '.join(sorted(lacking)) or 'nothing'}")
