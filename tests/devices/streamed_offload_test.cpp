@@ -196,7 +196,7 @@ TEST_F(StreamedOffload, SeveralDevices) {
 
 TEST_F(StreamedOffload, WeightsOfADeviceGoToTheDisk) {
   const auto model = block_model();
-  const at::Tensor expected = forward(*model, rows());
+  const at::Tensor expected = forward(*model, rows(16));
   model->to(std::nullopt, device());
   const int64_t used = allocated();
   const WeightFolder folder;
@@ -206,7 +206,7 @@ TEST_F(StreamedOffload, WeightsOfADeviceGoToTheDisk) {
   dispatch_model(*model, {{"", "disk"}}, {}, settings);
   EXPECT_LE(allocated(), used - 4 * block_bytes({}));
   EXPECT_EQ(open_offload_folder(folder.path()).size(), model->state_dict().size());
-  EXPECT_TRUE(is_close(forward(*model, rows()), expected));
+  EXPECT_TRUE(is_close(forward(*model, rows(16)), expected));
 }
 
 TEST_F(StreamedOffload, WeightsInUseByAGraphStay) {
