@@ -23,7 +23,8 @@ pytorch_model_fsdp_0 of one of Accelerate. DESTINATION is a folder, which is mad
 constexpr char kEstimateHelp[] =
     R"(Estimates the memory that a model takes, from the names and shapes of its weights, which are not loaded. PATH is a file
 of safetensors or of torch, an index of several, or a folder with one of them. Without weights it is the config.json of
-a model that the library knows, or a folder with one.
+a model that the library knows, or a folder with one; where python3 has the packages transformers and accel, of any model
+of transformers, or its name on the hub.
 The first table is that of Accelerate: the weights in each dtype, and training them on one device. The second one has the
 peak of a step on each rank, by what takes it; parameters are float32. Operators and allocators take more.
 )";
@@ -73,6 +74,9 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
       "Micro-batches for each step. Default: 1.", "N");
   add("--activation-bytes,--activation_bytes", options.activation_bytes,
       "What a forward keeps for its backward on each rank. Default: 0.", "N");
+  app.add_flag("--trust-remote-code,--trust_remote_code", options.trust_remote_code,
+               "Of a model of transformers with code of its own: run that on this machine.")
+      ->group("Options");
   app.add_flag("--json", options.json, "One object of JSON, with bytes.")->group("Options");
   add_help(app, " [OPTION ...] PATH [OPTION ...]");
 }

@@ -18,7 +18,7 @@ struct EstimateArguments {
   std::vector<std::string> strategies;
   std::string world_size = "1", shard_size, optimizer = "adamw", precision = "no", wrap, min_num_params,
               accumulation = "1", activation_bytes = "0";
-  bool json = false;
+  bool trust_remote_code = false, json = false;
 };
 
 void declare_checkpoint(CLI::App& app, bool& json);

@@ -16,6 +16,7 @@
 #include <accel.hpp>
 #include "program/checkpoint_arguments.hpp"
 #include "program/command_arguments.hpp"
+#include "program/transformers_model.hpp"
 
 namespace accel::program {
 namespace {
@@ -139,8 +140,11 @@ void print_table(const std::string& title, const std::vector<Row>& rows) {
   }
 }
 
-// Shapes of the weights in files, or of a model that a configuration describes. A folder may have both.
-cpp::Module open_model(const std::string& path) {
+// Shapes of the weights in files, or of a model that a configuration describes, here or on the hub. A folder may have
+// weights and a configuration.
+cpp::Module open_model(const std::string& path, bool trust_remote_code) {
+  if (!std::filesystem::exists(path))
+    return empty_model_of_transformers(path, trust_remote_code, "'" + path + "' does not exist");
   const bool is_config = std::filesystem::path(path).filename() == kConfigName;
   if (!is_config) try {
       return cpp::Module::shapes_from_weights(path);
@@ -148,7 +152,12 @@ cpp::Module open_model(const std::string& path) {
       if (error.status() != ACCEL_ERROR_NOT_FOUND || !std::filesystem::exists(path + "/" + kConfigName)) throw;
     }
   const cpp::Scope empty = cpp::init_empty_weights(/*include_buffers=*/true);
-  return cpp::Module::from_config(is_config ? path : path + "/" + kConfigName);
+  try {
+    return cpp::Module::from_config(is_config ? path : path + "/" + kConfigName);
+  } catch (const cpp::Error& error) {
+    if (error.status() != ACCEL_ERROR_UNSUPPORTED) throw;
+    return empty_model_of_transformers(path, trust_remote_code, error.what());
+  }
 }
 
 // The kinds of the members of lists that are in no other list.
@@ -176,7 +185,7 @@ std::string members_of_outer_lists(const cpp::Module& module) {
 class Estimate {
  public:
   Estimate(const std::string& path, const EstimateArguments& options)
-      : module_(open_model(path)), path_(path), given_(options) {
+      : module_(open_model(path, options.trust_remote_code)), path_(path), given_(options) {
     module_.to(ACCEL_DTYPE_FLOAT32, accel_device_t{ACCEL_DEVICE_META, 0});
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();

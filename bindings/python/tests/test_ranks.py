@@ -553,16 +553,16 @@ def test_a_gradient_penalty_and_missing_gradients(ranks):
     """)
 
 
-def test_a_schedule_says_how_many_steps_an_update_is(ranks):
-    ranks("""
+@pytest.mark.parametrize("split, expected", [(False, "makes 2 steps for each of the optimizers"), (True, "follows the steps of the optimizers")])
+def test_a_schedule_says_how_many_steps_an_update_is(ranks, split, expected):
+    ranks(f"""
         from accel import Accelerator, lr_scheduler, nn, optim
-        for split, expected in ((False, "makes 2 steps for each of the optimizers"), (True, "follows the steps of the optimizers")):
-            accelerator = Accelerator(cpu=True, split_batches=split)
-            model = nn.Linear(1, 1)
-            optimizer = optim.SGD(model.parameters(), lr=1.0)
-            accelerator.prepare(model, optimizer, lr_scheduler.StepLR(optimizer, 1))
-            assert f"scheduler 0 = {expected}" in accelerator.describe(), accelerator.describe()
-            accelerator.end_training()
+        accelerator = Accelerator(cpu=True, split_batches={split})
+        model = nn.Linear(1, 1)
+        optimizer = optim.SGD(model.parameters(), lr=1.0)
+        accelerator.prepare(model, optimizer, lr_scheduler.StepLR(optimizer, 1))
+        assert "scheduler 0 = {expected}" in accelerator.describe(), accelerator.describe()
+        accelerator.end_training()
         """)
 
 

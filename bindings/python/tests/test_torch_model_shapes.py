@@ -1,6 +1,8 @@
 """The shapes of models of transformers, from their configurations."""
 
 import json
+import math
+import os
 import subprocess
 import sys
 
@@ -75,3 +77,25 @@ def test_the_table_of_a_configuration(folder, capsys):
     assert row[0] == "float32" and row[2] == total
     estimate.estimate_command(args)
     assert "Training using Adam" in capsys.readouterr().out
+
+
+def test_the_program_asks_python_for_models_that_it_does_not_know(folder, launcher):
+    """`accel estimate-memory` of a config.json."""
+    paths = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = subprocess.run([launcher, "estimate-memory", "--json", str(folder)], capture_output=True, text=True, timeout=100, check=False,
+                          env={**os.environ, "PATH": paths})
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["weights"]
+    total = sum(4 * math.prod(entry["shape"]) for kind in ("parameters", "buffers")
+                for entry in model_shapes.shapes_of(model_shapes.model_of(str(folder)))[kind].values())
+    assert abs(next(row["total_size"] for row in told if row["dtype"] == "float32") - total) <= 0.02 * total
+
+
+def test_the_program_says_what_is_missing_for_such_a_model(launcher, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    for path, expected in ((tmp_path / "config.json", "model_type 'bert' is not known"), (tmp_path / "missing", "does not exist")):
+        done = subprocess.run([launcher, "estimate-memory", str(path)], capture_output=True, text=True, timeout=60, check=False,
+                              env={**os.environ, "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])})
+        assert done.returncode != 0 and expected in done.stderr and "python3 with transformers" in done.stderr
