@@ -25,6 +25,7 @@ stop() {
 finish() {
   ! grep -qsF "$PWD/$unwind/" build/deps/bin/julia || exit 0 # a clone may have been moved
   rm -f build/deps/bin/julia # it may be in the PATH, and is not what it should start
+  hash -r # nor what the shell remembers
   case $(julia --version) in
     *" $packaged") ;;
     *) exit 0 ;;
