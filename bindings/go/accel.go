@@ -8867,8 +8867,8 @@ func (state *State) DistributedType() DistributedType {
 //
 //   - state: A state.
 //
-// Returns: "ucx" on the CPU; "cuda:nccl,cpu:ucx", "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for
-// each device; or "" for one process; constant.
+// Returns: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or ""
+// for one process; constant.
 func (state *State) Backend() string {
 	result := C.accel_backend(state.c())
 	runtime.KeepAlive(state)

@@ -2026,7 +2026,7 @@ accel_distributed_type_t accel_distributed_type(const accel_state_t *state);
 %feature("docstring") accel_backend "What carries the collectives.
 
 state: A state.
-Returns: \"ucx\" on the CPU; \"cuda:nccl,cpu:ucx\", \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.";
+Returns: \"ucx\" on the CPU; \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.";
 const char *accel_backend(const accel_state_t *state);
 
 %feature("docstring") accel_mixed_precision "The precision of the forward.

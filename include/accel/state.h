@@ -282,8 +282,8 @@ ACCEL_SINCE(0, 1) accel_distributed_type_t accel_distributed_type(const accel_st
 
 /** What carries the collectives.
  * @param state A state.
- * @return "ucx" on the CPU; "cuda:nccl,cpu:ucx", "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device;
- *   or "" for one process; constant.
+ * @return "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or "" for one process;
+ *   constant.
  * @threads any
  * @accelerate backend */
 ACCEL_SINCE(0, 1) const char *accel_backend(const accel_state_t *state);

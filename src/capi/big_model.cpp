@@ -77,16 +77,18 @@ ChosenMap choose_map(const nn::Module& model, const accel_value_t* map, const ac
 
 const bigmodel::DeviceMap* pointer_to(const std::optional<bigmodel::DeviceMap>& map) { return map ? &*map : nullptr; }
 
-// `state`: a parameter beside the options, or null.
-nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, const accel_dispatch_options_t* options,
-                              const DispatchSettings& settings) {
+// The state whose ranks get the weights: `state`, a parameter beside the options, or that of the options; may be null.
+accel_state_t* state_of(accel_state_t* state, const accel_dispatch_options_t* options) {
   accel_state_t* const option = given_options(options, "options").state;
   if (state != nullptr) check(state, "state");
   if (option != nullptr) check(option, "options.state");
   require(state == nullptr || option == nullptr || state == option, Status::kInvalidArgument,
           "state and options.state are two states; expected one of them, or the same");
+  return state == nullptr ? option : state;
+}
+
+nn::NamedTensors read_weights(accel_state_t* state, const std::string& path, const DispatchSettings& settings) {
   if (!settings.broadcast_from_rank0) return checkpoint::load_state_dict(path);
-  if (state == nullptr) state = option;
   require(state != nullptr, Status::kInvalidArgument,
           "broadcast_from_rank0 is set and options.state is NULL; expected the state whose ranks get the weights");
   accelerator::Accelerator& accelerator = *accelerator_of(state);
@@ -171,7 +173,7 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* mod
     const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
     const std::optional<bigmodel::DeviceMap> map = read_hand_made_map(device_map);
-    const nn::NamedTensors weights = read_weights(nullptr, path, options, settings);
+    const nn::NamedTensors weights = read_weights(state_of(nullptr, options), path, settings);
     const nn::LoadReport report = bigmodel::load_checkpoint_in_model(model, weights, pointer_to(map), settings);
     if (out_report != nullptr) write_output(out_report, from_ivalue(report_of(report)));
   });
@@ -184,8 +186,9 @@ ACCEL_FUNCTION accel_status_t accel_load_checkpoint_and_dispatch(
     nn::Module& model = *check(module, "module").module;
     const std::string path = check_pointer(checkpoint, "checkpoint");
     const DispatchSettings settings = read_settings(options, "options");
+    accel_state_t* const ranks = state_of(state, options);
     const auto [map, main_bytes] = choose_map(model, device_map, max_memory, settings);
-    const nn::NamedTensors weights = read_weights(state, path, options, settings);
+    const nn::NamedTensors weights = read_weights(ranks, path, settings);
     bigmodel::load_checkpoint_and_dispatch(model, weights, pointer_to(map), settings, main_bytes);
     if (out_device_map != nullptr)
       write_output(out_device_map, from_ivalue(map ? bigmodel::value_of(*map) : c10::IValue()));

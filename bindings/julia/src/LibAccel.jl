@@ -3244,7 +3244,7 @@ What carries the collectives.
 
 - `state`: A state.
 
-Returns: \"ucx\" on the CPU; \"cuda:nccl,cpu:ucx\", \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
+Returns: \"ucx\" on the CPU; \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
 
 Threads: any.
 """

@@ -140,5 +140,7 @@ def _lines(value, depth=0):
 
 
 if __name__ == "__main__":
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    for name in ("HF_HOME", "XDG_CACHE_HOME", "ACCELERATE_CONFIG_FILE"):
+        os.environ.pop(name, None)
+    os.environ.update(CUDA_VISIBLE_DEVICES="", HOME="/home/user")  # as everywhere
     print(_lines(interface(sys.argv[1])))

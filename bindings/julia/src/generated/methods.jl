@@ -2792,7 +2792,7 @@ distributed_type(state::State) =
 
 What carries the collectives.
 
-Gives: \"ucx\" on the CPU; \"cuda:nccl,cpu:ucx\", \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
+Gives: \"ucx\" on the CPU; \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
 """
 backend(state::State) =
     unsafe_string(LibAccel.accel_backend(state))

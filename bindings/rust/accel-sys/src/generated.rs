@@ -4475,7 +4475,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: "ucx" on the CPU; "cuda:nccl,cpu:ucx", "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or "" for one process; constant.
+    /// Returns: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or "" for one process; constant.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_backend(state: *const accel_state_t) -> *const c_char;

@@ -238,8 +238,8 @@ impl StateReader {
 
     /// What carries the collectives.
     ///
-    /// Gives: "ucx" on the CPU; "cuda:nccl,cpu:ucx", "cpu:ucx,xpu:staged" and the like on an accelerator, a backend
-    /// for each device; or "" for one process; constant.
+    /// Gives: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or
+    /// "" for one process; constant.
     #[inline]
     pub fn backend(&self) -> String {
         unsafe { text(sys::accel_backend(self.as_raw())) }
