@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -36,9 +35,10 @@ cpp::Module empty_model_of_transformers(const std::string& name, bool trust_remo
   if (trust_remote_code) command.emplace_back("--trust-remote-code");
   const auto told = launch::command_output(command, Deadline(kMostOfTheImports));
   if (!told)
-    throw std::invalid_argument(
-        otherwise + "; a python3 with transformers and the package accel tells any model, and here `python3 -m " +
-        "accel.commands.model_shapes " + name + "` fails");
+    throw cpp::Error(ACCEL_ERROR_UNSUPPORTED,
+                     otherwise +
+                         "; a python3 with transformers and the package accel tells any model, and here `python3 -m " +
+                         "accel.commands.model_shapes " + name + "` fails");
   const cpp::Value model = cpp::Value::from_json(*told);
   std::map<std::string, cpp::Module> modules;  // in an order in which the children come behind their parents
   const cpp::Value kinds = model.at("modules");

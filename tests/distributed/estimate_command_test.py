@@ -5,6 +5,7 @@ usage: estimate_command_test.py PATH_OF_ACCEL [unittest argument ...]
 """
 
 import json
+import os
 import pathlib
 import re
 import struct
@@ -24,7 +25,8 @@ TOTAL = LAYERS * LAYER + (1000 + 1) * HIDDEN * 4
 
 
 def accel(*arguments):
-    return subprocess.run([ACCEL, "estimate-memory", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([ACCEL, "estimate-memory", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PATH": os.pathsep.join([EstimateMemory.programs, os.environ["PATH"]])})
 
 
 def write_safetensors(path, shapes, dtype="F32", bytes_per_element=4):
@@ -55,6 +57,10 @@ class EstimateMemory(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="accel-estimate-")
         cls.root = pathlib.Path(cls.folder.name)
+        cls.programs = tempfile.mkdtemp(dir=cls.root)  # a Python without packages
+        python = pathlib.Path(cls.programs, "python3")
+        python.write_text("#!/bin/sh\nexit 1\n")
+        python.chmod(0o755)
         cls.model = cls.root / "model.safetensors"
         write_safetensors(cls.model, SHAPES)
 

@@ -86,9 +86,10 @@ def test_the_program_asks_python_for_models_that_it_does_not_know(folder, launch
                           env={**os.environ, "PATH": paths})
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["weights"]
-    total = sum(4 * math.prod(entry["shape"]) for kind in ("parameters", "buffers")
+    total = sum((8 if entry["dtype"] == "int64" else 4) * math.prod(entry["shape"]) for kind in ("parameters", "buffers")
                 for entry in model_shapes.shapes_of(model_shapes.model_of(str(folder)))[kind].values())
-    assert abs(next(row["total_size"] for row in told if row["dtype"] == "float32") - total) <= 0.02 * total
+    found = next(row["total_size"] for row in told if row["dtype"] == "float32")
+    assert abs(found - total) <= 16  # the library's own Llama has no buffer of frequencies
 
 
 def test_the_program_says_what_is_missing_for_such_a_model(launcher, tmp_path):
