@@ -11,7 +11,7 @@ _PACKAGES = (
 # Types of devices, of which the engine says whether one can be used.
 _DEVICES = ("cuda", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
 # Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
-_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "deepspeed", "habana_gaudi1", "lomo", "megatron_lm", "msamp", "pippy",
+_NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "deepspeed", "habana_gaudi1", "megatron_lm", "msamp", "pippy",
           "rocm", "sagemaker", "torchao", "transformer_engine", "transformer_engine_mxfp8", "xccl")
 
 
@@ -96,6 +96,10 @@ def _never(*_, **__):
 
 def is_hpu_available(init_hccl=False):
     return is_available("hpu")  # whose collectives a backend of its plugin carries, which the state loads
+
+
+def is_lomo_available():
+    return importlib.util.find_spec("lomo_optim") is not None
 
 
 def is_bnb_available(min_version=None):
