@@ -34,11 +34,11 @@ from .weights import in_floating_type, tree_of
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
 
 
-def _coordinate(axis, what):
+def _coordinate(axis, what, error=RuntimeError):
     """A property: where this rank is along an axis of the mesh."""
     def rank(self) -> int:
         if self.parallelism_config is None:
-            raise RuntimeError(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
+            raise error(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
         return self.torch_device_mesh.get_local_rank(axis)
 
     return property(rank, doc=f"This rank's place in {what} parallelism.")
@@ -204,8 +204,8 @@ class Accelerator(Observed):
 
     torch_device_mesh = property(attrgetter("state.device_mesh"), doc="The ranks by kind of parallelism; None without a parallelism_config.")
     tensor_parallel_rank = _coordinate("tp", "tensor")
-    pipeline_parallel_rank = _coordinate("pp", "pipeline")
-    context_parallel_rank = _coordinate("cp", "context")
+    pipeline_parallel_rank = _coordinate("pp", "pipeline", NotImplementedError)
+    context_parallel_rank = _coordinate("cp", "context", NotImplementedError)
     data_parallel_rank = _coordinate("dp_replicate", "data")
     data_parallel_shard_rank = _coordinate("dp_shard", "shard-based data")
 
@@ -235,6 +235,8 @@ class Accelerator(Observed):
 
     @step.setter
     def step(self, step):
+        if step is None:
+            raise TypeError("step=None: expected a whole number")
         capi.accel_set_accumulation_step(self._current(), whole_number("step", step, 0))
 
     @property
@@ -401,7 +403,7 @@ class Accelerator(Observed):
     def join_uneven_inputs(self, joinables, even_batches=None):
         """The ranks may have different numbers of batches inside."""
         models = [handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
-        if any(map(is_torch_loader, self._dataloaders)):
+        if any(map(is_torch_loader, self._dataloaders)) or any(map(is_torch_model, joinables)):
             from .pytorch.uneven_inputs import join  # imports torch
 
             return join(self._current(), models, self._dataloaders, even_batches)

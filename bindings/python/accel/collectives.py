@@ -58,10 +58,10 @@ def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
     state = current()
     input_data = _without_own_repetitions(input_data, use_gather_object)
     if use_gather_object:
-        if not isinstance(input_data, (list, tuple)):
-            raise TypeError(f"use_gather_object=True gathers the items of a list; a {type(input_data).__name__} was given")
+        if not hasattr(input_data, "__iter__"):
+            raise TypeError(f"use_gather_object=True gathers the items of a list, or of another value that has some; a {type(input_data).__name__} was given")
         return _run(capi.accel_gather_object_for_metrics, capi.accel_gather_object_for_metrics_async, async_op,
-                    lambda result: unpacked(result, from_this_host(state)), packed(input_data))
+                    lambda result: unpacked(result, from_this_host(state)), packed(list(input_data)))
     value, finish = to_engine(input_data), lambda result: like(input_data, result)
     if not _has_tensors_only(value):
         value, finish = packed(input_data), lambda result: unpacked(result, from_this_host(state))

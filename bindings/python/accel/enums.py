@@ -17,7 +17,13 @@ class BaseEnum(str, enum.Enum, metaclass=EnumWithContains):
         return [member.value for member in cls]
 
 
-class DistributedType(BaseEnum):
+class _NamedEnum(BaseEnum):
+    """Whose members are shown with their class, as the reference's of the same names: DistributedType.NO."""
+
+    __str__ = enum.Enum.__str__
+
+
+class DistributedType(_NamedEnum):
     NO = "NO"
     MULTI_CPU = "MULTI_CPU"
     MULTI_GPU = "MULTI_GPU"
@@ -34,25 +40,25 @@ class DistributedType(BaseEnum):
     MEGATRON_LM = "MEGATRON_LM"
 
 
-class ComputeEnvironment(BaseEnum):
+class ComputeEnvironment(_NamedEnum):
     LOCAL_MACHINE = "LOCAL_MACHINE"
     AMAZON_SAGEMAKER = "AMAZON_SAGEMAKER"
 
 
-class SageMakerDistributedType(BaseEnum):
+class SageMakerDistributedType(_NamedEnum):
     NO = "NO"
     DATA_PARALLEL = "DATA_PARALLEL"
     MODEL_PARALLEL = "MODEL_PARALLEL"
 
 
-class FP8BackendType(BaseEnum):
+class FP8BackendType(_NamedEnum):
     NO = "NO"
     TE = "TE"
     MSAMP = "MSAMP"
     AO = "AO"
 
 
-class CustomDtype(BaseEnum):
+class CustomDtype(_NamedEnum):
     FP8 = "fp8"
     INT4 = "int4"
     INT2 = "int2"

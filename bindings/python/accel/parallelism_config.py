@@ -124,6 +124,8 @@ class ParallelismConfig:
             setattr(self, name, os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", only) if given is None else given)
             if getattr(self, name) != only:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
+        if self.sp_size > 1 and self.cp_size > 1:
+            raise ValueError(f"cp_size={self.cp_size} and sp_size={self.sp_size} both split sequences: expected one of them above 1")
         if self.sp_size > 1:
             raise NotImplementedError(f"sp_size={self.sp_size}: sequence parallelism is not in libaccel yet")
         if self.cp_handler is None and self.cp_size > 1:

@@ -62,7 +62,7 @@ def _class(owner, package):
     """The signature of a class, and its public members that it has from this package."""
     names = {name for base in owner.__mro__ if _is_own(base, package) for name in vars(base) if not name.startswith("_")}
     if issubclass(owner, enum.Enum):
-        return ["enum", {one.name: _plain(one.value) for one in owner}]
+        return ["enum", {one.name: f"{_plain(one.value)}, shown as {one!s}" for one in owner}]
     return ["class", signature(owner), {name: _member(owner, name) for name in sorted(names)}]
 
 

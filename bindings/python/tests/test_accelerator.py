@@ -651,7 +651,8 @@ def test_trees_of_tensors(accelerator):
         utils.copy_tensor_to_devices()
     assert accelerator.gather_for_metrics([accel.ones(1), accel.ones(2)], use_gather_object=True)[1].shape == (2,)
     with pytest.raises(TypeError, match="the items of a list"):
-        accelerator.gather_for_metrics(accel.ones(1), use_gather_object=True)
+        accelerator.gather_for_metrics(3, use_gather_object=True)
+    assert len(accelerator.gather_for_metrics(accel.ones(2), use_gather_object=True)) == 2
 
 
 def test_the_machine():

@@ -340,3 +340,17 @@ def test_ranks_along_an_axis_that_splits_get_the_same_rows_of_rank_0(ranks):
     """, num_processes=4)
     rows = [[[0, 1], [4, 5]], [[2, 3], [6, 0]]]
     assert printed == [f"{part} [0, 1, 2, 3, 4, 5, 6]\n" for part in (rows[0], rows[0], rows[1], rows[1])]
+
+
+@pytest.mark.parametrize("value", ["torch.tensor([r, r + 10])", "(r, 'x')", "{'a': r}", "'ab'"])
+def test_items_of_any_value_are_gathered_for_metrics(ranks, value):
+    printed = ranks(f"""
+        import torch
+        from accel import Accelerator
+        accelerator = Accelerator(cpu=True)
+        r = accelerator.process_index
+        every = [list({value}) for r in range(2)]
+        assert str(accelerator.gather_for_metrics({value}, use_gather_object=True)) == str(every[0] + every[1])
+        accelerator.end_training()
+    """)
+    assert printed == ["", ""]

@@ -120,13 +120,15 @@ def test_sharded_models_name_the_parameter(ranks):
                         "not shard\n")
 
 
-def test_uneven_inputs_are_refused(ranks):
-    for text in ranks("""
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_uneven_inputs_are_refused(ranks, has_loader):
+    for text in ranks(f"""
     import torch
     import accel
     accelerator = accel.Accelerator(cpu=True)
     model = torch.nn.Embedding(4, 4, sparse=True)
-    model, loader = accelerator.prepare(model, torch.utils.data.DataLoader(list(range(3))))
+    model = accelerator.prepare(model)
+    loader = accelerator.prepare(torch.utils.data.DataLoader(list(range(3)))) if {has_loader} else None
     try:
         with accelerator.join_uneven_inputs([model]):
             pass

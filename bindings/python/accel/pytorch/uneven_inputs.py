@@ -24,8 +24,11 @@ def join(state, models, dataloaders, even_batches=None):
     try:
         for shard in shards if even_batches is not None else ():
             shard.even_batches = even_batches
-        even = all(shard.even_batches for shard in shards) if even_batches is None else even_batches
-        with scope(capi.accel_join_uneven_inputs_begin, state, models, int(even)):
+        if even_batches is not None:
+            even = int(even_batches)
+        else:
+            even = int(all(shard.even_batches for shard in shards)) if loaders else capi.ACCEL_UNSET
+        with scope(capi.accel_join_uneven_inputs_begin, state, models, even):
             yield
     finally:
         for shard, even in zip(shards, former):
