@@ -58,8 +58,8 @@ TRAINING = """
 
 def test_training_is_the_same_on_all_ranks(ranks):
     for printed in ranks(TRAINING):
-        assert printed == "44 True True\n1 MULTI_CPU 6\n"
-    assert ranks(TRAINING, 1) == ["44 True True\n1 NO 6\n"]
+        assert printed == "44 True True\n1 DistributedType.MULTI_CPU 6\n"
+    assert ranks(TRAINING, 1) == ["44 True True\n1 DistributedType.NO 6\n"]
 
 
 def test_collectives(ranks):
