@@ -107,6 +107,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   require_split(preparation);
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
+  if (sharding.gradient_clipping > 0) require_whole_gradients();
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
@@ -118,7 +119,6 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
   if (prepared->parallel()->is_sharded()) sharded_models_->add(prepared->parallel());
-  if (sharding.gradient_clipping > 0) require_whole_gradients();
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.batch_sizes});

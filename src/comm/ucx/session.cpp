@@ -81,8 +81,11 @@ void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
   // Ranks that have a core each mostly arrive within a microsecond, less than a round of the transport and the clock
   // takes.
   const int polls = group_.engine_->spins() ? kPolls : 1;
-  for (int poll = 0; poll < polls; poll++)
-    if (segment.reached(peer, stage, step)) return;
+  for (int poll = 0; poll < polls; poll++) {
+    if (!segment.reached(peer, stage, step)) continue;
+    if (poll > 0) group_.engine_->spun_in_time();
+    return;
+  }
   awaited_ = {stage, step, peer};
   group_.wait_until([&segment, peer, stage, step] { return segment.reached(peer, stage, step); }, *this);
   awaited_.reset();

@@ -1,5 +1,6 @@
 """torch.optim optimizers that step when gradients are complete, and are saved with the training state."""
 
+import functools
 import inspect
 import weakref
 
@@ -68,10 +69,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none=None):
         """Drops the gradients, unless they still accumulate; with set_to_none=False they become zeros."""
-        if set_to_none is not None and not self._takes_set_to_none():
+        if set_to_none is not None and not self._takes_set_to_none:
             raise ValueError(f"zero_grad(set_to_none={set_to_none}): {type(self.optimizer).__name__}.zero_grad() takes no set_to_none; leave it out")
         capi.accel_optimizer_zero_grad(self.handle, int(set_to_none is None or set_to_none))
 
+    @functools.cached_property
     def _takes_set_to_none(self):
         return "set_to_none" in inspect.signature(self.optimizer.zero_grad).parameters
 
@@ -115,7 +117,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             for group in self.optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
-        elif self._takes_set_to_none():
+        elif self._takes_set_to_none:
             self.optimizer.zero_grad(set_to_none=bool(set_to_none))
         else:
             self.optimizer.zero_grad()
