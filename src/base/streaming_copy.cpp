@@ -1,4 +1,4 @@
-#include "comm/ucx/streaming_copy.hpp"
+#include "base/streaming_copy.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace accel::comm::ucx {
+namespace accel {
 
 void copy_streaming(char* to, const char* from, size_t bytes) {
 #ifdef __SSE2__
@@ -26,4 +26,4 @@ void copy_streaming(char* to, const char* from, size_t bytes) {
 #endif
 }
 
-}  // namespace accel::comm::ucx
+}  // namespace accel

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-namespace accel::comm::ucx {
+namespace accel {
 
 void copy_streaming(char* to, const char* from, size_t bytes);
 
-}  // namespace accel::comm::ucx
+}  // namespace accel
