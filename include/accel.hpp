@@ -2275,6 +2275,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_broadcast(get(), value.get(), from_process));
   }
 
+  // Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither
+  // which rank that is nor what the tensor is like.
+  Tensor copy_tensor_to_devices(const Tensor& tensor = {}) {
+    Tensor out;
+    detail::check(accel_copy_tensor_to_devices(get(), tensor.get(), out.put()));
+    return out;
+  }
+
   // Every rank gets one rank's list of values, which may be those of accel_gather_object().
   Value broadcast_object_list(const Value& objects, std::int32_t from_process) {
     Value out;
@@ -2475,6 +2483,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_flight_record(get(), out.put()));
     return out.string();
   }
+
+  // Whether the latest update of any prepared optimizer was skipped.
+  bool any_optimizer_step_was_skipped() const { return accel_any_optimizer_step_was_skipped(self()) == 1; }
 
   // Sets how losses are scaled; before anything is prepared.
   void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }

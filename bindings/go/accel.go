@@ -735,6 +735,10 @@ static inline accel_status_t go_accel_broadcast(accel_state_t *state, const acce
   return go_checked(accel_broadcast(state, value, from_process), failure);
 }
 
+static inline accel_status_t go_accel_copy_tensor_to_devices(accel_state_t *state, const accel_tensor_t *tensor, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_copy_tensor_to_devices(state, tensor, out), failure);
+}
+
 static inline accel_status_t go_accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_broadcast_object_list(state, objects, from_process, out), failure);
 }
@@ -7262,6 +7266,18 @@ type LaunchOptions struct {
 	// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
 	// output of this process, and of the others the last lines are kept for the message of a failure
 	LogDir string
+
+	// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
+	// ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
+	LogLinePrefixTemplate string
+
+	// Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the
+	// ranks. In [1, inf). Default: as this process's environment says
+	RendezvousTimeoutMs *int64
+
+	// Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a
+	// random one; with several machines as this process's environment says
+	JobID string
 }
 
 func (options *LaunchOptions) c(given *arguments) *C.accel_launch_options_t {
@@ -7300,6 +7316,11 @@ func (options *LaunchOptions) c(given *arguments) *C.accel_launch_options_t {
 		made.timeout_ms = C.int64_t(*options.TimeoutMs)
 	}
 	made.log_dir = given.nullable(options.LogDir)
+	made.log_line_prefix_template = given.nullable(options.LogLinePrefixTemplate)
+	if options.RendezvousTimeoutMs != nil {
+		made.rendezvous_timeout_ms = C.int64_t(*options.RendezvousTimeoutMs)
+	}
+	made.job_id = given.nullable(options.JobID)
 	return made
 }
 
@@ -9449,6 +9470,26 @@ func (state *State) Broadcast(value any, fromProcess int32) error {
 	code := C.go_accel_broadcast(state.c(), cValue, C.int32_t(fromProcess), &failure)
 	runtime.KeepAlive(state)
 	return status(code, failure)
+}
+
+// CopyTensorToDevices is accel_copy_tensor_to_devices. Every rank gets the tensor of the one rank that has it, on the
+// device of its state: the others need to know neither which rank that is nor what the tensor is like. Two messages.
+//
+//   - state: A state.
+//   - tensor: The tensor; NULL on all ranks but one.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.
+func (state *State) CopyTensorToDevices(tensor *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_copy_tensor_to_devices(state.c(), tensor.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(tensor)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
 }
 
 // BroadcastObjectList is accel_broadcast_object_list. Every rank gets one rank's list of values, which may be those
@@ -12624,6 +12665,18 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 func (optimizer *Optimizer) StepWasSkipped() bool {
 	result := C.accel_optimizer_step_was_skipped(optimizer.c())
 	runtime.KeepAlive(optimizer)
+	return result == 1
+}
+
+// AnyOptimizerStepWasSkipped is accel_any_optimizer_step_was_skipped. Whether the latest update of any prepared
+// optimizer was skipped.
+//
+//   - state: A state.
+//
+// Returns: 1 when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.
+func (state *State) AnyOptimizerStepWasSkipped() bool {
+	result := C.accel_any_optimizer_step_was_skipped(state.c())
+	runtime.KeepAlive(state)
 	return result == 1
 }
 

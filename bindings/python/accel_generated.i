@@ -582,9 +582,9 @@ static const char accel_profile_options_text[] = "accel_profile_options_t(*, act
 %}
 %accel_options(accel_profile_options, ACCEL_PROFILE_OPTIONS_INIT, free((char *)$self->activities); free((char *)$self->output_trace_dir);)
 %{
-static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None)\n--\n\nWhat accel_launch() starts.\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: Of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: How the processes start. Default FORK\nmax_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure";
+static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None, log_line_prefix_template=None, rendezvous_timeout_ms=None, job_id=None)\n--\n\nWhat accel_launch() starts.\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: Of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: How the processes start. Default FORK\nmax_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure\nlog_line_prefix_template: What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing\nrendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says\njob_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says";
 %}
-%accel_options(accel_launch_options, ACCEL_LAUNCH_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->log_dir);)
+%accel_options(accel_launch_options, ACCEL_LAUNCH_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->log_dir); free((char *)$self->log_line_prefix_template); free((char *)$self->job_id);)
 
 typedef struct accel_device {
   int32_t type;
@@ -1111,6 +1111,9 @@ typedef struct accel_launch_options {
   int64_t monitor_interval_ms;
   int64_t timeout_ms;
   const char *log_dir;
+  const char *log_line_prefix_template;
+  int64_t rendezvous_timeout_ms;
+  const char *job_id;
 } accel_launch_options_t;
 
 %accel_callback(accel_log_fn, log_trampoline)
@@ -1215,6 +1218,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_gather_object)
 %accel_waits(accel_reduce)
 %accel_waits(accel_broadcast)
+%accel_waits(accel_copy_tensor_to_devices)
 %accel_waits(accel_broadcast_object_list)
 %accel_waits(accel_pad_across_processes)
 %accel_waits(accel_all_reduce)
@@ -2269,6 +2273,14 @@ value: A tensor or a tree of tensors, changed in place.
 from_process: The source rank.
 Returns: As accel_gather().";
 accel_status_t accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
+
+%feature("docstring") accel_copy_tensor_to_devices "Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither which rank that is nor what the tensor is like. Two messages.
+
+state: A state.
+tensor: The tensor; NULL on all ranks but one.
+out: The tensor. On the rank that has it, it shares the memory of a contiguous one that is on the device.
+Returns: ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.";
+accel_status_t accel_copy_tensor_to_devices(accel_state_t *state, const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_broadcast_object_list "Every rank gets one rank's list of values, which may be those of accel_gather_object().
 
@@ -3615,6 +3627,12 @@ accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t s
 optimizer: An optimizer.
 Returns: 1 when the latest update was skipped.";
 int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
+
+%feature("docstring") accel_any_optimizer_step_was_skipped "Whether the latest update of any prepared optimizer was skipped.
+
+state: A state.
+Returns: 1 when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.";
+int32_t accel_any_optimizer_step_was_skipped(const accel_state_t *state);
 
 %feature("docstring") accel_optimizer_num_groups "The number of groups.
 

@@ -102,6 +102,18 @@ accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
 
+/** Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither which
+ * rank that is nor what the tensor is like. Two messages.
+ * @param state A state.
+ * @param tensor The tensor; NULL on all ranks but one.
+ * @param out The tensor. On the rank that has it, it shares the memory of a contiguous one that is on the device.
+ * @return ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.
+ * @threads collective, waits
+ * @accelerate utils.copy_tensor_to_devices */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_copy_tensor_to_devices(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE tensor,
+                             accel_tensor_t *ACCEL_OWNED *out);
+
 /** Every rank gets one rank's list of values, which may be those of accel_gather_object().
  * @param state A state.
  * @param objects A list; on the other ranks only its length matters.

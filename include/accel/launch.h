@@ -32,6 +32,15 @@ typedef struct accel_launch_options {
   const char *log_dir;                    /* A folder, which is made, for the output of each rank: rank_0.log and so on.
                                            * Default: rank 0 shares the output of this process, and of the others the
                                            * last lines are kept for the message of a failure */
+  const char *log_line_prefix_template;   /* What is put before each line of the ranks' output, all of which is shown then.
+                                           * ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced.
+                                           * Without log_dir. Default: nothing */
+  int64_t rendezvous_timeout_ms;          /* Milliseconds until the ranks have met, and each of their collectives has ended:
+                                           * ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's
+                                           * environment says */
+  const char *job_id;                     /* Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN
+                                           * of the ranks. Default: a random one; with several machines as this process's
+                                           * environment says */
 } accel_launch_options_t;
 
 /** What a rank does: makes a state, trains.

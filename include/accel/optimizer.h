@@ -285,6 +285,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel
  * @accelerate optimizer_step_was_skipped */
 ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
 
+/** Whether the latest update of any prepared optimizer was skipped.
+ * @param state A state.
+ * @return 1 when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.
+ * @threads object
+ * @accelerate Accelerator.optimizer_step_was_skipped */
+ACCEL_SINCE(0, 1) int32_t accel_any_optimizer_step_was_skipped(const accel_state_t *state);
+
 /** The number of groups.
  * @param optimizer An optimizer.
  * @return The number of its groups; -1 for an invalid handle.

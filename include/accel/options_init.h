@@ -579,7 +579,7 @@ ACCEL_INLINE(0, 1) void accel_profile_options_init(accel_profile_options_t *opti
 
 #define ACCEL_LAUNCH_OPTIONS_INIT \
   {sizeof(accel_launch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, \
-   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, ACCEL_UNSET_INT64, NULL}
 /** Marks every field as unset.
  * @param options The struct.
  * @threads any */

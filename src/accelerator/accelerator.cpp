@@ -121,7 +121,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   if (prepared->parallel()->is_sharded()) sharded_models_->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.batch_sizes});
+  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
   return prepared;
 }
 

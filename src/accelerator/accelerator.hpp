@@ -204,7 +204,7 @@ class Accelerator {
     std::shared_ptr<state::AccumulationWindow> accumulation;
     parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
     std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
-    std::string batch_sizes = {};                              // as DeepSpeed calls them
+    std::string deepspeed = {};                                // its settings, as accel_describe() has them
   };
   // An object that is saved in checkpoints.
   struct SavedObject {

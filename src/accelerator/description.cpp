@@ -93,7 +93,7 @@ std::string Accelerator::describe() const {
   for (size_t i = 0; i < models_.size(); i++) {
     out << "model " << i << " = ";
     describe_model(out, *models_[i].model, *models_[i].parallel(), models_[i].prepared.lock().get());
-    if (!models_[i].batch_sizes.empty()) out << "DeepSpeed of model " << i << " = " << models_[i].batch_sizes << "\n";
+    if (!models_[i].deepspeed.empty()) out << "DeepSpeed of model " << i << " = " << models_[i].deepspeed << "\n";
   }
   for (size_t i = 0; i < optimizers_.size(); i++) {
     out << "optimizer " << i << " = ";

@@ -31,6 +31,21 @@ void report_deepspeed(const DeepspeedConfig& config, int64_t steps_of_state, boo
         " and that of DeepSpeed's settings ", config.gradient_accumulation_steps, ", which counts");
 }
 
+// In the names of DeepSpeed's fields.
+std::string describe(const DeepspeedConfig& config) {
+  const FsdpSettings& fsdp = config.fsdp;
+  const char* const place = fsdp.offload_folder.value.empty() ? "cpu" : "nvme";
+  std::string result = text("zero_stage ", config.zero_stage, ", gradient_accumulation_steps ",
+                            config.gradient_accumulation_steps, ", gradient_clipping ", config.gradient_clipping);
+  if (fsdp.offload_optimizer) result += text(", offload_optimizer_device ", place);
+  if (fsdp.cpu_offload) result += text(", offload_param_device ", place);
+  if (!fsdp.offload_folder.value.empty()) result += text(" in '", fsdp.offload_folder.value, "'");
+  if (config.train_batch_size)
+    result += text(", train_micro_batch_size_per_gpu ", *config.train_micro_batch_size_per_gpu, ", train_batch_size ",
+                   *config.train_batch_size);
+  return result;
+}
+
 }  // namespace
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -73,12 +88,9 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   report_deepspeed(config, accumulation.num_steps, job.reports_keys);
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
-  std::string batch_sizes;
-  if (config.train_batch_size)
-    batch_sizes = text("train_micro_batch_size_per_gpu ", *config.train_micro_batch_size_per_gpu, ", train_batch_size ",
-                       *config.train_batch_size);
+  std::string description = describe(config);
   return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation,
-          std::move(batch_sizes)};
+          std::move(description)};
 }
 
 }  // namespace accel::accelerator

@@ -24,7 +24,7 @@ struct ShardingChoice {
   FsdpSettings settings;         // complete
   double gradient_clipping = 0;  // at each step; 0: none
   state::AccumulationSettings accumulation;
-  std::string batch_sizes;  // those of DeepSpeed, if it is known of any
+  std::string deepspeed;  // what its settings are, if they say how the model is shared out
 };
 
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job);

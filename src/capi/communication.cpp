@@ -128,6 +128,12 @@ auto broadcast_object_list(const accel_value_t* objects, int32_t from) {
   };
 }
 
+auto copy_tensor_to_devices(const accel_tensor_t* tensor) {
+  return [tensor = tensor == nullptr ? at::Tensor() : check(tensor, "tensor").tensor](Communicator group) {
+    return comm::rounds::copy_tensor_to_devices(group, tensor);
+  };
+}
+
 auto pad_across_processes(const accel_value_t* value, int64_t dim, double pad_index, bool pad_first) {
   return [tree = tree_of(value, "value"), dim, pad_index, pad_first](Communicator group) {
     return comm::rounds::pad_across_processes(group, tree, dim, pad_index, pad_first);
@@ -251,6 +257,14 @@ ACCEL_FUNCTION accel_status_t accel_broadcast(accel_state_t* state, const accel_
 ACCEL_FUNCTION accel_status_t accel_broadcast_async(accel_state_t* state, const accel_value_t* value,
                                                     int32_t from_process, accel_work_t** out_work) {
   return start(__func__, state, out_work, [&] { return broadcast(value, from_process); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_copy_tensor_to_devices(accel_state_t* state, const accel_tensor_t* tensor,
+                                                           accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    comm::Communicator& communicator = *communicator_of(state);
+    return new_tensor(comm::run(communicator, copy_tensor_to_devices(tensor)(communicator)).toTensor());
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_broadcast_object_list(accel_state_t* state, const accel_value_t* objects,

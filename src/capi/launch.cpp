@@ -112,6 +112,8 @@ void set_variables(launch::LaunchOptions& job, const LaunchSettings& settings) {
   if (!settings.main_process_ip.is_default()) job.variables.emplace_back("MASTER_ADDR", settings.main_process_ip.value);
   if (settings.mixed_precision.value)
     job.variables.emplace_back("ACCELERATE_MIXED_PRECISION", precision_name(*settings.mixed_precision));
+  if (settings.rendezvous_timeout_ms.value)
+    job.variables.emplace_back("ACCEL_TIMEOUT_MS", std::to_string(*settings.rendezvous_timeout_ms));
   if (settings.cpu.value) job.variables.emplace_back("ACCELERATE_USE_CPU", *settings.cpu ? "1" : "0");
 }
 
@@ -132,7 +134,11 @@ launch::FunctionOptions launch_of(const LaunchSettings& settings, int64_t call, 
   result.max_restarts = static_cast<int>(settings.max_restarts);
   result.monitor_interval = Deadline::Milliseconds(settings.monitor_interval_ms);
   if (settings.timeout_ms.value) result.deadline.emplace(Deadline::Milliseconds(*settings.timeout_ms));
+  result.job.line_prefix = settings.log_line_prefix_template;
+  result.job.job_id = settings.job_id;
   result.job.log_dir = settings.log_dir;
+  require(result.job.log_dir.empty() || result.job.line_prefix.empty(), Status::kInvalidArgument,
+          "log_dir and log_line_prefix_template are both given; expected one: lines in files have no prefix");
   if (!result.job.log_dir.empty()) result.job.redirects = "3";  // all output, of all ranks
   return result;
 }

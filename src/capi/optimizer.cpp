@@ -1,6 +1,7 @@
 // Section 8: optimizers.
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "accel.h"
+#include "accelerator/accelerator.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
@@ -223,6 +225,13 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_zero_grad(accel_optimizer_t* optim
 ACCEL_FUNCTION int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t* optimizer) {
   return guarded_value<int32_t>(__func__, -1,
                                 [&] { return check(optimizer, "optimizer").optimizer->step_was_skipped() ? 1 : 0; });
+}
+
+ACCEL_FUNCTION int32_t accel_any_optimizer_step_was_skipped(const accel_state_t* state) {
+  return guarded_value<int32_t>(__func__, -1, [&] {
+    const auto& optimizers = accelerator_of(state)->optimizers();
+    return std::any_of(optimizers.begin(), optimizers.end(), [](const auto& each) { return each->step_was_skipped(); });
+  });
 }
 
 ACCEL_FUNCTION int64_t accel_optimizer_num_groups(const accel_optimizer_t* optimizer) {

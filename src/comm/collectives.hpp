@@ -27,6 +27,9 @@ Round broadcast(const Communicator& communicator, const c10::IValue& value, int 
 Round pad_across_processes(const Communicator& communicator, const c10::IValue& value, int64_t dim, double pad_index,
                            bool pad_first);
 
+// The tensor of the one rank that has a defined one, of which the others know nothing.
+Round copy_tensor_to_devices(const Communicator& communicator, const at::Tensor& tensor);
+
 // Any values that object_message.hpp can encode. A list is gathered as its items.
 Round gather_object(const Communicator& communicator, const c10::IValue& object);
 // Replaces the list by the source rank's; it must have the same length on all ranks.

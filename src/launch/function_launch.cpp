@@ -53,7 +53,8 @@ JobPlace place_of(const LaunchOptions& job, int restarts) {
   place.num_hosts = job.num_machines;
   place.master_port = job.main_process_port ? *job.main_process_port : free_port();
   place.restart_count = restarts;
-  if (place.num_hosts == 1) place.token = job_token();
+  place.token = job.job_id;
+  if (place.token.empty() && place.num_hosts == 1) place.token = job_token();
   return place;
 }
 

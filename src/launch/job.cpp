@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -26,6 +28,16 @@ constexpr Deadline::Milliseconds kGraceAfterRequeue(30000);
 constexpr size_t kShownLines = 20;
 
 bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.number == kRequeueStatus; }
+
+std::string prefix_of_lines(const LaunchOptions& options, int rank, int local_rank) {
+  const std::pair<std::string_view, std::string> names[] = {
+      {"${role_name}", options.role}, {"${rank}", std::to_string(rank)}, {"${local_rank}", std::to_string(local_rank)}};
+  std::string prefix = options.line_prefix;
+  for (const auto& [name, value] : names)
+    for (size_t at = prefix.find(name); at != std::string::npos; at = prefix.find(name, at + value.size()))
+      prefix.replace(at, name.size(), value);
+  return prefix;
+}
 
 }  // namespace
 
@@ -71,15 +83,14 @@ RankCommand Job::command_of(const LaunchOptions& options, int local_rank) {
   command.is_first = local_rank == 0;
   const OutputStreams tee = output_streams("--tee", options.tee, local_rank);
   const OutputStreams redirected = output_streams("--redirects", options.redirects, local_rank);
-  const bool is_shown = command.is_first || options.prefix;
+  const bool has_prefix = !options.line_prefix.empty();
+  const bool is_shown = command.is_first || has_prefix;
   command.shows_stdout = (is_shown || tee.out) && !redirected.out;
   command.shows_stderr = (is_shown || tee.error) && !redirected.error;
-  if (options.prefix)
-    command.prefix = text('[', options.role == "default" ? "rank" : options.role, ' ',
-                          global_rank(static_cast<size_t>(local_rank)), "] ");
+  command.prefix = prefix_of_lines(options, global_rank(static_cast<size_t>(local_rank)), local_rank);
   // The first rank has the launcher's own output, unless something is to be done to it.
   const bool is_untouched =
-      command.is_first && !options.prefix && command.shows_stdout && command.shows_stderr && options.log_dir.empty();
+      command.is_first && !has_prefix && command.shows_stdout && command.shows_stderr && options.log_dir.empty();
   if (!is_untouched) command.shown = &shown_;
   if (options.log_dir.empty()) return command;
   command.log_file = log_file(static_cast<size_t>(local_rank));

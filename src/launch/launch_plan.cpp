@@ -250,7 +250,8 @@ class Planner {
     options.log_dir = settings_.value_of("log_dir");
     options.tee = settings_.value_of("tee", "0");
     options.redirects = settings_.value_of("redirects", "0");
-    options.prefix = settings_.is_yes("prefix");
+    const bool has_role = settings_.value_of("role", "default") != "default";
+    if (settings_.is_yes("prefix")) options.line_prefix = has_role ? "[${role_name} ${rank}] " : "[rank ${rank}] ";
     const std::string level = settings_.value_of("log_level", "info");
     options.quiet = settings_.is_yes("quiet") || level == "error" || level == "critical";
   }

@@ -26,13 +26,15 @@ struct LaunchOptions {
   // Where the output of the ranks is.
   std::string log_dir;                     // a file for each of them in this folder; empty: none
   std::string tee = "0", redirects = "0";  // see launch/output_streams.hpp
-  bool prefix = false;                     // "[rank 1] " before each line that is shown
-  bool quiet = false;                      // no messages of the launcher but errors
+  // Before each line that is shown, whose ranks are all then; ${role_name}, ${rank} and ${local_rank} stand for these.
+  std::string line_prefix;
+  bool quiet = false;  // no messages of the launcher but errors
 
   std::vector<std::string> given;  // the options of the command line, as they are
 
   int max_restarts = 0;
   std::string rdzv_backend = "static", rdzv_conf, role = "default";
+  std::string job_id;  // that ranks of one job know each other by; empty: a random one, if all are on this machine
   std::string hostfile;
   std::string mpirun_hostfile;
   std::string nnodes, rdzv_endpoint, rdzv_timeout;

@@ -77,6 +77,24 @@ static void test_objects(void **state) {
   accel_value_dispose(&object);
 }
 
+static void test_a_tensor_that_one_rank_has(void **state) {
+  accel_tensor_t *tensor = full(3, 7.0, ACCEL_DTYPE_UINT8), *copy = NULL;
+  accel_dtype_t dtype = ACCEL_DTYPE_FLOAT32;
+  int64_t count = 0;
+  assert_ok(accel_copy_tensor_to_devices(*state, tensor, &copy));
+  assert_ok(accel_tensor_dtype(copy, &dtype));
+  assert_int_equal(dtype, ACCEL_DTYPE_UINT8);
+  assert_ok(accel_tensor_numel(copy, &count));
+  assert_int_equal(count, 3);
+  accel_tensor_release(copy);
+  copy = NULL;
+  assert_fails(accel_copy_tensor_to_devices(*state, NULL, &copy), ACCEL_ERROR_INVALID_ARGUMENT,
+               "0 ranks have a tensor");
+  assert_null(copy);
+  assert_fails(accel_copy_tensor_to_devices(*state, tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out");
+  accel_tensor_release(tensor);
+}
+
 static void test_bare_tensors(void **state) {
   accel_tensor_t *a = full(4, 1.0, ACCEL_DTYPE_FLOAT32), *b = full(4, 2.0, ACCEL_DTYPE_FLOAT32),
                  *c = full(3, 0.0, ACCEL_DTYPE_FLOAT32);
@@ -267,6 +285,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_trees, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_a_tensor_that_one_rank_has, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_bare_tensors, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_started_calls, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_works, set_up, tear_down),

@@ -251,6 +251,72 @@ static void ranks_have_a_deadline(void **unused) {
   assert_true(seconds_now() - begin < 3);
 }
 
+/* In one write a line, and a second without an end. */
+static accel_status_t say_who(int32_t local_process_index, void *user_data) {
+  (void)user_data;
+  printf("number %d\nlast", local_process_index);
+  return ACCEL_OK;
+}
+
+/* Runs the launch with its output in a file, and reads that. */
+static void output_of(const accel_launch_options_t *options, char *text, size_t size) {
+  FILE *const file = tmpfile();
+  assert_non_null(file);
+  fflush(stdout);
+  const int former = dup(STDOUT_FILENO);
+  assert_true(former >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+  const accel_status_t status = accel_launch(options, say_who, NULL, NULL);
+  fflush(stdout);
+  assert_true(dup2(former, STDOUT_FILENO) >= 0);
+  close(former);
+  assert_ok(status);
+  rewind(file);
+  text[fread(text, 1, size - 1, file)] = '\0';
+  fclose(file);
+}
+
+static void lines_of_ranks_have_the_prefix_of_the_template(void **unused) {
+  accel_launch_options_t options = options_of(2);
+  char text[256];
+  (void)unused;
+  output_of(&options, text, sizeof(text));
+  assert_string_equal(text, "number 0\nlast");
+  options.log_line_prefix_template = "<${role_name} ${rank}/${local_rank} $x> ";
+  output_of(&options, text, sizeof(text));
+  for (int rank = 0; rank < 2; rank++)
+    for (int line = 0; line < 2; line++) {
+      char expected[64];
+      snprintf(expected, sizeof(expected), line == 0 ? "<default %d/%d $x> number %d\n" : "<default %d/%d $x> last\n",
+               rank, rank, rank);
+      assert_non_null(strstr(text, expected));
+    }
+  options.log_dir = "logs";
+  assert_fails(accel_launch(&options, say_who, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "log_dir and log_line_prefix_template are both given");
+}
+
+static accel_status_t compare_rendezvous(int32_t local_process_index, void *user_data) {
+  const char *const job = getenv("ACCEL_JOB_TOKEN");
+  (void)local_process_index;
+  (void)user_data;
+  return job != NULL && strcmp(job, "tuesday") == 0 && number_of("ACCEL_TIMEOUT_MS") == 4321 ? ACCEL_OK
+                                                                                             : ACCEL_ERROR_USER;
+}
+
+static void ranks_know_their_job_and_their_deadline(void **unused) {
+  accel_launch_options_t options = options_of(2);
+  (void)unused;
+  options.job_id = "tuesday";
+  options.rendezvous_timeout_ms = 4321;
+  assert_ok(accel_launch(&options, compare_rendezvous, NULL, NULL));
+  options.rendezvous_timeout_ms = 60000;
+  assert_ok(accel_launch(&options, add_up, shared, NULL));
+  assert_int_equal(shared->calls[0] + shared->calls[1], 2);
+  options.rendezvous_timeout_ms = 0;
+  assert_fails(accel_launch(&options, add_up, shared, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "rendezvous_timeout_ms is 0");
+}
+
 static accel_status_t launch_again(int32_t local_process_index, void *user_data) {
   const accel_launch_options_t options = options_of(1);
   (void)local_process_index;
@@ -569,6 +635,8 @@ int main(int count, char **arguments) {
       launch_test(processes_that_end_by_themselves_are_lost),
       launch_test(failures_are_followed_by_restarts),
       launch_test(ranks_have_a_deadline),
+      launch_test(lines_of_ranks_have_the_prefix_of_the_template),
+      launch_test(ranks_know_their_job_and_their_deadline),
       launch_test(wrong_calls_start_nothing),
       launch_test(a_process_with_threads_is_not_forked),
       launch_test(numbers_of_ranks_have_a_range),

@@ -213,6 +213,8 @@ static void test_loaders_say_deepspeeds_batch_size(void **unused) {
         "\"zero_optimization\": {\"stage\": 2}}";
     assert_ok(prepare_with_loaders(state, &deepspeed));
     assert_ok(accel_describe(state, &described));
+    assert_non_null(strstr(described.data,
+                           "DeepSpeed of model 0 = zero_stage 2, gradient_accumulation_steps 2, gradient_clipping "));
     assert_non_null(strstr(described.data, is_min ? "train_micro_batch_size_per_gpu 4, train_batch_size 8"
                                                   : "train_micro_batch_size_per_gpu 8, train_batch_size 16"));
     accel_buffer_dispose(&described);

@@ -126,6 +126,7 @@ static void test_the_loss_scale(void **unused) {
   backward(&loop, INFINITY, 1);
   assert_int_equal(accel_optimizer_step(loop.optimizer), ACCEL_STEP_SKIPPED);
   assert_int_equal(accel_optimizer_step_was_skipped(loop.optimizer), 1);
+  assert_int_equal(accel_any_optimizer_step_was_skipped(state), 1);
   assert_true(accel_loss_scale(state) == 64);
   assert_ok(accel_optimizer_zero_grad(loop.optimizer, 1));
   backward(&loop, NAN, 1);

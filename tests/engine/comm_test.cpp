@@ -29,6 +29,7 @@
 #include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
+#include "expect_error.hpp"
 #include "rank_threads.hpp"
 #include "recording_communicator.hpp"
 #include "tensor/tree.hpp"
@@ -251,6 +252,29 @@ TEST(CommCollectives, GathersRowsThatDifferByRank) {
       EXPECT_EQ(rows.size(0), size * (size - 1) / 2);
       EXPECT_EQ(rows.sum().item<float>(), size == 2 ? 2 : 10);
       EXPECT_TRUE(at::equal(gathered.toListRef()[1].toTensor(), at::arange(size, at::kLong)));
+    });
+  }
+}
+
+// The others know neither who has the tensor nor its shape and dtype.
+TEST(CommCollectives, CopiesTheTensorOfTheOnlyRankThatHasOne) {
+  const auto copy = [](Communicator& group, const at::Tensor& own) {
+    return run(group, rounds::copy_tensor_to_devices(group, own)).toTensor();
+  };
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+      const bool holds = communicator->rank() == size - 1;
+      for (const at::Tensor& whole : {at::arange(6, at::kShort).view({1, 2, 3}).transpose(0, 2), at::full({}, 2.5),
+                                      at::zeros({0, 4}, at::kBool), at::ones({100000})}) {
+        const at::Tensor found = copy(*communicator, holds ? whole : at::Tensor());
+        EXPECT_EQ(found.scalar_type(), whole.scalar_type());
+        EXPECT_TRUE(at::equal(found, whole)) << found;
+      }
+      tests::expect_error(Status::kInvalidArgument, "0 ranks have a tensor",
+                          [&] { copy(*communicator, at::Tensor()); });
+      if (size > 1)
+        tests::expect_error(Status::kInvalidArgument, text(size, " ranks have a tensor; expected one"),
+                            [&] { copy(*communicator, at::ones({2})); });
     });
   }
 }

@@ -1799,6 +1799,9 @@ struct accel_launch_options_t
     monitor_interval_ms::Int64
     timeout_ms::Int64
     log_dir::Ptr{Cchar}
+    log_line_prefix_template::Ptr{Cchar}
+    rendezvous_timeout_ms::Int64
+    job_id::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1815,8 +1818,11 @@ function accel_launch_options_t(;
     monitor_interval_ms = ACCEL_UNSET_INT64,
     timeout_ms = ACCEL_UNSET_INT64,
     log_dir = C_NULL,
+    log_line_prefix_template = C_NULL,
+    rendezvous_timeout_ms = ACCEL_UNSET_INT64,
+    job_id = C_NULL,
 )
-    return accel_launch_options_t(sizeof(accel_launch_options_t), num_processes, num_machines, machine_rank, main_process_port, main_process_ip, mixed_precision, cpu, start_method, max_restarts, monitor_interval_ms, timeout_ms, log_dir)
+    return accel_launch_options_t(sizeof(accel_launch_options_t), num_processes, num_machines, machine_rank, main_process_port, main_process_ip, mixed_precision, cpu, start_method, max_restarts, monitor_interval_ms, timeout_ms, log_dir, log_line_prefix_template, rendezvous_timeout_ms, job_id)
 end
 
 """
@@ -3771,6 +3777,22 @@ Threads: collective, waits.
 """
 accel_broadcast(state, value, from_process) =
     check(@collective(ccall(@address(accel_broadcast), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}, Int32), state, value, from_process)), "accel_broadcast")
+
+"""
+    accel_copy_tensor_to_devices(state, tensor, out)
+
+Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither which rank that is nor what the tensor is like. Two messages.
+
+- `state`: A state.
+- `tensor`: `nothing`/`C_NULL` is allowed. The tensor; NULL on all ranks but one.
+- `out`: The tensor. On the rank that has it, it shares the memory of a contiguous one that is on the device.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.
+
+Threads: collective, waits.
+"""
+accel_copy_tensor_to_devices(state, tensor, out) =
+    check(@collective(ccall(@address(accel_copy_tensor_to_devices), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), state, tensor, out)), "accel_copy_tensor_to_devices")
 
 """
     accel_broadcast_object_list(state, objects, from_process, out)
@@ -6518,6 +6540,20 @@ Threads: any.
 """
 accel_optimizer_step_was_skipped(optimizer) =
     ccall(@address(accel_optimizer_step_was_skipped), Int32, (Ptr{accel_optimizer_t},), optimizer)
+
+"""
+    accel_any_optimizer_step_was_skipped(state)
+
+Whether the latest update of any prepared optimizer was skipped.
+
+- `state`: A state.
+
+Returns: 1 when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.
+
+Threads: object.
+"""
+accel_any_optimizer_step_was_skipped(state) =
+    ccall(@address(accel_any_optimizer_step_was_skipped), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_optimizer_num_groups(optimizer)
@@ -11725,6 +11761,7 @@ const FUNCTIONS = (
     :accel_gather_object,
     :accel_reduce,
     :accel_broadcast,
+    :accel_copy_tensor_to_devices,
     :accel_broadcast_object_list,
     :accel_pad_across_processes,
     :accel_all_reduce,
@@ -11897,6 +11934,7 @@ const FUNCTIONS = (
     :accel_optimizer_train,
     :accel_optimizer_zero_grad,
     :accel_optimizer_step_was_skipped,
+    :accel_any_optimizer_step_was_skipped,
     :accel_optimizer_num_groups,
     :accel_optimizer_state_bytes,
     :accel_optimizer_lr,

@@ -745,6 +745,9 @@ constexpr OptionField kLaunchOptions[] = {
     {"monitor_interval_ms", "Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100", OptionKind::kInteger, 8, 48, 98, {1, 60000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit", OptionKind::kInteger, 8, 56, 60, {1, kInfinity, false, true}, nullptr, nullptr, "no limit", nullptr, 0, false},
     {"log_dir", "A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", nullptr, 0, false},
+    {"log_line_prefix_template", "What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing", OptionKind::kText, 8, 72, 170, kNone, nullptr, nullptr, "nothing", nullptr, 0, false},
+    {"rendezvous_timeout_ms", "Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says", OptionKind::kInteger, 8, 80, 110, {1, kInfinity, false, true}, nullptr, nullptr, "as this process's environment says", nullptr, 0, false},
+    {"job_id", "Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says", OptionKind::kText, 8, 88, 94, kNone, nullptr, nullptr, "a random one; with several machines as this process's environment says", nullptr, 0, false},
 };
 
 }  // namespace
@@ -804,7 +807,7 @@ const OptionTable serve_metrics_options{"accel_serve_metrics_options_t", 24, kSe
 const OptionTable log_sink_options{"accel_log_sink_options_t", 32, kLogSinkOptions, std::size(kLogSinkOptions)};
 const OptionTable progress_options{"accel_progress_options_t", 48, kProgressOptions, std::size(kProgressOptions)};
 const OptionTable profile_options{"accel_profile_options_t", 88, kProfileOptions, std::size(kProfileOptions)};
-const OptionTable launch_options{"accel_launch_options_t", 72, kLaunchOptions, std::size(kLaunchOptions)};
+const OptionTable launch_options{"accel_launch_options_t", 96, kLaunchOptions, std::size(kLaunchOptions)};
 
 }  // namespace option_tables
 

@@ -965,6 +965,9 @@ struct LaunchSettings {
   Setting<int64_t> monitor_interval_ms{100};
   Setting<std::optional<int64_t>> timeout_ms{};
   Setting<std::string> log_dir{};
+  Setting<std::string> log_line_prefix_template{};
+  Setting<std::optional<int64_t>> rendezvous_timeout_ms{};
+  Setting<std::string> job_id{};
 
   static const OptionTable& table() { return option_tables::launch_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -982,6 +985,9 @@ struct LaunchSettings {
     visit(table().fields[9], settings.monitor_interval_ms...);
     visit(table().fields[10], settings.timeout_ms...);
     visit(table().fields[11], settings.log_dir...);
+    visit(table().fields[12], settings.log_line_prefix_template...);
+    visit(table().fields[13], settings.rendezvous_timeout_ms...);
+    visit(table().fields[14], settings.job_id...);
   }
 };
 

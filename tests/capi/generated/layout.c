@@ -532,7 +532,7 @@ SAME(place_of_accel_profile_options_t_with_stack, offsetof(accel_profile_options
 SAME(place_of_accel_profile_options_t_with_flops, offsetof(accel_profile_options_t, with_flops) == 76 && sizeof(((accel_profile_options_t *)0)->with_flops) == 4);
 SAME(place_of_accel_profile_options_t_with_modules, offsetof(accel_profile_options_t, with_modules) == 80 && sizeof(((accel_profile_options_t *)0)->with_modules) == 4);
 SAME(place_of_accel_profile_options_t_merge, offsetof(accel_profile_options_t, merge) == 84 && sizeof(((accel_profile_options_t *)0)->merge) == 4);
-SAME(size_of_accel_launch_options_t, sizeof(accel_launch_options_t) == 72);
+SAME(size_of_accel_launch_options_t, sizeof(accel_launch_options_t) == 96);
 SAME(place_of_accel_launch_options_t_struct_size, offsetof(accel_launch_options_t, struct_size) == 0 && sizeof(((accel_launch_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_launch_options_t_num_processes, offsetof(accel_launch_options_t, num_processes) == 8 && sizeof(((accel_launch_options_t *)0)->num_processes) == 4);
 SAME(place_of_accel_launch_options_t_num_machines, offsetof(accel_launch_options_t, num_machines) == 12 && sizeof(((accel_launch_options_t *)0)->num_machines) == 4);
@@ -546,6 +546,9 @@ SAME(place_of_accel_launch_options_t_max_restarts, offsetof(accel_launch_options
 SAME(place_of_accel_launch_options_t_monitor_interval_ms, offsetof(accel_launch_options_t, monitor_interval_ms) == 48 && sizeof(((accel_launch_options_t *)0)->monitor_interval_ms) == 8);
 SAME(place_of_accel_launch_options_t_timeout_ms, offsetof(accel_launch_options_t, timeout_ms) == 56 && sizeof(((accel_launch_options_t *)0)->timeout_ms) == 8);
 SAME(place_of_accel_launch_options_t_log_dir, offsetof(accel_launch_options_t, log_dir) == 64 && sizeof(((accel_launch_options_t *)0)->log_dir) == 8);
+SAME(place_of_accel_launch_options_t_log_line_prefix_template, offsetof(accel_launch_options_t, log_line_prefix_template) == 72 && sizeof(((accel_launch_options_t *)0)->log_line_prefix_template) == 8);
+SAME(place_of_accel_launch_options_t_rendezvous_timeout_ms, offsetof(accel_launch_options_t, rendezvous_timeout_ms) == 80 && sizeof(((accel_launch_options_t *)0)->rendezvous_timeout_ms) == 8);
+SAME(place_of_accel_launch_options_t_job_id, offsetof(accel_launch_options_t, job_id) == 88 && sizeof(((accel_launch_options_t *)0)->job_id) == 8);
 SAME(value_of_ACCEL_VERSION_MAJOR, ACCEL_VERSION_MAJOR == 0);
 SAME(value_of_ACCEL_VERSION_MINOR, ACCEL_VERSION_MINOR == 1);
 SAME(value_of_ACCEL_VERSION_PATCH, ACCEL_VERSION_PATCH == 0);

@@ -546,6 +546,9 @@ int main(void) {
   printf("field monitor_interval_ms %zu\n", offsetof(accel_launch_options_t, monitor_interval_ms));
   printf("field timeout_ms %zu\n", offsetof(accel_launch_options_t, timeout_ms));
   printf("field log_dir %zu\n", offsetof(accel_launch_options_t, log_dir));
+  printf("field log_line_prefix_template %zu\n", offsetof(accel_launch_options_t, log_line_prefix_template));
+  printf("field rendezvous_timeout_ms %zu\n", offsetof(accel_launch_options_t, rendezvous_timeout_ms));
+  printf("field job_id %zu\n", offsetof(accel_launch_options_t, job_id));
   printf("constant ACCEL_VERSION_MAJOR %.17g\n", (double)ACCEL_VERSION_MAJOR);
   printf("constant ACCEL_VERSION_MINOR %.17g\n", (double)ACCEL_VERSION_MINOR);
   printf("constant ACCEL_VERSION_PATCH %.17g\n", (double)ACCEL_VERSION_PATCH);

@@ -732,6 +732,12 @@ static void accel_broadcast_null_pointers(void **state) {
   refused_with_status("accel_broadcast", "value", accel_broadcast(samples->valid.state, NULL, 1), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_copy_tensor_to_devices_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_copy_tensor_to_devices", "state", accel_copy_tensor_to_devices(NULL, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_copy_tensor_to_devices", "out", accel_copy_tensor_to_devices(samples->valid.state, samples->valid.tensor, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_broadcast_object_list_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_broadcast_object_list", "state", accel_broadcast_object_list(NULL, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -1799,6 +1805,13 @@ static void accel_optimizer_step_was_skipped_null_pointers(void **state) {
   (void)samples;
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_optimizer_step_was_skipped", "optimizer", (int64_t)accel_optimizer_step_was_skipped(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_any_optimizer_step_was_skipped_null_pointers(void **state) {
+  struct samples *samples = *state;
+  (void)samples;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_any_optimizer_step_was_skipped", "state", (int64_t)accel_any_optimizer_step_was_skipped(NULL), -1, ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void accel_optimizer_num_groups_null_pointers(void **state) {
@@ -3885,6 +3898,7 @@ int main(void) {
       sweep_test(accel_gather_object_null_pointers),
       sweep_test(accel_reduce_null_pointers),
       sweep_test(accel_broadcast_null_pointers),
+      sweep_test(accel_copy_tensor_to_devices_null_pointers),
       sweep_test(accel_broadcast_object_list_null_pointers),
       sweep_test(accel_pad_across_processes_null_pointers),
       sweep_test(accel_all_reduce_null_pointers),
@@ -4057,6 +4071,7 @@ int main(void) {
       sweep_test(accel_optimizer_train_null_pointers),
       sweep_test(accel_optimizer_zero_grad_null_pointers),
       sweep_test(accel_optimizer_step_was_skipped_null_pointers),
+      sweep_test(accel_any_optimizer_step_was_skipped_null_pointers),
       sweep_test(accel_optimizer_num_groups_null_pointers),
       sweep_test(accel_optimizer_state_bytes_null_pointers),
       sweep_test(accel_optimizer_lr_null_pointers),

@@ -595,6 +595,14 @@ static void accel_broadcast_wrong_handles(void **state) {
   refused_value("accel_broadcast", "value", accel_broadcast(samples->valid.state, &samples->released_value, 1));
 }
 
+static void accel_copy_tensor_to_devices_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_copy_tensor_to_devices", "state", accel_copy_tensor_to_devices(samples->foreign.state, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_copy_tensor_to_devices", "state", accel_copy_tensor_to_devices(samples->released.state, samples->valid.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_copy_tensor_to_devices", "tensor", accel_copy_tensor_to_devices(samples->valid.state, samples->foreign.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_copy_tensor_to_devices", "tensor", accel_copy_tensor_to_devices(samples->valid.state, samples->released.tensor, (accel_tensor_t **)samples->room), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_broadcast_object_list_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_broadcast_object_list", "state", accel_broadcast_object_list(samples->foreign.state, &samples->value, 1, (accel_value_t *)samples->room), ACCEL_ERROR_INVALID_HANDLE);
@@ -1539,6 +1547,14 @@ static void accel_optimizer_step_was_skipped_wrong_handles(void **state) {
   refused_with_value("accel_optimizer_step_was_skipped", "optimizer", (int64_t)accel_optimizer_step_was_skipped(samples->foreign.optimizer), -1, ACCEL_ERROR_INVALID_HANDLE);
   accel_error_set(ACCEL_ERROR_USER, "none");
   refused_with_value("accel_optimizer_step_was_skipped", "optimizer", (int64_t)accel_optimizer_step_was_skipped(samples->released.optimizer), -1, ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_any_optimizer_step_was_skipped_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_any_optimizer_step_was_skipped", "state", (int64_t)accel_any_optimizer_step_was_skipped(samples->foreign.state), -1, ACCEL_ERROR_INVALID_HANDLE);
+  accel_error_set(ACCEL_ERROR_USER, "none");
+  refused_with_value("accel_any_optimizer_step_was_skipped", "state", (int64_t)accel_any_optimizer_step_was_skipped(samples->released.state), -1, ACCEL_ERROR_INVALID_HANDLE);
 }
 
 static void accel_optimizer_num_groups_wrong_handles(void **state) {
@@ -3318,6 +3334,7 @@ int main(void) {
       sweep_test(accel_gather_object_wrong_handles),
       sweep_test(accel_reduce_wrong_handles),
       sweep_test(accel_broadcast_wrong_handles),
+      sweep_test(accel_copy_tensor_to_devices_wrong_handles),
       sweep_test(accel_broadcast_object_list_wrong_handles),
       sweep_test(accel_pad_across_processes_wrong_handles),
       sweep_test(accel_all_reduce_wrong_handles),
@@ -3458,6 +3475,7 @@ int main(void) {
       sweep_test(accel_optimizer_train_wrong_handles),
       sweep_test(accel_optimizer_zero_grad_wrong_handles),
       sweep_test(accel_optimizer_step_was_skipped_wrong_handles),
+      sweep_test(accel_any_optimizer_step_was_skipped_wrong_handles),
       sweep_test(accel_optimizer_num_groups_wrong_handles),
       sweep_test(accel_optimizer_state_bytes_wrong_handles),
       sweep_test(accel_optimizer_lr_wrong_handles),

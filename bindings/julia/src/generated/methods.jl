@@ -3134,6 +3134,15 @@ gather_object_async(state::State, object) =
     under_way(LibAccel.accel_gather_object_async, state, object)
 
 """
+    copy_tensor_to_devices(state, tensor)
+
+Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither
+which rank that is nor what the tensor is like. Two messages.
+"""
+copy_tensor_to_devices(state::State, tensor::Union{Tensor,Nothing}) =
+    made(Tensor, out -> LibAccel.accel_copy_tensor_to_devices(state, something(tensor, C_NULL), out))
+
+"""
     flight_record(state)
 
 What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and
@@ -3342,6 +3351,16 @@ Gives: true when the latest update was skipped.
 """
 step_was_skipped(optimizer::Optimizer) =
     LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1
+
+"""
+    any_optimizer_step_was_skipped(state)
+
+Whether the latest update of any prepared optimizer was skipped.
+
+Gives: true when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.
+"""
+any_optimizer_step_was_skipped(state::State) =
+    LibAccel.accel_any_optimizer_step_was_skipped(state) == 1
 
 """
     num_groups(optimizer)

@@ -59,14 +59,15 @@ Communication.
 """
 module Collectives
 using ..Accel: Mesh, Work, all_gather!, all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!,
-    broadcast!, broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, flight_record, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_object_for_metrics,
-    gather_object_for_metrics_async, gather_uneven, gather_uneven_async, group, interruptible!, mesh, pad_across_processes,
-    pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce, reduce_async, reduce_scatter!,
-    reduce_scatter_async!, scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group, split_group, then, wait_for
+    broadcast!, broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, copy_tensor_to_devices, flight_record,
+    gather, gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async,
+    gather_object_for_metrics, gather_object_for_metrics_async, gather_uneven, gather_uneven_async, group, interruptible!, mesh,
+    pad_across_processes, pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce, reduce_async,
+    reduce_scatter!, reduce_scatter_async!, scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group, split_group,
+    then, wait_for
 export Mesh, Work, all_gather!, all_gather_async!, all_reduce!, all_reduce_async!, all_to_all!, all_to_all_async!,
-    broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, flight_record, gather, gather_async,
-    gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_object_for_metrics,
+    broadcast_async!, broadcast_objects, broadcast_objects_async, coordinate, copy_tensor_to_devices, flight_record, gather,
+    gather_async, gather_for_metrics, gather_for_metrics_async, gather_object, gather_object_async, gather_object_for_metrics,
     gather_object_for_metrics_async, gather_uneven, gather_uneven_async, group, interruptible!, mesh, pad_across_processes,
     pad_across_processes_async, progress, recv_tensor!, recv_tensor_async!, reduce_async, reduce_scatter!, reduce_scatter_async!,
     scatter!, scatter_async!, send_tensor, send_tensor_async, shrink_group, split_group, then, wait_for
@@ -121,13 +122,13 @@ Optimizers and schedulers.
 """
 module Optimizers
 using ..Accel: AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, LAMB, LOMO, Lion, Muon, NAdam, Optimizer, RAdam,
-    RMSprop, SGD, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, add_group!, chained, curve, learning_rate, learning_rate!,
-    load_state_dict!, num_groups, one_after_the_other, setting, setting!, state_bytes, state_dict, step!, step_was_skipped,
-    train!, update_precision!, zero_grad!
+    RMSprop, SGD, ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, add_group!, any_optimizer_step_was_skipped, chained, curve,
+    learning_rate, learning_rate!, load_state_dict!, num_groups, one_after_the_other, setting, setting!, state_bytes, state_dict,
+    step!, step_was_skipped, train!, update_precision!, zero_grad!
 export AdaLomo, Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Adamax, LAMB, LOMO, Lion, Muon, NAdam, Optimizer, RAdam, RMSprop, SGD,
-    ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, add_group!, chained, curve, learning_rate, learning_rate!, load_state_dict!,
-    num_groups, one_after_the_other, setting, setting!, state_bytes, state_dict, step!, step_was_skipped, train!,
-    update_precision!, zero_grad!
+    ScheduleFreeAdamW, ScheduleFreeSGD, Scheduler, add_group!, any_optimizer_step_was_skipped, chained, curve, learning_rate,
+    learning_rate!, load_state_dict!, num_groups, one_after_the_other, setting, setting!, state_bytes, state_dict, step!,
+    step_was_skipped, train!, update_precision!, zero_grad!
 end
 
 """

@@ -3483,6 +3483,12 @@ pub struct accel_launch_options_t {
     pub timeout_ms: i64,
     /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
     pub log_dir: *const c_char,
+    /// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
+    pub log_line_prefix_template: *const c_char,
+    /// Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In \[1, inf). Default: as this process's environment says
+    pub rendezvous_timeout_ms: i64,
+    /// Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says
+    pub job_id: *const c_char,
 }
 
 /// Every field of [`accel_launch_options_t`] unset.
@@ -3500,6 +3506,9 @@ pub const ACCEL_LAUNCH_OPTIONS_INIT: accel_launch_options_t = accel_launch_optio
     monitor_interval_ms: ACCEL_UNSET_INT64,
     timeout_ms: ACCEL_UNSET_INT64,
     log_dir: core::ptr::null(),
+    log_line_prefix_template: core::ptr::null(),
+    rendezvous_timeout_ms: ACCEL_UNSET_INT64,
+    job_id: core::ptr::null(),
 };
 impl Default for accel_launch_options_t {
     fn default() -> Self {
@@ -4843,6 +4852,19 @@ functions! {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_broadcast(state: *mut accel_state_t, value: *const accel_value_t, from_process: i32) -> accel_status_t;
+
+    /// Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither which rank that is nor what the tensor is like.
+    ///
+    /// Two messages.
+    ///
+    /// * `state`: A state.
+    /// * `tensor`: NULL is allowed. The tensor; NULL on all ranks but one.
+    /// * `out`: The tensor. On the rank that has it, it shares the memory of a contiguous one that is on the device.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_copy_tensor_to_devices(state: *mut accel_state_t, tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Every rank gets one rank's list of values, which may be those of accel_gather_object().
     ///
@@ -6828,6 +6850,15 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_step_was_skipped(optimizer: *const accel_optimizer_t) -> i32;
+
+    /// Whether the latest update of any prepared optimizer was skipped.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: 1 when accel_optimizer_step_was_skipped() is 1 for one of them, 0 otherwise, also without optimizers.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_any_optimizer_step_was_skipped(state: *const accel_state_t) -> i32;
 
     /// The number of groups.
     ///

@@ -826,7 +826,7 @@ fn layout_of_accel_profile_options() {
 
 #[test]
 fn layout_of_accel_launch_options() {
-    assert_eq!(size_of::<accel_launch_options_t>(), 72);
+    assert_eq!(size_of::<accel_launch_options_t>(), 96);
     assert_eq!(align_of::<accel_launch_options_t>(), 8);
     assert_eq!(offset_of!(accel_launch_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_launch_options_t, num_processes), 8);
@@ -841,4 +841,7 @@ fn layout_of_accel_launch_options() {
     assert_eq!(offset_of!(accel_launch_options_t, monitor_interval_ms), 48);
     assert_eq!(offset_of!(accel_launch_options_t, timeout_ms), 56);
     assert_eq!(offset_of!(accel_launch_options_t, log_dir), 64);
+    assert_eq!(offset_of!(accel_launch_options_t, log_line_prefix_template), 72);
+    assert_eq!(offset_of!(accel_launch_options_t, rendezvous_timeout_ms), 80);
+    assert_eq!(offset_of!(accel_launch_options_t, job_id), 88);
 }

@@ -99,6 +99,24 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_reduce(self.as_raw(), value.as_raw(), reduction.into(), scale, out) })?)
     }
 
+    /// Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know
+    /// neither which rank that is nor what the tensor is like. Two messages.
+    ///
+    /// * `tensor`: The tensor; `None` on all ranks but one.
+    ///
+    /// Gives: The tensor. On the rank that has it, it shares the memory of a contiguous one that is on the device.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn copy_tensor_to_devices<'a>(&self, tensor: impl Into<Option<&'a Tensor>>) -> Result<Tensor> {
+        let tensor = tensor.into();
+        memory::reads(&tensor)?;
+        made(|out| unsafe {
+            sys::accel_copy_tensor_to_devices(self.as_raw(), tensor.map_or(ptr::null(), |one| one.as_raw()), out)
+        })
+    }
+
     /// Every rank gets one rank's list of values, which may be those of [`State::gather_object`](crate::State::gather_object).
     ///
     /// * `objects`: A list; on the other ranks only its length matters.

@@ -18,6 +18,9 @@ crate::configuration::builder! {
     monitor_interval_ms: Duration = monitor_interval,
     timeout_ms: Duration = timeout,
     log_dir: String = log_dir,
+    log_line_prefix_template: String = log_line_prefix_template,
+    rendezvous_timeout_ms: Duration = rendezvous_timeout,
+    job_id: String = job_id,
 }
 
 impl LaunchOptions {
@@ -93,6 +96,27 @@ impl LaunchOptions {
     /// output of this process, and of the others the last lines are kept for the message of a failure.
     pub fn log_dir(mut self, log_dir: impl AsRef<str>) -> Self {
         self.0.log_dir = self.1.text(log_dir.as_ref());
+        self
+    }
+
+    /// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
+    /// ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing.
+    pub fn log_line_prefix_template(mut self, log_line_prefix_template: impl AsRef<str>) -> Self {
+        self.0.log_line_prefix_template = self.1.text(log_line_prefix_template.as_ref());
+        self
+    }
+
+    /// Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the
+    /// ranks. In \[1, inf). Default: as this process's environment says.
+    pub fn rendezvous_timeout(mut self, rendezvous_timeout: Duration) -> Self {
+        self.0.rendezvous_timeout_ms = milliseconds(rendezvous_timeout);
+        self
+    }
+
+    /// Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a
+    /// random one; with several machines as this process's environment says.
+    pub fn job_id(mut self, job_id: impl AsRef<str>) -> Self {
+        self.0.job_id = self.1.text(job_id.as_ref());
         self
     }
 }

@@ -362,6 +362,16 @@ impl Optimizer {
     }
 }
 
+impl State {
+    /// Whether the latest update of any prepared optimizer was skipped.
+    ///
+    /// Gives: 1 when [`Optimizer::step_was_skipped`](crate::Optimizer::step_was_skipped) is 1 for one of them, 0 otherwise, also without optimizers.
+    #[inline]
+    pub fn any_optimizer_step_was_skipped(&self) -> bool {
+        unsafe { sys::accel_any_optimizer_step_was_skipped(self.as_raw()) == 1 }
+    }
+}
+
 impl Scheduler {
     /// A schedule that the application computes.
     ///
