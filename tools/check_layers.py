@@ -12,14 +12,15 @@ import sys
 
 LAYER = {
     "base": 0,
-    "config": 1, "tensor": 1, "kernels": 1,
-    "comm": 2, "precision": 2, "launch": 2, "track": 2,
-    "state": 3, "nn": 3, "optim": 3,
-    "data": 4, "parallel": 4, "quant": 4,
-    "checkpoint": 5, "profile": 5,
-    "bigmodel": 6,
-    "accelerator": 7, "report": 7,
-    "capi": 8, "program": 8,
+    "config": 1, "kernels": 1,
+    "tensor": 2,
+    "comm": 3, "precision": 3, "launch": 3, "track": 3,
+    "state": 4, "nn": 4, "optim": 4,
+    "data": 5, "parallel": 5, "quant": 5,
+    "checkpoint": 6, "profile": 6,
+    "bigmodel": 7,
+    "accelerator": 8, "report": 8,
+    "capi": 9, "program": 9,
 }
 PUBLIC_HEADER = "accel.h"
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.

@@ -24,16 +24,20 @@ RegularFile::RegularFile(const std::string& path)
 
 std::string RegularFile::read() const {
   std::string bytes(size_, '\0');
+  bytes.resize(read_at(0, bytes.data(), size_));
+  return bytes;
+}
+
+size_t RegularFile::read_at(size_t offset, char* bytes, size_t size) const {
   size_t done = 0;
-  while (done < size_) {
-    const ssize_t got = ::pread(descriptor_.number(), bytes.data() + done, size_ - done, static_cast<off_t>(done));
+  while (done < size) {
+    const ssize_t got = ::pread(descriptor_.number(), bytes + done, size - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_system(Status::kIo, "read", path_);
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }
-  bytes.resize(done);
-  return bytes;
+  return done;
 }
 
 }  // namespace accel

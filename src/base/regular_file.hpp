@@ -18,6 +18,8 @@ class RegularFile {
   size_t size() const { return size_; }  // when it was opened
   // Reads from the beginning; returns fewer bytes if the file was truncated.
   std::string read() const;
+  // Reads a part; returns fewer bytes only where the file ends.
+  size_t read_at(size_t offset, char* bytes, size_t size) const;
 
  private:
   std::string path_;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,8 +12,8 @@
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
+#include "checkpoint/listed_file.hpp"
 #include "checkpoint/piece_file.hpp"
-#include "kernels/parallel.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -72,24 +71,16 @@ size_t FolderReader::count(StateKind kind, size_t first) const {
   return count;
 }
 
-// The largest first, each on a thread.
-void FolderReader::verify(std::vector<std::string> names) {
+void FolderReader::verify(const std::vector<std::string>& names) {
   if (!is_ours_ || !verify_) return;
-  const auto size_of = [this](const std::string& name) { return manifest_.find(name)->size; };
-  std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return size_of(a) > size_of(b); });
-  std::vector<Verified> found(names.size());
-  std::atomic<size_t> next{0};
-  const auto verify_next = [&](size_t i) {
+  for (const std::string& name : names) {
+    Verified& found = verified_[name];
     try {
-      found[i].file = open_listed(folder_, *manifest_.find(names[i]), /*verify=*/true);
+      found.file = open_listed(folder_, manifest_, *manifest_.find(name), /*verify=*/true);
     } catch (...) {
-      found[i].error = std::current_exception();
+      found.error = std::current_exception();
     }
-  };
-  kernels::parallel_for(static_cast<int64_t>(names.size()), 1, [&](int64_t, int64_t) {
-    for (size_t i = next++; i < names.size(); i = next++) verify_next(i);
-  });
-  for (size_t i = 0; i < names.size(); i++) verified_.emplace(names[i], std::move(found[i]));
+  }
 }
 
 std::shared_ptr<const MappedFile> FolderReader::open(const std::string& name, bool verify) const {
@@ -97,7 +88,7 @@ std::shared_ptr<const MappedFile> FolderReader::open(const std::string& name, bo
     if (found->second.error != nullptr) std::rethrow_exception(found->second.error);
     return found->second.file;
   }
-  if (is_ours_) return open_listed(folder_, *manifest_.find(name), verify);
+  if (is_ours_) return open_listed(folder_, manifest_, *manifest_.find(name), verify);
   return std::make_shared<const MappedFile>(path(name));
 }
 

@@ -48,8 +48,8 @@ class FolderReader {
   // How many there are from number `first` on.
   size_t count(StateKind kind, size_t first = 0) const;
 
-  // Compares these files with the manifest, several at a time; reading them then throws what was found.
-  void verify(std::vector<std::string> names);
+  // Compares these files with the manifest; reading them then throws what was found.
+  void verify(const std::vector<std::string>& names);
   c10::IValue read(const std::string& name) const;
   // A state with the pieces of all ranks.
   c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const;

@@ -16,6 +16,7 @@
 #include "base/mapped_file.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
+#include "checkpoint/listed_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/project.hpp"
 
@@ -129,7 +130,7 @@ Verification verify_checkpoint(const std::string& folder) {
     result.files++;
     result.bytes += record.size;
     try {
-      open_listed(folder, record, /*verify=*/true);
+      open_listed(folder, manifest, record, /*verify=*/true);
     } catch (const Error& error) {
       result.problems.emplace_back(error.message());
     }

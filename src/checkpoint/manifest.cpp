@@ -14,7 +14,8 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr const char* kFormat = "accel checkpoint";
-constexpr int64_t kManifestVersion = 2;  // 1 was state.json, of other files
+constexpr int64_t kManifestVersion = 3;  // 1 was state.json, of other files
+constexpr int64_t kWithoutBlocks = 2;    // whose hashes are of whole files
 constexpr const char* kHash = "xxh3_64";
 constexpr size_t kHashDigits = 16;
 constexpr int64_t kLargestWorld = 1 << 20;
@@ -110,12 +111,14 @@ std::vector<FileRecord> parse_file_records(std::string_view text, const std::str
 std::string print_manifest(const Manifest& manifest) {
   Json::Members members;
   members.emplace_back("format", kFormat);
-  members.emplace_back("version", Json::number(kManifestVersion));
+  members.emplace_back("version", Json::number(manifest.hash_block == 0 ? kWithoutBlocks : kManifestVersion));
   members.emplace_back("library", manifest.library);
   members.emplace_back("libtorch", manifest.libtorch);
   members.emplace_back("world_size", Json::number(int64_t{manifest.world_size}));
   members.emplace_back("mesh", manifest.mesh);
   members.emplace_back("iteration", Json::number(manifest.iteration));
+  if (manifest.hash_block != 0)
+    members.emplace_back("hash_block", Json::number(static_cast<int64_t>(manifest.hash_block)));
   members.emplace_back("files", encode_files(manifest.files));
   const std::string listed = print_json(Json(members));
   members.emplace_back(kHash, print_hash(hash_of(listed.data(), listed.size())));
@@ -129,8 +132,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     require(format == kFormat, Status::kCorrupt, "'", source, "' has the format '", format, "'; expected '", kFormat,
             "'");
     const int64_t version = json_integer(json, "version", -1);
-    require(version == kManifestVersion, Status::kCorrupt, "'", source, "' has version ", version,
-            "; this library reads version ", kManifestVersion);
+    require(version == kManifestVersion || version == kWithoutBlocks, Status::kCorrupt, "'", source, "' has version ",
+            version, "; this library reads versions ", kWithoutBlocks, " and ", kManifestVersion);
     const uint64_t expected = parse_hash(json_text(json, kHash, ""), source);
     const std::string listed = print_json(without_hash(json));
     require(hash_of(listed.data(), listed.size()) == expected, Status::kCorrupt, "'", source,
@@ -140,6 +143,10 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
     manifest.libtorch = json_text(json, "libtorch", "");
     manifest.mesh = json_text(json, "mesh", "");
     manifest.iteration = json_integer(json, "iteration", 0);
+    const int64_t hash_block = version == kWithoutBlocks ? 0 : json_integer(json, "hash_block", -1);
+    require(version == kWithoutBlocks || hash_block > 0, Status::kCorrupt, "'", source, "' has the hash_block ",
+            hash_block, "; expected a number of bytes");
+    manifest.hash_block = static_cast<size_t>(hash_block);
     const int64_t world_size = json_integer(json, "world_size", 0);
     require(world_size >= 1 && world_size <= kLargestWorld, Status::kCorrupt, "'", source, "' has world size ",
             world_size, "; expected at least 1");
@@ -154,17 +161,6 @@ bool has_manifest(const std::string& folder) { return ::access((folder + "/" + k
 Manifest load_manifest(const std::string& folder) {
   const MappedFile file(folder + "/" + kManifestName);
   return parse_manifest(file.text(), file.path());
-}
-
-std::shared_ptr<const MappedFile> open_listed(const std::string& folder, const FileRecord& record, bool verify) {
-  auto file = std::make_shared<const MappedFile>(folder + "/" + record.name);
-  require(file->size() == record.size, Status::kCorrupt, "'", file->path(), "' has ", file->size(), " bytes; ",
-          kManifestName, " says ", record.size);
-  if (!verify) return file;
-  const uint64_t hash = hash_of(*file);
-  require(hash == record.hash, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
-          "; ", kManifestName, " says ", print_hash(record.hash));
-  return file;
 }
 
 }  // namespace accel::checkpoint

@@ -2,13 +2,11 @@
 // hashes. Reading it needs no LibTorch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/mapped_file.hpp"
 
 namespace accel::checkpoint {
 
@@ -17,7 +15,7 @@ constexpr const char* kManifestName = "accel_manifest.json";
 struct FileRecord {
   std::string name;  // relative to the folder
   uint64_t size = 0;
-  uint64_t hash = 0;  // XXH3, 64 bits
+  uint64_t hash = 0;  // see files/file_hash.hpp
 };
 
 struct Manifest {
@@ -26,6 +24,7 @@ struct Manifest {
   int world_size = 1;
   std::string mesh;       // the layout of the ranks, as accel_mesh_describe() prints it; empty: all are replicas
   int64_t iteration = 0;  // of automatic naming: that of this checkpoint
+  size_t hash_block = 0;  // bytes that are hashed as one; 0: whole files, as in version 2
   std::vector<FileRecord> files;
 
   const FileRecord* find(std::string_view name) const;  // null if it is not listed
@@ -45,8 +44,5 @@ Manifest parse_manifest(std::string_view text, const std::string& source);
 bool has_manifest(const std::string& folder);
 // kNotFound if the folder or its manifest does not exist.
 Manifest load_manifest(const std::string& folder);
-
-// Opens the file, after comparing its size, and its contents if `verify`, with its record.
-std::shared_ptr<const MappedFile> open_listed(const std::string& folder, const FileRecord& record, bool verify);
 
 }  // namespace accel::checkpoint

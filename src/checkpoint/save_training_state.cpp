@@ -14,13 +14,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
 #include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
+#include "base/regular_file.hpp"
 #include "base/span.hpp"
 #include "base/system_error.hpp"
 #include "checkpoint/files/atomic_file.hpp"
-#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/files/file_hash.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
@@ -54,8 +53,6 @@ void check_replaceable(const Target& target) {
 
 // Small files are read back whole, of large ones only what describes the tensors.
 constexpr uint64_t kReadBackWhole = 1 << 20;
-
-uint64_t hash_of_file(const std::string& path) { return hash_of(MappedFile(path)); }
 
 // Keeps nothing of what is written: to know the size and the hash of a file without writing it.
 class NoFiles final : public FileSystem {
@@ -197,10 +194,9 @@ void add_other_files(const std::string& folder, FileSystem& files, std::vector<F
   std::sort(found.begin(), found.end());
   for (const std::string& name : found) {
     if (listed.count(name) > 0) continue;
-    const MappedFile file(folder + "/" + name);
-    const FileDescriptor descriptor(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
-    if (!descriptor.is_open() || files.sync(descriptor.number()) != 0) fail_system(Status::kIo, "sync", file.path());
-    records.push_back({name, file.size(), hash_of(file.data(), file.size())});
+    const RegularFile file(folder + "/" + name);
+    if (files.sync(file.descriptor()) != 0) fail_system(Status::kIo, "sync", file.path());
+    records.push_back({name, file.size(), hash_of_file(file.path())});
     if (const size_t slash = name.rfind('/'); slash != std::string::npos)
       sync_folder(files, folder + "/" + name.substr(0, slash));
   }
@@ -212,6 +208,7 @@ void write_manifest(const std::string& folder, const std::vector<std::string>& r
   manifest.library = options.library;
   manifest.libtorch = TORCH_VERSION;
   manifest.world_size = ranks.size;
+  manifest.hash_block = kHashBlock;
   manifest.mesh = options.mesh;
   manifest.iteration = options.iteration;
   std::unordered_set<std::string> names;

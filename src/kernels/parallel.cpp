@@ -5,6 +5,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <atomic>
+
 namespace accel::kernels {
 
 // at::parallel_for() is inline, and runs on one thread in a library that is not compiled with LibTorch's OpenMP. What
@@ -24,6 +27,14 @@ void parallel_for(int64_t count, int64_t grain, c10::function_ref<void(int64_t, 
         work(begin, begin + size * rows);
       },
       grain);
+}
+
+void parallel_for_each(size_t count, c10::function_ref<void(size_t)> work) {
+  const auto threads = static_cast<size_t>(at::get_num_threads());
+  std::atomic<size_t> next{0};
+  parallel_for(static_cast<int64_t>(std::min(count, threads)), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < count; i = next++) work(i);
+  });
 }
 
 }  // namespace accel::kernels

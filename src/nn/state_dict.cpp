@@ -45,8 +45,8 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   collect_state("", /*all_buffers=*/false, own);
   LoadReport report;
   std::vector<std::string> misfits;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // to, from
-  std::unordered_set<const at::TensorImpl*> filled;       // under any of their names
+  tensor::LoadedCopies copies;
+  std::unordered_set<const at::TensorImpl*> filled;  // under any of their names
   std::unordered_set<std::string_view> known;
   for (const auto& [name, tensor] : own) {
     known.insert(name);
@@ -81,7 +81,7 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   }
 
   const at::NoGradGuard no_grad;
-  for (const auto& [tensor, source] : copies) tensor::copy_loaded(tensor, source);
+  tensor::copy_loaded(copies);
   return report;
 }
 

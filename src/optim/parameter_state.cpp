@@ -50,7 +50,7 @@ at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, co
 }
 
 // What is copied once all of a state dict is checked: to, from.
-using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
+using Copies = tensor::LoadedCopies;
 
 // What the optimizer has, if it can be filled, or new memory.
 at::Tensor memory_for(const at::Tensor& current, StateEntry::Kind kind, const StateEntry& entry,
@@ -294,7 +294,7 @@ LoadedState read_state_dict(const UpdateRule& rule, const std::vector<ParameterG
         read_state(rule, loaded.groups[places[index]], parameters[index],
                    as_map(entry.value(), "state of parameter " + key), index, current[index], copies);
   }
-  for (const auto& [to, from] : copies) tensor::copy_loaded(to, from);
+  tensor::copy_loaded(copies);
   return loaded;
 }
 

@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+#include <vector>
+
 namespace accel::tensor {
 
 // During its lifetime this thread loads tensors of files that nobody else has: their pages are released once they are
@@ -20,8 +23,9 @@ class LoadingScope {
 
 bool is_loading();
 
-// As to.copy_(from).
-void copy_loaded(const at::Tensor& to, const at::Tensor& from);
+using LoadedCopies = std::vector<std::pair<at::Tensor, at::Tensor>>;  // to and from
+// As to.copy_(from) of each.
+void copy_loaded(const LoadedCopies& copies);
 // As tensor.item<double>().
 double loaded_number(const at::Tensor& tensor);
 

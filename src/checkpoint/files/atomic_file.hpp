@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "checkpoint/files/content_hash.hpp"
+#include "checkpoint/files/file_hash.hpp"
 #include "checkpoint/files/file_system.hpp"
 #include "checkpoint/files/temporary.hpp"
 
@@ -40,7 +40,7 @@ class OutputFile {
   FileSystem& files_;
   std::string path_;
   FileDescriptor descriptor_;
-  ContentHash hash_;
+  FileHash hash_;
   uint64_t size_ = 0;
   std::shared_ptr<char> filling_;
   size_t filled_ = 0;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/mapped_file.hpp"
 #include "kernels/xxh3.hpp"
 
 namespace accel::checkpoint {
@@ -21,6 +20,5 @@ class ContentHash {
 };
 
 uint64_t hash_of(const void* data, size_t size);
-uint64_t hash_of(const MappedFile& file);  // of which nothing has been written to
 
 }  // namespace accel::checkpoint

@@ -1,0 +1,85 @@
+#include "checkpoint/files/file_hash.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/regular_file.hpp"
+#include "kernels/parallel.hpp"
+
+namespace accel::checkpoint {
+namespace {
+
+uint64_t combine(const std::vector<uint64_t>& blocks) {
+  std::vector<unsigned char> bytes;
+  bytes.reserve(blocks.size() * sizeof(uint64_t));
+  for (const uint64_t hash : blocks)
+    for (size_t byte = 0; byte < sizeof hash; byte++) bytes.push_back(static_cast<unsigned char>(hash >> (8 * byte)));
+  return hash_of(bytes.data(), bytes.size());
+}
+
+// Read into memory that stays in a cache of the processor, instead of mapped: the system then reads ahead in large
+// pieces, and no pages come and go.
+class PartReader {
+ public:
+  explicit PartReader(const std::string& path) : file_(path), buffer_(size_t{512} << 10) {}
+
+  size_t size() const { return file_.size(); }
+
+  uint64_t hash(size_t begin, size_t end) {
+    ContentHash hash;
+    while (begin < end) {
+      const size_t size = std::min(buffer_.size(), end - begin);
+      require(file_.read_at(begin, buffer_.data(), size) == size, Status::kIo, "'", file_.path(),
+              "' became shorter while it was read");
+      hash.add(buffer_.data(), size);
+      begin += size;
+    }
+    return hash.value();
+  }
+
+ private:
+  RegularFile file_;
+  std::vector<char> buffer_;
+};
+
+}  // namespace
+
+void FileHash::add(const void* data, size_t size) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    if (filled_ == kHashBlock) {
+      blocks_.push_back(block_.value());
+      block_ = ContentHash();
+      filled_ = 0;
+    }
+    const size_t part = std::min(size, kHashBlock - filled_);
+    block_.add(next, part);
+    filled_ += part;
+    next += part;
+    size -= part;
+  }
+}
+
+uint64_t FileHash::value() const {
+  if (blocks_.empty()) return block_.value();
+  std::vector<uint64_t> all = blocks_;
+  all.push_back(block_.value());
+  return combine(all);
+}
+
+// Each thread opens the file, because the system reads ahead for each opened file on its own, and takes blocks that
+// follow each other.
+uint64_t hash_of_file(const std::string& path, size_t block) {
+  PartReader whole(path);
+  const size_t size = whole.size();
+  if (block == 0 || size <= block) return whole.hash(0, size);
+  std::vector<uint64_t> blocks((size + block - 1) / block);
+  kernels::parallel_for(static_cast<int64_t>(blocks.size()), 1, [&](int64_t first, int64_t last) {
+    PartReader reader(path);
+    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); i++)
+      blocks[i] = reader.hash(i * block, std::min((i + 1) * block, size));
+  });
+  return combine(blocks);
+}
+
+}  // namespace accel::checkpoint

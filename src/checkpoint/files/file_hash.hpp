@@ -1,0 +1,31 @@
+// Hash of a file of a checkpoint, which several threads can compute together: the content hash of a file of one block;
+// of a larger one that of its blocks' hashes, in their order, as little-endian numbers of 64 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/files/content_hash.hpp"
+
+namespace accel::checkpoint {
+
+inline constexpr size_t kHashBlock = size_t{16} << 20;
+
+// Of what is written piece by piece.
+class FileHash {
+ public:
+  void add(const void* data, size_t size);
+  uint64_t value() const;  // of all data up to now
+
+ private:
+  std::vector<uint64_t> blocks_;  // that are full
+  ContentHash block_;             // of the one that follows
+  size_t filled_ = 0;
+};
+
+// Of a file on the disk, on the threads of LibTorch. A block of 0 is the whole.
+uint64_t hash_of_file(const std::string& path, size_t block = kHashBlock);
+
+}  // namespace accel::checkpoint
