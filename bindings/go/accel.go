@@ -16484,17 +16484,18 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 // LoadState is accel_load_state. Loads a training state into the prepared objects, which must be the same. The number
 // of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open
 // accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face
-// Accelerate are read, too, but those in the layouts of FSDP and DeepSpeed. All ranks must call.
+// Accelerate are read, too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as
+// positions of loaders, is a warning in the log that names it. All ranks must call.
 //
 //   - state: A state.
 //   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
-// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for models where the mesh
-// has a pipeline or tensor axis, and in the middle of an accumulation window of accel_backward_sum() with another
-// number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an
-// object refuses its own part: what was taken back before it stays.
+// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files
+// of single ranks, where the mesh has a pipeline or tensor axis, and in an accumulation window of
+// accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing
+// is changed then, except when an object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 	var given arguments
 	defer given.end()

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
@@ -71,6 +72,22 @@ std::unordered_set<std::string> frozen_tensors(const nn::Module& model, const c1
     if (member.value().isTensor() && frozen.count(member.value().toTensor().const_data_ptr()) > 0)
       names.insert(member.key().toStringRef());
   return names;
+}
+
+// By their names in the models; see checkpoint::StateEntry.
+std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
+                                                 const std::vector<nn::ModulePtr>& models) {
+  std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
+  for (const nn::ModulePtr& model : models)
+    for (const auto& [name, tensor] : model->state_dict())
+      names[model->find_tensor(name).unsafeGetTensorImpl()].push_back(name);
+  std::vector<checkpoint::NamedGroup> groups;
+  for (const optim::ParameterGroup& group : optimizer.groups()) {
+    checkpoint::NamedGroup& named = groups.emplace_back();
+    for (const at::Tensor& parameter : group.parameters)
+      named.push_back({names[parameter.unsafeGetTensorImpl()], !parameter.requires_grad()});
+  }
+  return groups;
 }
 
 void require_unknown(const std::vector<RegisteredObject>& objects, const std::string& name) {
@@ -269,9 +286,12 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
   const std::vector<SavedObject> objects = saved_objects();
   checkpoint::TrainingState like;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    size_t num_optimizers = 0;
     for (const SavedObject& object : objects) {
       like.push_back(object.entry());
       if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
+      if (object.kind == StateKind::kOptimizer)
+        like.back().groups = named_groups(*optimizers_[num_optimizers++], models());
     }
     leave_out_models_of_hooks(like, folder);
     return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "checkpoint/formats/file_names.hpp"
@@ -78,7 +79,17 @@ std::vector<std::string> possible_names(StateKind kind, const std::string& stem)
     names.push_back(index_name(stem));
     names.push_back(file_name(kind, stem, false, false));
   }
-  if (kind == StateKind::kModel || kind == StateKind::kOptimizer) names.push_back(stem + kCompressedExtension);
+  if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return names;
+  names.push_back(stem + kCompressedExtension);
+  const std::string number = stem.substr(std::strlen(kind_of(kind).stem));  // "" or "_1"
+  const std::string folder_number = number.empty() ? "_0" : number;
+  if (kind == StateKind::kModel) {
+    names.push_back(kFsdpModelName + number + kUnsafeExtension);
+    names.push_back(kFsdpModelName + folder_number);
+  } else {
+    names.push_back(kOptimizerName + folder_number);
+  }
+  names.push_back(kModelName + number);
   return names;
 }
 
@@ -107,6 +118,15 @@ std::string pieces_name(const std::string& stem, int rank) {
   return text(stem, "_rank_", number, ".safetensors");
 }
 
+bool is_sharded_name(std::string_view name) { return has_stem(name, kFsdpModelName); }
+
+bool is_rank_file(std::string_view name) {
+  constexpr std::string_view kOfRank = "_rank", kEnd = kUnsafeExtension;
+  const size_t at = name.find(kOfRank);
+  return at != std::string_view::npos && (is_sharded_name(name) || has_stem(name, kOptimizerName)) &&
+         name.size() > kEnd.size() && name.substr(name.size() - kEnd.size()) == kEnd;
+}
+
 bool is_custom_file(std::string_view name) { return starts_with(name, kNamedStem); }
 
 bool is_loader_of_torch(std::string_view name) {
@@ -115,7 +135,8 @@ bool is_loader_of_torch(std::string_view name) {
 }
 
 bool is_checkpoint_file(std::string_view name) {
-  if (name == kManifestName || is_custom_file(name) || is_loader_of_torch(name) || has_stem(name, kModelName))
+  if (name == kManifestName || name == kModelName || is_custom_file(name) || is_loader_of_torch(name) ||
+      has_stem(name, kModelName))
     return true;
   return std::any_of(kKinds.begin(), kKinds.end(), [name](const Kind& kind) { return has_stem(name, kind.stem); });
 }

@@ -10,6 +10,12 @@
 //   accel_rank_<rank>.bin              of every rank: what the reference does not save
 //   accel_manifest.json                written last: the list of the others
 //
+// The reference has other files of models and optimizers that are sharded, which are read:
+//
+//   pytorch_model_fsdp.bin, pytorch_model_fsdp_1.bin ...  FULL_STATE_DICT; optimizers are by names of parameters
+//   pytorch_model_fsdp_0/, optimizer_0/, ...              SHARDED_STATE_DICT: folders of torch.distributed.checkpoint
+//   pytorch_model/, pytorch_model_1/ ...                  folders of DeepSpeed, which hold the optimizer too
+//
 // Tensors of which each rank has a piece are in <stem>_rank_<rank>.safetensors, for example model_rank_00001.
 #pragma once
 
@@ -41,7 +47,7 @@ class Stems {
 
 // The name of the file that is written for a stem.
 std::string file_name(StateKind kind, const std::string& stem, bool safe_serialization, bool compressed);
-// All names that may stand for it, the preferred one first.
+// All names that may stand for it, the preferred one first; some are folders.
 std::vector<std::string> possible_names(StateKind kind, const std::string& stem);
 
 // Of a model in two files: the one with tensors that do not change is shard 0.
@@ -56,6 +62,10 @@ std::string pieces_name(const std::string& stem, int rank);
 // The key of the list of loaders' positions in the state of a rank.
 inline constexpr const char* kDataloadersKey = "dataloaders";
 
+// Whether names of a model or optimizer are those of sharded ones, which may have prefixes of modules that wrap others.
+bool is_sharded_name(std::string_view name);
+// Whether a file of the reference is a part that only its rank can read.
+bool is_rank_file(std::string_view name);
 // Whether a file is the state of an object of the application.
 bool is_custom_file(std::string_view name);
 // Whether a file of the reference has the position of a loader, as an object of torch or torchdata.

@@ -9,10 +9,14 @@
 
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
+#include "checkpoint/deepspeed_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
+#include "checkpoint/formats/distributed_checkpoint.hpp"
+#include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/listed_file.hpp"
+#include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "tensor/tree.hpp"
 
@@ -55,9 +59,15 @@ FolderReader::FolderReader(std::string folder, bool verify) : folder_(std::move(
           " nor a file of save_state()");
   require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
           kManifestName, ": it is a part of a checkpoint; expected all of it");
+  for (const std::string& name : names_)
+    require(!is_rank_file(name), Status::kUnsupported, "'", path(name),
+            "' has the part of one rank, as LOCAL_STATE_DICT and use_dcp=False write it, which only the model that was "
+            "sharded in the same way can read; save it with FULL_STATE_DICT or SHARDED_STATE_DICT");
   manifest_.world_size = 0;
   while (has(random_states_name(manifest_.world_size))) manifest_.world_size++;
 }
+
+bool FolderReader::is_of_deepspeed() const { return !is_ours_ && has(kModelName) && is_folder(path(kModelName)); }
 
 std::string FolderReader::find(StateKind kind, const std::string& stem) const {
   for (std::string& name : possible_names(kind, stem))
@@ -97,11 +107,21 @@ c10::IValue FolderReader::read(const std::string& name) const {
 }
 
 c10::IValue FolderReader::read_shared(StateKind kind, const std::string& name, const std::string& stem) const {
+  if (!is_ours_ && is_folder(path(name))) return read_folder(kind, name);
   const c10::IValue rest = read(name);
+  if (is_sharded_name(name)) return with_unwrapped_names(rest);
   PieceTable pieces(verify_);
   for (int rank = 0; rank < std::max(world_size(), 1); rank++)
     if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
   return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
+}
+
+c10::IValue FolderReader::read_folder(StateKind kind, const std::string& name) const {
+  const bool is_model = kind == StateKind::kModel;
+  const bool is_of_deepspeed = name.rfind(kModelName, 0) == 0 && !is_sharded_name(name);
+  if (is_of_deepspeed) return is_model ? read_deepspeed_model(path(name)) : read_deepspeed_optimizer(path(name));
+  const c10::IValue state = read_distributed_state(path(name));
+  return is_model ? with_unwrapped_names(state) : state;
 }
 
 c10::IValue FolderReader::read_shards(const std::string& name) const {

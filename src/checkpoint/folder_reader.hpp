@@ -43,7 +43,10 @@ class FolderReader {
   bool has(const std::string& name) const { return names_.count(name) > 0; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
 
-  // The name under which a state is stored; empty if it is not there.
+  // Whether DeepSpeed wrote the models, with the states of its own optimizers, schedules and loss scaling.
+  bool is_of_deepspeed() const;
+
+  // The name under which a state is stored, which may be that of a folder; empty if it is not there.
   std::string find(StateKind kind, const std::string& stem) const;
   // How many there are from number `first` on.
   size_t count(StateKind kind, size_t first = 0) const;
@@ -51,7 +54,7 @@ class FolderReader {
   // Compares these files with the manifest; reading them then throws what was found.
   void verify(const std::vector<std::string>& names);
   c10::IValue read(const std::string& name) const;
-  // A state with the pieces of all ranks.
+  // A state with the pieces of all ranks. NONE, with a warning, of an optimizer that DeepSpeed saved in another form.
   c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const;
 
  private:
@@ -61,6 +64,7 @@ class FolderReader {
   };
   std::shared_ptr<const MappedFile> open(const std::string& name, bool verify) const;
   c10::IValue read_shards(const std::string& name) const;
+  c10::IValue read_folder(StateKind kind, const std::string& name) const;
 
   std::string folder_;
   bool verify_;

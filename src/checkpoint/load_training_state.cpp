@@ -15,6 +15,7 @@
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/folder_reader.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "tensor/tensor_piece.hpp"
@@ -117,7 +118,10 @@ class StateReader {
   // The reference's folders hold no objects with names, so none that a binding has registered for the application.
   bool may_lack(const StateEntry& entry) const {
     const bool is_foreign = !reader_.is_ours() && entry.kind == StateKind::kCustom && !entry.name.empty();
-    return options_.allow_missing || entry.may_be_missing || is_foreign;
+    // DeepSpeed's own schedules and loss scaling are in its folder, in forms of its own.
+    const bool is_of_deepspeed =
+        reader_.is_of_deepspeed() && (entry.kind == StateKind::kScheduler || entry.kind == StateKind::kScaler);
+    return options_.allow_missing || entry.may_be_missing || is_foreign || is_of_deepspeed;
   }
 
   [[noreturn]] void refuse_lack(const std::string& what) const {
@@ -138,8 +142,9 @@ class StateReader {
       const size_t expected = count_of_numbered(like, kind);
       // Of the others, each is looked for.
       const size_t found = has_gaps ? expected + reader_.count(kind, expected) : reader_.count(kind);
-      require(found == expected || (options_.allow_missing && found < expected), Status::kInvalidState, "'", folder_,
-              "' holds ", found, " ", plural_of(kind), " and ", expected,
+      const bool may_lack = options_.allow_missing || (kind == StateKind::kScheduler && reader_.is_of_deepspeed());
+      require(found == expected || (may_lack && found < expected), Status::kInvalidState, "'", folder_, "' holds ",
+              found, " ", plural_of(kind), " and ", expected,
               " are prepared; prepare the same objects as when it was saved");
     }
     std::unordered_set<std::string> known;
@@ -160,6 +165,12 @@ class StateReader {
       return;
     }
     c10::IValue state = reader_.read_shared(entry.kind, name, stem);
+    if (state.isNone() && entry.kind == StateKind::kOptimizer) {  // which a warning has said
+      entry.state = {};
+      return;
+    }
+    if (entry.kind == StateKind::kOptimizer && is_by_names(state))
+      state = numbered_optimizer_state(state, entry.groups, reader_.path(name));
     if (entry.kind == StateKind::kModel) check_model(state, entry.state, reader_.path(name));
     entry.state = entry.takes_pieces ? std::move(state) : read_pieces(state);
     entry.is_loaded = true;
@@ -211,19 +222,17 @@ class StateReader {
   }
 
   // The reference's folders have positions of loaders only as objects of torch and torchdata.
-  void check_loaders_of_torch(const TrainingState& entries) const {
+  void note_loaders_of_torch(const TrainingState& entries) const {
     if (count_of(entries, StateKind::kDataloader) == 0) return;
-    for (const std::string& name : reader_.names()) {
-      if (!is_loader_of_torch(name)) continue;
-      require(options_.allow_missing, Status::kUnsupported, "'", reader_.path(name),
-              "' is the position of a data loader as torch keeps it, which is not read; allow missing states to begin "
-              "its epoch again");
-      note_lack("position that can be read of a data loader ('" + name + "' is torch's)");
-    }
+    for (const std::string& name : reader_.names())
+      if (is_loader_of_torch(name))
+        log(LogLevel::kWarning, "'", reader_.path(name),
+            "' is the position of a data loader as torch keeps it, which is not read: the loader begins its epoch "
+            "again, in an order of its own");
   }
 
   void read_rank_states(TrainingState& entries) const {
-    if (!reader_.is_ours()) return check_loaders_of_torch(entries);
+    if (!reader_.is_ours()) return note_loaders_of_torch(entries);
     for_saving_ranks([&](int rank) {
       const std::string name = rank_state_name(rank);
       if (!reader_.has(name)) {

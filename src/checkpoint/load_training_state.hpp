@@ -27,8 +27,8 @@ struct LoadedState {
 //
 // A folder that is replaced meanwhile by another program is kIo, not a mixture of both.
 //
-// A folder without a manifest is one of the reference: it has no states of kinds kDataloader and kRankState, and
-// nothing to verify.
+// A folder without a manifest is one of the reference, also under FSDP or DeepSpeed: it has no states of kinds
+// kDataloader and kRankState, and nothing to verify.
 LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
                                 const Ranks& ranks);
 

@@ -27,6 +27,13 @@ enum class StateKind {
 };
 bool is_per_rank(StateKind kind);
 
+// A parameter of an optimizer by all its names, which are several if it is tied.
+struct NamedParameter {
+  std::vector<std::string> names;
+  bool is_frozen = false;
+};
+using NamedGroup = std::vector<NamedParameter>;
+
 // The state of one object.
 struct StateEntry {
   StateKind kind;
@@ -37,9 +44,10 @@ struct StateEntry {
   std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
   bool is_loaded = false;                       // when loading: the checkpoint has it
   bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
-  bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
-  bool may_be_missing = false;  // when loading: the checkpoint may lack it
-  bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
+  bool is_left_out = false;             // neither written nor read, but it has its number: a hook has taken the model
+  bool may_be_missing = false;          // when loading: the checkpoint may lack it
+  bool takes_pieces = false;            // when loading: its tensors may be tensor::SavedTensor, read on demand
+  std::vector<NamedGroup> groups = {};  // when loading: of an optimizer, for states by names
 };
 using TrainingState = std::vector<StateEntry>;
 

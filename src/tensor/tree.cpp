@@ -345,6 +345,13 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
   return new_list(std::move(items));
 }
 
+const c10::IValue* find_member(const c10::IValue& map, const char* key) {
+  if (!map.isGenericDict()) return nullptr;
+  const auto members = map.toGenericDict();
+  const auto found = members.find(key);
+  return found == members.end() || found->value().isNone() ? nullptr : &found->value();
+}
+
 c10::impl::GenericDict new_map() { return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()); }
 
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members) {

@@ -73,6 +73,8 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
 c10::impl::GenericDict new_map();
 // Keys are strings or integers, a type that TorchScript requires.
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
+// A member of a map by its text; null if it is not there or None, and of what is no map.
+const c10::IValue* find_member(const c10::IValue& map, const char* key);
 // The path of a member: "state.0.exp_avg".
 inline std::string path_below(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "checkpoint/load_training_state.hpp"
 #include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <sys/stat.h>
 
+#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@
 #include "checkpoint/formats/pickle_reader.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/piece_file.hpp"
+#include "tensor/tensor_piece.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -47,6 +51,8 @@ struct Piece {
   std::vector<int64_t> offset;  // of its first element in the tensor
 };
 
+using Keys = std::vector<c10::IValue>;
+
 class MetadataReader {
  public:
   explicit MetadataReader(const std::string& folder)
@@ -60,37 +66,49 @@ class MetadataReader {
       const std::string path = text_of(member(*info, "relative_path"));
       require(path.find('/') == std::string::npos && path != "..", Status::kCorrupt, "'", file_.path(),
               "' names the file '", path, "'; expected one of its folder");
-      const PickleNode& offset = member(*index, "offset");
-      pieces[text_of(member(*index, "fqn"))].push_back({path, number_of(member(*info, "offset")),
-                                                        number_of(member(*info, "length")),
-                                                        offset.is_none() ? std::vector<int64_t>() : shape_of(offset)});
+      const bool has_offset = has_member(*index, "offset") && !member(*index, "offset").is_none();
+      pieces[text_of(member(*index, "fqn"))].push_back(
+          {path, number_of(member(*info, "offset")), number_of(member(*info, "length")),
+           has_offset ? shape_of(member(*index, "offset")) : std::vector<int64_t>()});
     }
     return pieces;
   }
 
-  // {full name: shape}, in their order, without what is no tensor.
+  // {full name: shape, or none of what is no tensor}, in their order.
+  using Shapes = std::vector<std::pair<std::string, std::optional<std::vector<int64_t>>>>;
+  Shapes shapes() {
+    Shapes shapes;
+    for (const auto& [name, metadata] : map_of(member(root_, "state_dict_metadata"), "state_dict_metadata").members) {
+      auto& added = shapes.emplace_back(text_of(*name), std::nullopt);
+      if (has_member(*metadata, "size")) added.second = shape_of(member(*metadata, "size"));
+    }
+    return shapes;
+  }
+
+  // The same without what is no tensor.
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors() {
     std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
-    for (const auto& [name, metadata] : map_of(member(root_, "state_dict_metadata"), "state_dict_metadata").members) {
-      if (has_member(*metadata, "size"))
-        tensors.emplace_back(text_of(*name), shape_of(member(*metadata, "size")));
+    for (const auto& [name, shape] : shapes()) {
+      if (shape)
+        tensors.emplace_back(name, *shape);
       else
-        log(LogLevel::kWarning, "'", file_.path(), "' has '", text_of(*name), "', which is no tensor and is left out");
+        log(LogLevel::kWarning, "'", file_.path(), "' has '", name, "', which is no tensor and is left out");
     }
     return tensors;
   }
 
-  // {full name: its keys in the nested state dict}
-  std::map<std::string, std::vector<std::string>> keys() {
-    std::map<std::string, std::vector<std::string>> keys;
+  // {full name: its keys in the nested state dict}: texts, and the numbers of items of lists.
+  std::map<std::string, Keys> keys() {
+    std::map<std::string, Keys> keys;
     const PickleNode& planner = member(root_, "planner_data");
     if (!std::holds_alternative<PickledMap>(planner.content)) return keys;
     for (const auto& [name, path] : std::get<PickledMap>(planner.content).members) {
       const PickleItems* const items = path->items();
       if (items == nullptr) continue;
-      std::vector<std::string>& parts = keys[text_of(*name)];
+      Keys& parts = keys[text_of(*name)];
       for (const PickleNode* const item : *items)
-        parts.push_back(item->text() != nullptr ? *item->text() : std::to_string(number_of(*item)));
+        parts.emplace_back(item->text() != nullptr ? c10::IValue(*item->text())
+                                                   : c10::IValue(static_cast<int64_t>(number_of(*item))));
     }
     return keys;
   }
@@ -159,14 +177,18 @@ class PieceFiles {
   explicit PieceFiles(std::string folder) : folder_(std::move(folder)) {}
 
   at::Tensor read(const Piece& piece) {
+    const c10::IValue value = read_value(piece);
+    require(value.isTensor(), Status::kCorrupt, "'", folder_, "/", piece.file, "' has no tensor at byte ", piece.begin);
+    return value.toTensor();
+  }
+
+  c10::IValue read_value(const Piece& piece) {
     auto& file = files_[piece.file];
     if (file == nullptr) file = std::make_shared<const MappedFile>(folder_ + "/" + piece.file);
     require(piece.begin <= file->size() && piece.size <= file->size() - piece.begin, Status::kCorrupt, "'",
             file->path(), "' has ", file->size(), " bytes; .metadata says that it has ", piece.size, " from byte ",
             piece.begin, " on");
-    const c10::IValue value = read_torch_file(file, file->text().substr(piece.begin, piece.size));
-    require(value.isTensor(), Status::kCorrupt, "'", file->path(), "' has no tensor at byte ", piece.begin);
-    return value.toTensor();
+    return read_torch_file(file, file->text().substr(piece.begin, piece.size));
   }
 
  private:
@@ -174,31 +196,74 @@ class PieceFiles {
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
-at::Tensor join(const std::string& name, const std::vector<int64_t>& shape, const std::vector<Piece>& pieces,
-                PieceFiles& files, const std::string& source) {
-  std::shared_ptr<TensorInPieces> joined;
+// A tensor, or a SavedTensor of one in pieces.
+c10::IValue join(const std::string& name, const std::vector<int64_t>& shape, const std::vector<Piece>& pieces,
+                 PieceFiles& files, const std::string& source) {
+  c10::intrusive_ptr<TensorInPieces> joined;
   for (const Piece& piece : pieces) {
     at::Tensor data = files.read(piece);
     if (pieces.size() == 1 && data.sizes().equals(shape)) return data;
-    if (joined == nullptr) joined = std::make_shared<TensorInPieces>(name, data.scalar_type(), shape);
+    if (!joined) joined = c10::make_intrusive<TensorInPieces>(name, data.scalar_type(), shape);
     joined->add(data, piece.offset.empty() ? std::vector<int64_t>(shape.size(), 0) : piece.offset, shape, std::nullopt,
                 source);
   }
-  return joined->read({std::vector<int64_t>(shape.size(), 0), shape});
+  return tensor::saved_tensor_value(joined);
 }
 
 // The key that all names begin with; empty if there is none.
 std::string shared_key(const std::vector<std::pair<std::string, std::vector<int64_t>>>& tensors,
-                       const std::map<std::string, std::vector<std::string>>& keys) {
+                       const std::map<std::string, Keys>& keys) {
   std::string shared;
   for (const auto& [name, shape] : tensors) {
     const auto found = keys.find(name);
-    if (found == keys.end() || found->second.size() < 2) return "";
-    if (shared.empty()) shared = found->second.front();
-    if (found->second.front() != shared) return "";
+    if (found == keys.end() || found->second.size() < 2 || !found->second.front().isString()) return "";
+    const std::string& first = found->second.front().toStringRef();
+    if (shared.empty()) shared = first;
+    if (first != shared) return "";
   }
   return shared;
 }
+
+// A value and its keys.
+struct Leaf {
+  Keys keys;
+  c10::IValue value;
+};
+
+// Makes nested maps and lists of what is flat.
+class Nesting {
+ public:
+  explicit Nesting(const std::string& source) : source_(source) {}
+
+  c10::IValue nest(const std::vector<const Leaf*>& leaves, size_t depth) const {
+    if (leaves.size() == 1 && leaves[0]->keys.size() == depth) return leaves[0]->value;
+    if (depth > static_cast<size_t>(tree::kDeepest)) corrupt("is nested too deep");
+    std::map<int64_t, std::vector<const Leaf*>> items;
+    std::map<std::string, std::vector<const Leaf*>> members;
+    for (const Leaf* const leaf : leaves) {
+      if (leaf->keys.size() <= depth) corrupt("is a value and a map");
+      const c10::IValue& key = leaf->keys[depth];
+      (key.isInt() ? items[key.toInt()] : members[key.toStringRef()]).push_back(leaf);
+    }
+    if (items.empty()) {
+      auto map = tree::new_map();
+      for (const auto& [key, below] : members) map.insert(key, nest(below, depth + 1));
+      return map;
+    }
+    if (!members.empty() || items.rbegin()->first + 1 != static_cast<int64_t>(items.size()))
+      corrupt("is a list without some of its items");
+    auto list = tree::new_list();
+    for (const auto& [index, below] : items) list.push_back(nest(below, depth + 1));
+    return list;
+  }
+
+ private:
+  [[noreturn]] void corrupt(const char* what) const {
+    fail(Status::kCorrupt, "'", source_, "' is damaged: a part of its state dict ", what);
+  }
+
+  const std::string& source_;
+};
 
 }  // namespace
 
@@ -218,9 +283,34 @@ NamedTensors read_distributed_checkpoint(const std::string& folder) {
     const auto found = pieces.find(name);
     require(found != pieces.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
     result.emplace_back(first_key.empty() ? name : name.substr(first_key.size() + 1),
-                        join(name, shape, found->second, files, metadata.path()));
+                        read_pieces(join(name, shape, found->second, files, metadata.path())).toTensor());
   }
   return result;
+}
+
+c10::IValue read_distributed_state(const std::string& folder) {
+  require(is_distributed_checkpoint(folder), Status::kCorrupt, "'", folder,
+          "' has no .metadata file, so that nothing says what is in it; expected a complete folder of "
+          "torch.distributed.checkpoint");
+  MetadataReader metadata(folder);
+  const auto pieces = metadata.pieces();
+  auto keys = metadata.keys();
+  PieceFiles files(folder);
+  std::deque<Leaf> leaves;
+  std::vector<const Leaf*> all;
+  for (const auto& [name, shape] : metadata.shapes()) {
+    const auto found = pieces.find(name);
+    require(found != pieces.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
+    Keys& own = keys[name];
+    if (own.empty()) own.emplace_back(name);
+    leaves.push_back({std::move(own), shape ? join(name, *shape, found->second, files, metadata.path())
+                                            : files.read_value(found->second.front())});
+    all.push_back(&leaves.back());
+  }
+  require(!all.empty(), Status::kCorrupt, "'", metadata.path(), "' names nothing; expected a state dict");
+  const c10::IValue nested = Nesting(metadata.path()).nest(all, 0);
+  if (!nested.isGenericDict() || nested.toGenericDict().size() != 1) return nested;
+  return nested.toGenericDict().begin()->value();
 }
 
 }  // namespace accel::checkpoint

@@ -2,6 +2,8 @@
 // files in which each piece is as torch.save() writes it.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <string>
 
 #include "checkpoint/formats/safetensors.hpp"
@@ -13,5 +15,9 @@ bool is_distributed_checkpoint(const std::string& folder);
 // The tensors of a state dict, whole. Names are without the first key that all have, as "model". What is no tensor is
 // left out with a warning. kCorrupt if pieces are missing or do not fit.
 NamedTensors read_distributed_checkpoint(const std::string& folder);
+
+// The nested state dict below its first key, as "optimizer", with what is no tensor. Tensors in pieces are
+// tensor::SavedTensor, whose pieces stay in their files until they are read.
+c10::IValue read_distributed_state(const std::string& folder);
 
 }  // namespace accel::checkpoint

@@ -4,6 +4,7 @@
 namespace accel::checkpoint {
 
 inline constexpr const char* kModelName = "pytorch_model";
+inline constexpr const char* kFsdpModelName = "pytorch_model_fsdp";
 inline constexpr const char* kSafeModelName = "model";
 inline constexpr const char* kOptimizerName = "optimizer";
 inline constexpr const char* kSchedulerName = "scheduler";

@@ -183,6 +183,8 @@ bool find_pickled_name(const std::string& name, PickleNode& found) {
   return is_known;
 }
 
+bool is_pickled_call(const std::string& name) { return find_call(name) != nullptr || is_numpy_name(name); }
+
 PickleNode call_pickled_name(const std::string& name, const PickleItems& arguments) {
   if (const Call call = find_call(name)) return call(name, arguments);
   require(is_numpy_name(name), Status::kUnsupported, "it makes an object of ", name, ", which is not read");

@@ -13,6 +13,9 @@ namespace accel::checkpoint {
 // What a name stands for by itself: a dtype, or the name, which is to be called. False if it is not known.
 bool find_pickled_name(const std::string& name, PickleNode& found);
 
+// Whether calling it makes an object here.
+bool is_pickled_call(const std::string& name);
+
 // The object that Python would make by calling what the name stands for.
 PickleNode call_pickled_name(const std::string& name, const PickleItems& arguments);
 

@@ -307,7 +307,8 @@ bool PickleReader::execute_object(unsigned char opcode) {
     case 0x92: {  // NEWOBJ_EX
       const PickleNode* const keywords = pop();
       const auto* const map = std::get_if<PickledMap>(&keywords->content);
-      if (map == nullptr || !map->members.empty()) refuse("makes an object with keyword arguments");
+      if (map == nullptr || (!map->members.empty() && !options_.skips_unknown))
+        refuse("makes an object with keyword arguments");
       PickleNode* const arguments = pop();
       make_object(*pop(), arguments);
       return true;
@@ -458,11 +459,13 @@ uint64_t PickleReader::line_index() {
 }
 
 void PickleReader::extend_list(PickleItems items) {
+  if (is_skipped(*top())) return;
   PickleItems& list = top_as<PickledList>("list").items;
   list.insert(list.end(), items.begin(), items.end());
 }
 
 void PickleReader::extend_map(const PickleItems& items) {
+  if (is_skipped(*top())) return;
   auto& members = top_as<PickledMap>("map").members;
   if (items.size() % 2 != 0) corrupt("a key of a map has no value");
   for (size_t i = 0; i < items.size(); i += 2) members.emplace_back(items[i], items[i + 1]);
@@ -471,18 +474,33 @@ void PickleReader::extend_map(const PickleItems& items) {
 void PickleReader::push_name(std::string_view module, std::string_view name) {
   const std::string full = text(module == "__builtin__" ? "builtins" : module, ".", name);
   PickleNode found;
-  if (options_.records != nullptr && options_.records->has(full))
-    found.content = PickledName{full};
-  else if (!find_pickled_name(full, found))
+  const bool is_known = (options_.records != nullptr && options_.records->has(full)) || find_pickled_name(full, found);
+  if (!is_known && !options_.skips_unknown)
     refuse("names ", printable(full), ", which is not read, and nothing of it is executed");
+  if (found.is_none()) found.content = PickledName{full};
   push(add(std::move(found)));
 }
 
+// Whether objects of this class are kept as they are described.
+bool PickleReader::is_record(const std::string& name) const {
+  if (options_.records != nullptr && options_.records->has(name)) return true;
+  return options_.skips_unknown && !is_pickled_call(name);
+}
+
+// Whether an object will not be in the value, so that its items do not count.
+bool PickleReader::is_skipped(const PickleNode& object) const {
+  return options_.skips_unknown && std::holds_alternative<PickledRecord>(object.content);
+}
+
 void PickleReader::make_object(const PickleNode& callable, PickleNode* arguments) {
+  if (is_skipped(callable)) {  // a method of an object that is skipped
+    push_new(PickledRecord{std::get<PickledRecord>(callable.content).class_name, arguments, nullptr});
+    return;
+  }
   if (callable.name() == nullptr) refuse("calls a ", kind_of(callable));
   if (arguments->tuple() == nullptr) corrupt("the arguments of ", *callable.name(), " are a ", kind_of(*arguments));
   charge(*arguments, 0);
-  if (options_.records != nullptr && options_.records->has(*callable.name()))
+  if (is_record(*callable.name()))
     push_new(PickledRecord{*callable.name(), arguments, nullptr});
   else
     push(add(call_pickled_name(*callable.name(), *arguments->tuple())));
@@ -510,7 +528,7 @@ void PickleReader::build() {
   PickleNode& object = *top();
   if (auto* const record = std::get_if<PickledRecord>(&object.content))
     record->state = state;
-  else
+  else if (!options_.skips_unknown || !std::holds_alternative<PickledMap>(object.content))
     set_pickled_state(object, *state);
 }
 

@@ -1,5 +1,5 @@
 // Reader of pickles, the format of Python's objects. It executes nothing: names are those that pickle_objects.hpp
-// lists, anything else is refused by its full name. All protocols from 0 to 5.
+// lists, anything else is refused by its full name, or skipped on demand. All protocols from 0 to 5.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,9 @@ struct PickleOptions {
   // Returns the object that a persistent id (a tuple) stands for; empty if there are none.
   std::function<PickleNode(const PickleItems& id)> load_persistent;
   const RecordClasses* records = nullptr;
+  // Objects of all other classes are None, and members of maps with other keys than texts and integers are left out,
+  // instead of being refused.
+  bool skips_unknown = false;
 };
 
 class PickleReader {
@@ -81,6 +84,8 @@ class PickleReader {
   void extend_map(const PickleItems& items);
   void push_name(std::string_view module, std::string_view name);
   void make_object(const PickleNode& callable, PickleNode* arguments);
+  bool is_record(const std::string& name) const;
+  bool is_skipped(const PickleNode& object) const;
   void build();
   void charge(const PickleNode& arguments, int depth);
   void load_persistent();

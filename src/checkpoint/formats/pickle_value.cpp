@@ -23,7 +23,8 @@ constexpr uint64_t kUncounted = uint64_t{1} << 62;
 
 class Converter {
  public:
-  Converter(const std::string& source, bool has_records) : source_(source), has_records_(has_records) {}
+  Converter(const std::string& source, const PickleOptions& options)
+      : source_(source), records_(options.records), skips_unknown_(options.skips_unknown) {}
 
   // Refuses a tree of more items, before any of them is made.
   void check_size(const PickleNode& node, uint64_t most_items) {
@@ -38,6 +39,7 @@ class Converter {
     if (const auto* const tuple = std::get_if<PickledTuple>(&node.content))
       return tree::new_tuple(convert_all(tuple->items, depth));
     if (const auto* const map = std::get_if<PickledMap>(&node.content)) return convert_map(*map, depth);
+    if (is_skipped(node)) return {};
     if (const auto* const record = std::get_if<PickledRecord>(&node.content)) return convert_record(*record, depth);
     if (const auto* const array = std::get_if<NumpyArray>(&node.content); array != nullptr && array->elements.defined())
       return array->elements;
@@ -54,8 +56,17 @@ class Converter {
     fail(Status::kUnsupported, "the value of '", source_, "' ", parts...);
   }
 
+  // What values cannot hold, where that is left out.
+  bool is_skipped(const PickleNode& node) const {
+    if (!skips_unknown_) return false;
+    if (const auto* const record = std::get_if<PickledRecord>(&node.content))
+      return records_ == nullptr || !records_->has(record->class_name);
+    return node.name() != nullptr || std::holds_alternative<PickledLong>(node.content);
+  }
+
   // Items of the tree below a node and itself, at most kUncounted.
   uint64_t count(const PickleNode& node, int depth) {
+    if (is_skipped(node)) return 1;
     const PickleItems* const items = node.items();
     const auto* const map = std::get_if<PickledMap>(&node.content);
     const auto* const record = std::get_if<PickledRecord>(&node.content);
@@ -101,6 +112,7 @@ class Converter {
     Members members;
     members.reserve(map.members.size());
     for (const auto& [key, value] : map.members) {
+      if (!is_key(*key) && skips_unknown_) continue;
       if (!is_key(*key)) refuse("has a map with a key of kind ", kind_of(*key), "; expected strings or integers");
       members.emplace_back(checked(*key->value()), convert(*value, depth + 1));
     }
@@ -122,7 +134,7 @@ class Converter {
       return tree::bytes_value(*(*typed)[1]->bytes(), *(*typed)[0]->text());
     const bool is_plain =
         std::all_of(map.members.begin(), map.members.end(), [](const auto& member) { return is_key(*member.first); });
-    if (is_plain || !has_records_) return tree::new_map(convert_members(map, depth));
+    if (is_plain || records_ == nullptr || skips_unknown_) return tree::new_map(convert_members(map, depth));
     auto items = tree::new_list();
     for (const auto& [key, value] : map.members)
       items.push_back(tree::new_tuple({convert(*key, depth + 1), convert(*value, depth + 1)}));
@@ -142,14 +154,15 @@ class Converter {
   }
 
   const std::string& source_;
-  bool has_records_;
+  const RecordClasses* records_;
+  bool skips_unknown_;
   std::unordered_map<const PickleNode*, uint64_t> counts_;  // of containers
 };
 
 }  // namespace
 
 c10::IValue PickleReader::value_of(const PickleNode& node) const {
-  Converter converter(source_, options_.records != nullptr);
+  Converter converter(source_, options_);
   converter.check_size(node, bytes_.size() + kMostSharedItems);
   return converter.convert(node, 0);
 }

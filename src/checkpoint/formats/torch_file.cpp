@@ -75,7 +75,7 @@ class StorageTable {
   std::unordered_map<std::string, PickledStorage> storages_;
 };
 
-c10::IValue read_archive(const MappedPointer& file, std::string_view bytes) {
+c10::IValue read_archive(const MappedPointer& file, std::string_view bytes, PickleOptions options) {
   const std::vector<ZipEntry> entries = read_zip(bytes, file->path());
   std::unordered_map<std::string_view, const ZipEntry*> by_name;
   for (const ZipEntry& entry : entries) by_name.emplace(entry.name, &entry);
@@ -103,7 +103,6 @@ c10::IValue read_archive(const MappedPointer& file, std::string_view bytes) {
             entry->data.size(), " bytes; expected ", id.bytes);
     return fixed_storage(mapped_data(file, entry->data, kElementAlignment), entry->data.size());
   };
-  PickleOptions options;
   options.load_persistent = [&](const PickleItems& id) { return storages.find(storage_id(id), make); };
   PickleReader reader(pickle->data, file->path(), options);
   return reader.value_of(reader.read());
@@ -111,12 +110,11 @@ c10::IValue read_archive(const MappedPointer& file, std::string_view bytes) {
 
 // The layout before torch 1.6: four pickles (magic number, version, system, value), then the keys of the value's
 // storages and their data.
-c10::IValue read_stream(const MappedPointer& file, std::string_view bytes) {
+c10::IValue read_stream(const MappedPointer& file, std::string_view bytes, PickleOptions options) {
   const auto corrupt = [&](const auto&... parts) {
     fail(Status::kCorrupt, "'", file->path(), "' is no valid file of torch.save(): ", parts...);
   };
   StorageTable storages;
-  PickleOptions options;
   options.load_persistent = [&](const PickleItems& id) {  // storages get their data below
     return storages.find(storage_id(id), [](const StorageId& wanted) {
       return fixed_storage({nullptr, at::kCPU}, wanted.bytes);
@@ -171,6 +169,18 @@ bool is_tar(std::string_view first_bytes) {
   return first_bytes.size() > kTarMagicAt && first_bytes.substr(kTarMagicAt, kTar.size()) == kTar;
 }
 
+c10::IValue read_file(const MappedPointer& file, std::string_view bytes, const PickleOptions& options) {
+  const BusErrorGuard guard;
+  require(!is_tar(bytes), Status::kUnsupported, "'", file->path(),
+          "' is a tar archive, as torch wrote before 0.1.10; load and save it with a torch before 2.6");
+  const bool is_stream = has_magic_number(bytes);
+  require(is_stream || bytes.substr(0, kZip.size()) == kZip, Status::kCorrupt, "'", file->path(),
+          "' is no file of torch.save(): it begins neither as a zip archive nor with torch's magic number");
+  c10::IValue value = is_stream ? read_stream(file, bytes, options) : read_archive(file, bytes, options);
+  guard.check();
+  return value;
+}
+
 }  // namespace
 
 bool is_torch_file(std::string_view first_bytes) {
@@ -182,15 +192,11 @@ c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file) {
 }
 
 c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::string_view bytes) {
-  const BusErrorGuard guard;
-  require(!is_tar(bytes), Status::kUnsupported, "'", file->path(),
-          "' is a tar archive, as torch wrote before 0.1.10; load and save it with a torch before 2.6");
-  const bool is_stream = has_magic_number(bytes);
-  require(is_stream || bytes.substr(0, kZip.size()) == kZip, Status::kCorrupt, "'", file->path(),
-          "' is no file of torch.save(): it begins neither as a zip archive nor with torch's magic number");
-  c10::IValue value = is_stream ? read_stream(file, bytes) : read_archive(file, bytes);
-  guard.check();
-  return value;
+  return read_file(file, bytes, {});
+}
+
+c10::IValue read_torch_file_of_objects(const std::shared_ptr<const MappedFile>& file, const RecordClasses* records) {
+  return read_file(file, file->text(), {{}, records, true});
 }
 
 c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records) {

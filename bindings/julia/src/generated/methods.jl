@@ -4013,8 +4013,9 @@ checkpoint_wait(state::State, timeout_ms) =
 
 Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders
 continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and
-additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, but those in the layouts
-of FSDP and DeepSpeed. All ranks must call.
+additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, also where FSDP or
+DeepSpeed wrote them; what of these cannot be restored, such as positions of loaders, is a warning in the log that names
+it. All ranks must call.
 
 - `folder`: What accel_save_state() wrote. `nothing`: the newest of automatic naming.
 - `allow_missing`: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0

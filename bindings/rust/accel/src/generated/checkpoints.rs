@@ -235,7 +235,8 @@ impl State {
     /// Loads a training state into the prepared objects, which must be the same. The number of ranks may differ:
     /// loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are
     /// distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read,
-    /// too, but those in the layouts of FSDP and DeepSpeed. All ranks must call.
+    /// too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as positions of
+    /// loaders, is a warning in the log that names it. All ranks must call.
     ///
     /// * `folder`: What [`State::save_state`](crate::State::save_state) wrote. `None`: the newest of automatic naming.
     /// * `options`: `None`: defaults.
