@@ -544,6 +544,10 @@ class Accelerator(Observed):
         capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)
         for loader in self._dataloaders:
             loader.resume()
+        if any(map(is_torch_loader, self._dataloaders)):
+            from .pytorch import loader_checkpoint  # imports torch
+
+            loader_checkpoint.take_positions_of_reference(self)
         project.iteration = checkpoint.iteration(state)
 
     def _set_project(self):

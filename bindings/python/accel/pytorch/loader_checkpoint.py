@@ -1,6 +1,10 @@
 """The positions of an Accelerator's loaders of torch in its checkpoints."""
 
+import logging
+import os
 import weakref
+
+import torch
 
 from .. import capi
 from ..objects import packed_state, unpacked_state
@@ -8,6 +12,7 @@ from ..state import current
 from .loader_adapter import DataLoaderAdapter
 
 _NAME = "torch_dataloaders"
+_logger = logging.getLogger(__name__)
 
 
 def register(accelerator):
@@ -45,8 +50,47 @@ def _register(job, owners):
             if loader.keeps_position:
                 loader.of_rank = state
 
+    loaded_from = job.__dict__.setdefault("loaded_from", [])  # the engine keeps the hook, so that it must not keep the job
+
+    def note_folder(models, folder):
+        loaded_from[:] = [folder]
+        return list(models)
+
+    capi.accel_register_load_state_pre_hook(job, note_folder)
     capi.accel_register_for_checkpointing(job, _NAME, (save, load))
     capi.accel_register_random_state(job, _NAME, (save_of_rank, load_of_rank))
+
+
+def take_positions_of_reference(accelerator):
+    """After load_state() of a folder that the reference saved: loaders with use_stateful_dataloader take the positions that torchdata's
+    loaders had; of the others each is named in a warning."""
+    loaded_from = current(accelerator).__dict__.get("loaded_from")
+    if not loaded_from or os.path.exists(os.path.join(loaded_from[0], "accel_manifest.json")):
+        return
+    folder = loaded_from[0]
+    for number, loader in enumerate(accelerator._dataloaders):
+        if not isinstance(loader, DataLoaderAdapter):
+            continue  # the engine has named it
+        for name in (capi.ACCEL_DATALOADER_STATE_NAME, capi.ACCEL_SAMPLER_NAME):
+            path = os.path.join(folder, f"{name}_{number}.bin" if number else f"{name}.bin")
+            if not os.path.exists(path):
+                continue
+            problem = _problem_of(loader, path, name)
+            if problem is not None:
+                _logger.warning("%s is the position of loader %d, which is not restored: %s. The loader begins its epoch again", path, number, problem)
+
+
+def _problem_of(loader, path, name):
+    """Why a loader does not take a position of the reference; None if it has taken it."""
+    if name == capi.ACCEL_SAMPLER_NAME:
+        return "it is a pickled sampler, and reading it can run any code"
+    if not loader.use_stateful_dataloader:
+        return "it is that of torchdata's loader; DataLoaderConfiguration(use_stateful_dataloader=True) takes it"
+    try:
+        loader.load_state_dict(torch.load(path, weights_only=True))
+    except Exception as error:  # whatever a file or the program's dataset raises
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def _of_all_ranks(loader):
