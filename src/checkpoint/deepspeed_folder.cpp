@@ -115,7 +115,7 @@ class DeepspeedReader {
   c10::IValue optimizer() const {
     if (parts_.empty()) return optimizer_without_zero();
     const char* const key = is_stage_3_ ? "optimizer_state_dict" : "base_optimizer_state";
-    std::vector<std::map<int64_t, c10::IValue>> states;  // of each rank, by the numbers of its flat tensors
+    std::vector<FlatStates> states;
     const c10::IValue* settings = nullptr;
     for (const c10::IValue& part : parts_) {
       const c10::IValue* const state = tree::find_member(part, key);
@@ -328,30 +328,40 @@ class DeepspeedReader {
     return flat.view(parameter.shape);
   }
 
+  using FlatStates = std::map<int64_t, c10::IValue>;  // of a rank, by the numbers of its flat tensors
+
+  // The tensors of a key beside all flat weights; nothing if one of them is not as large.
+  std::optional<std::vector<FlatTensor>> flat_states(const std::vector<FlatStates>& states,
+                                                     const std::string& key) const {
+    bool fits = true;
+    std::vector<FlatTensor> found = flats([&](size_t rank) {
+      std::vector<at::Tensor> tensors;
+      for (size_t i = 0; i < weights_of(rank).size(); i++) {
+        const auto state = states[rank].find(static_cast<int64_t>(i));
+        const c10::IValue* const entry =
+            state == states[rank].end() ? nullptr : tree::find_member(state->second, key.c_str());
+        fits = fits && entry != nullptr && entry->isTensor() && entry->toTensor().dim() == 1;
+        if (fits) tensors.push_back(entry->toTensor());
+      }
+      return tensors;
+    });
+    const std::vector<FlatTensor> weights = flats([&](size_t rank) { return weights_of(rank); });
+    for (size_t i = 0; fits && i < weights.size(); i++) fits = found[i].size() >= weights[i].size();
+    return fits ? std::optional(std::move(found)) : std::nullopt;
+  }
+
   // The state of each parameter; nothing if it cannot be taken apart. What is no tensor is that of the first flat one.
   using NamedStates = std::vector<std::pair<std::string, std::optional<c10::IValue>>>;
-  NamedStates states_by_names(const std::vector<std::map<int64_t, c10::IValue>>& states) const {
+  NamedStates states_by_names(const std::vector<FlatStates>& states) const {
     NamedStates named;
     if (states[0].empty()) return named;
     std::map<std::string, std::vector<FlatTensor>> tensors;
     std::vector<std::vector<std::pair<std::string, c10::IValue>>> numbers(groups_.size());  // of each group
     for (const auto& [key, value] : entries_of(states[0].begin()->second)) {
       if (!value.isTensor() || value.toTensor().dim() == 0) continue;
-      bool fits = true;
-      auto& of_key = tensors[key] = flats([&](size_t rank) {
-        std::vector<at::Tensor> found;
-        for (size_t i = 0; i < weights_of(rank).size(); i++) {
-          const auto state = states[rank].find(static_cast<int64_t>(i));
-          const c10::IValue* const entry =
-              state == states[rank].end() ? nullptr : tree::find_member(state->second, key.c_str());
-          fits = fits && entry != nullptr && entry->isTensor() && entry->toTensor().dim() == 1;
-          if (fits) found.push_back(entry->toTensor());
-        }
-        return found;
-      });
-      const std::vector<FlatTensor> weights = flats([&](size_t rank) { return weights_of(rank); });
-      for (size_t i = 0; fits && i < weights.size(); i++) fits = of_key[i].size() >= weights[i].size();
-      if (!fits) return {{key, std::nullopt}};
+      auto found = flat_states(states, key);
+      if (!found) return {{key, std::nullopt}};
+      tensors.emplace(key, std::move(*found));
     }
     for (size_t group = 0; group < groups_.size(); group++) {
       const auto found = states[0].find(is_stage_3_ ? 0 : static_cast<int64_t>(group));

@@ -43,9 +43,9 @@ bool has_tensors(const c10::IValue& value) {
   return found;
 }
 
-void read(std::string_view bytes, const RecordClasses* records) {
+void read(std::string_view bytes, const RecordClasses* records, bool skips_unknown = false) {
   try {
-    PickleReader reader(bytes, "input", {small_storage, records});
+    PickleReader reader(bytes, "input", {small_storage, records, skips_unknown});
     const c10::IValue value = reader.value_of(reader.read());
     if (has_tensors(value) || records != nullptr) return;
     std::string written;
@@ -71,6 +71,8 @@ FUZZ_TARGET(pickle) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   read(bytes, nullptr);
   read(bytes, &records);
+  read(bytes, nullptr, /*skips_unknown=*/true);
+  read(bytes, &records, /*skips_unknown=*/true);
   return 0;
 }
 
