@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs what CI leaves out, because it takes hours, and writes what it found to docs/reliability.md.
 
-usage: long_tests.py [--fuzz-seconds N] [--kills N] [--dry-run] [CHECK...]
+usage: long_tests.py [--fuzz-seconds N] [--kills N] [--programs N] [--dry-run] [CHECK...]
 
 Without names all checks run, in the order below. A check that was run replaces its line of the table; the others keep theirs.
 Each has a build folder and a log of its own, build/long/NAME.log. Start it before a release, and after a change to what a
@@ -32,6 +32,20 @@ UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than 
 def shell(command):
     """One check is a list of shell commands; the first that fails ends it."""
     return ["sh", "-ec", command]
+
+
+def programs(count):
+    """The commands of random programs: of the engine, of Python with models of this library, with torch's."""
+    python, torch = (f"build/deps/{folder}/bin/python" for folder in ("python", "torch_python"))
+    tests, launch = "bindings/python/tests", "build/release/src/program/accel launch --cpu --num-processes 2 --"
+    return [f"[ -x {torch} ] || {{ echo 'no Python with torch: tools/setup.sh --torch makes it'; exit 1; }}",
+            "export PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1",
+            f"ACCEL_TEST_PROGRAMS={count} build/release/tests/engine/engine_tests --gtest_filter='ShardedPrograms.*'",
+            f"ACCEL_TORCH_PYTHON={torch} {python} {tests}/programs/programs_agree.py build/release/src/program/accel {count}",
+            f"{python} {tests}/programs/checkpoint_lives.py --count {count}",
+            f"{torch} {tests}/programs/checkpoint_lives.py --with torch --count {count}",
+            f"{torch} {tests}/loader_lives.py 0 {count}",
+            f"{launch} {torch} {tests}/loader_lives.py 0 {count}"]
 
 
 def checks(options):
@@ -89,11 +103,9 @@ def checks(options):
                     ["CC=clang CXX=clang++ tools/build.sh -C build/fuzz -Dfuzz=true " +
                      " ".join(f"tests/fuzz/fuzz_{name}" for name in FUZZERS),
                      "mkdir -p " + " ".join(f"build/long/corpus_{name}" for name in FUZZERS), *fuzz]),
-        "programs": ("a thousand random training programs: with several ranks, accumulation and a resume they come out the same",
-                     ["tools/build.sh -Dbindings=python,rust,julia,go",
-                      "PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1 "
-                      "build/deps/python/bin/python bindings/python/tests/programs/programs_agree.py "
-                      "build/release/src/program/accel 1000"]),
+        "programs": ("a thousand random training programs: with several ranks, accumulation, sharding and a resume they come out the same; a "
+                     "thousand trainings, killed in their saves, do as well; a thousand loaders go on from any boundary",
+                     ["tools/build.sh -Dbindings=python,rust,julia,go", *programs(options.programs)]),
         "frameworks": ("the examples for Candle, Burn and tch, whose crates it fetches (a gigabyte), train as the others do",
                        ["tools/build.sh -Dbindings=python,rust,julia,go",
                         "examples/rust/vendor_frameworks.sh",
@@ -118,13 +130,17 @@ def run(name, commands):
 
 
 def summary(lines):
-    """What a log says in short: the counts of Meson or of tools/test.sh, the runs of the fuzzers, or its last line."""
+    """What a log says in short: the counts of Meson or of tools/test.sh, the runs of the fuzzers, what random programs agree in, or its last
+    line."""
     counts = [line for line in lines if re.fullmatch(r"\d+ passed, \d+ failed", line)]
     if counts:
         return counts[-1]
     meson = {key: int(number) for key, number in re.findall(r"^(Ok|Fail|Timeout|Skipped):\s+(\d+)$", "\n".join(lines), re.MULTILINE)}
     if meson:
         return ", ".join(f"{number} {key.lower()}" for key, number in meson.items())
+    agree = [line for line in dict.fromkeys(lines) if re.match(r"\d+ (programs|trainings|lives) .*\bagree\b", line)]
+    if agree:
+        return "; ".join(agree)
     runs = [int(line.split()[-1]) for line in lines if line.startswith("stat::number_of_executed_units")]
     if runs:
         return f"{sum(runs):,} inputs"
@@ -153,6 +169,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--fuzz-seconds", type=int, default=600, help="of each fuzzer (600)")
     parser.add_argument("--kills", type=int, default=500, help="ranks that are lost (500)")
+    parser.add_argument("--programs", type=int, default=1000, help="random programs of each kind (1000)")
     parser.add_argument("--dry-run", action="store_true", help="say what each check would run")
     parser.add_argument("names", nargs="*", metavar="CHECK")
     options = parser.parse_args()

@@ -28,7 +28,7 @@
 namespace accel::parallel {
 namespace sharded_programs_test {
 
-constexpr int kPrograms = 60;
+constexpr unsigned kPrograms = 60;
 constexpr int kSteps = 5;
 constexpr int64_t kRows = 12, kWidth = 3;
 constexpr int kDepth = 4;
@@ -264,11 +264,13 @@ void expect_equal_to_one_process(unsigned seed) {
     EXPECT_TRUE(at::allclose(actual.parameters.at(name), parameter, 1e-5, 1e-6)) << name;
 }
 
-// With ACCEL_TEST_PROGRAM only the one of that number, which may be any.
+// With ACCEL_TEST_PROGRAM only the one of that number, which may be any; with ACCEL_TEST_PROGRAMS so many of them.
 TEST(ShardedPrograms, EqualThatOfTheWholeModel) {
   const char* const only = std::getenv("ACCEL_TEST_PROGRAM");
   if (only != nullptr) return expect_equal_to_one_process(static_cast<unsigned>(std::stoul(only)));
-  for (unsigned seed = 0; seed < kPrograms; seed++) expect_equal_to_one_process(seed);
+  const char* const given = std::getenv("ACCEL_TEST_PROGRAMS");
+  const unsigned programs = given == nullptr ? kPrograms : static_cast<unsigned>(std::stoul(given));
+  for (unsigned seed = 0; seed < programs; seed++) expect_equal_to_one_process(seed);
 }
 
 }  // namespace sharded_programs_test

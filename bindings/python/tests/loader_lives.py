@@ -149,7 +149,7 @@ def check(accelerator, number):
             resumed = Life(accelerator, life, 99)
             accelerator.load_state(f"{folder}/{place}")
             found = resumed.run(point_after(start), length, saves)
-            told = f"life {number} {life}, of {length} batches, saved at {' and '.join(map(str, [point, second][:place]))}:"
+            told = f"life {number} (again: loader_lives.py {number} 1) {life}, of {length} batches, saved at {' and '.join(map(str, [point, second][:place]))}:"
             wrong = [f"at {moment} {value}, expected {expected[moment]}" for moment, value in found.items()
                      if value is not None and value != expected[moment]]
             moments = {moment for moment in expected if points_order(moment, length) > points_order(start, length)} | {(point_after(start)[0], -1)}
@@ -179,5 +179,5 @@ def main(first, count):
 
 if __name__ == "__main__":
     found = main(int(sys.argv[1]), int(sys.argv[2]))
-    print("\n".join(found) or "all agree")
+    print("\n".join(found) or f"{sys.argv[2]} lives of loaders agree")
     sys.exit(bool(found))

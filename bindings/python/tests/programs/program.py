@@ -1,4 +1,4 @@
-"""Random training programs: a model, its data, an optimizer and a schedule with their flags, all from one seed.
+"""Random training programs: a model, its data, an optimizer and a schedule with their flags, all from one seed; and how ranks share one out.
 
 A program is plain data. run_programs.py runs it with this library, or with Accelerate where that is installed; the model is
 written once, over the names that both have.
@@ -6,8 +6,9 @@ written once, over the names that both have.
 
 import random
 
-ROWS = 12  # of a batch: ranks and micro-batches take equal shares of it
+ROWS = 12  # of a batch, of which ranks and micro-batches take shares
 FEATURES = 4
+TOKENS = 7  # that an embedding knows
 
 # Flags are taken or left at random. Learning rates are large enough for each step to be seen. Not here, for their runs need not agree:
 # LOMO and AdaLomo, which update in each backward and so do not accumulate; Muon, which takes matrices only and rounds to bf16 meanwhile,
@@ -34,6 +35,7 @@ NOT_IN_TORCH = ("AdamW8bit", "AdamWScheduleFree", "LAMB", "Lion", "SGDScheduleFr
 WITHOUT_SIZE = ("Lion",)
 SMOOTH = ("SGD", "SGDScheduleFree")
 SINGLE = ("AdamW8bit",)  # not for float64
+WHOLE = ("Adafactor", "LAMB")  # update a parameter as a whole, which sharding refuses
 SCHEDULES = {
     "StepLR": {"step_size": (2, 3), "gamma": (0.5,)},
     "MultiStepLR": {"milestones": ([1, 4],), "gamma": (0.3,)},
@@ -98,10 +100,56 @@ def make_program(seed):
         "clip_value": rng.choice((None, None, 0.01)),
         "set_to_none": rng.random() < 0.8,
         "resume_at": rng.randint(1, steps - 1),
+        "stem": rng.choice((None, None, "conv", "embedding")),  # what comes before the trunk
+        "norm": rng.choice((None, None, "LayerNorm", "RMSNorm")) if width > 2 else None,  # of each layer; of two numbers it keeps their signs only
+        "last_rows": rng.choice((ROWS, 5, 7)),  # of the last batch
+        "leaves_early": rng.random() < 0.5,  # the last rank has no last batch
     }
     if schedule in ("OneCycleLR", "ReduceLROnPlateau"):
         program["schedule_first"] = False  # it would be asked for a step behind its end; it needs the loss of the step
     return program
+
+
+def has_early_end(program):
+    """Whether the last rank may leave before the last batch: it then repeats what it exchanged for the one before."""
+    head, frozen_from, steps = program["head_of_step"], program["frozen_from"], program["steps"]
+    return program["leaves_early"] and head[-1] == head[-2] and frozen_from != steps - 1 and program["resume_at"] < steps - 1
+
+
+def make_sharding(program, ranks):
+    """How `ranks` processes share a program out: the plugin ("fsdp" or "deepspeed") and its settings, the mesh, the accumulation."""
+    rng = random.Random(f"{program['seed']} sharded {ranks}")
+    wrapping = rng.choice(({"auto_wrap_policy": "NO_WRAP"}, {"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": rng.choice((1, 10, 20))},
+                           {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_cls_names_to_wrap": rng.choice((["Block"], ["Linear"]))}))
+    common = wrapping | {"state_dict_type": rng.choice(("FULL_STATE_DICT", "SHARDED_STATE_DICT")), "limit_all_gathers": rng.random() < 0.5,
+                         "activation_checkpointing": rng.random() < 0.3, "cpu_offload": rng.random() < 0.3}
+    if rng.random() < 0.2:
+        common |= {"offload_optimizer": True, "cpu_offload": False}
+    kind = rng.choice(("fsdp1", "fsdp1", "fsdp2", "fsdp2", "deepspeed"))
+    if kind == "deepspeed" and (program["clip_value"] is not None or program["schedule_first"]):
+        kind = "fsdp2"  # it updates in backward() already
+    mesh = None
+    if kind == "fsdp1":
+        settings = common | {
+            "fsdp_version": 1, "sharding_strategy": rng.choice(("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")),
+            "backward_prefetch": rng.choice(("BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH")), "forward_prefetch": rng.random() < 0.5,
+            "use_orig_params": rng.random() < 0.5, "cpu_ram_efficient_loading": rng.random() < 0.5, "sync_module_states": True}
+    elif kind == "fsdp2":
+        settings = common | {"fsdp_version": 2, "reshard_after_forward": rng.choice((True, False)), "cpu_ram_efficient_loading": rng.random() < 0.5}
+        if settings["activation_checkpointing"] and rng.random() < 0.3:
+            settings["activation_checkpointing_offload"] = True
+        if ranks == 4 and rng.random() < 0.3:
+            settings["reshard_after_forward"] = 2
+    else:
+        stage = rng.randint(0, 3)
+        zero = {"stage": stage, "stage3_param_persistence_threshold": rng.choice((0, 10)), "stage3_gather_16bit_weights_on_model_save": True}
+        if stage > 0 and rng.random() < 0.3:
+            zero["offload_optimizer"] = {"device": "cpu"}
+        settings = {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": program["clip_norm"] or 0.0, "zero_optimization": zero}
+    if kind != "deepspeed" and ranks == 4 and rng.random() < 0.5:
+        mesh = {"dp_replicate_size": 2, "dp_shard_size": 2}
+    share = ROWS // ranks
+    return {"kind": kind, "settings": settings, "mesh": mesh, "accumulation": rng.choice([1, *(each for each in (2, 3) if share % each == 0)])}
 
 
 def has_idle_parameters(program):
@@ -120,5 +168,6 @@ def make_weights(program, shapes):
 def make_batch(program, step):
     """Rows and targets of a step, for all ranks together."""
     rng = random.Random(f"{program['seed']} {step}")
-    rows = [[rng.uniform(-2, 2) for _ in range(FEATURES)] for _ in range(ROWS)]
-    return rows, [[rng.uniform(-1, 1)] for _ in range(ROWS)]
+    count = program["last_rows"] if step == program["steps"] - 1 else ROWS
+    rows = [[rng.uniform(-2, 2) for _ in range(FEATURES)] for _ in range(count)]
+    return rows, [[rng.uniform(-1, 1)] for _ in range(count)]
