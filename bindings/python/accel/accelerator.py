@@ -264,6 +264,7 @@ class Accelerator(Observed):
             device_placement = [None] * len(args)
         elif len(device_placement) != len(args):
             raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
+        given = args
         if self.deepspeed_plugin is not None:
             args = deepspeed_prepare.objects(self, self.deepspeed_plugin, args)
         result = list(args)
@@ -274,7 +275,7 @@ class Accelerator(Observed):
                     prepare = getattr(self, f"prepare_{kind}")
                     result[place] = prepare(args[place]) if kind == "scheduler" else prepare(args[place], device_placement[place])
         if self.deepspeed_plugin is not None:
-            deepspeed_prepare.add_engine(self, result)
+            deepspeed_prepare.add_engine(self, given, result)
         return result[0] if len(result) == 1 else tuple(result)
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
@@ -369,15 +370,28 @@ class Accelerator(Observed):
 
     def backward(self, loss: Any, **kwargs: Any) -> None:
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
-        Tensor.backward(): gradient, retain_graph, create_graph, inputs. With `learning_rate` prepared LOMO optimizers update: lomo_backward()."""
+        Tensor.backward(): gradient, retain_graph, create_graph, inputs. With `learning_rate` prepared LOMO optimizers update: lomo_backward().
+        Under DeepSpeed's settings it also updates the optimizer that was prepared with a model of torch, when gradients are complete."""
+        if self._is_stepped_by_engine():
+            self.deepspeed_engine_wrapped.backward(loss, sync_gradients=self.sync_gradients, **kwargs)
+        else:
+            self._backward(loss, **kwargs)
+
+    def _backward(self, loss, **kwargs):
         if kwargs.get("learning_rate") is not None and any(map(is_lomo, self._optimizers)):
             self.lomo_backward(loss / self.gradient_accumulation_steps, kwargs["learning_rate"])
         else:
             capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
 
+    def _is_stepped_by_engine(self):
+        return self.deepspeed_engine_wrapped is not None and self.deepspeed_engine_wrapped.engine.optimizer is not None
+
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
         capi.accel_backward_sum(self._current(), loss_in_engine(loss_sum), count, backward_settings(kwargs))
+        if self._is_stepped_by_engine():
+            self.deepspeed_engine_wrapped.engine.set_gradient_accumulation_boundary(self.sync_gradients)
+            self.deepspeed_engine_wrapped.engine.step()
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
@@ -437,7 +451,13 @@ class Accelerator(Observed):
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
         """Scales gradients so that their joint norm is at most max_norm. The norm before. While gradients accumulate they stay as they are,
-        and the result is None, of parameters of torch the norm so far."""
+        and the result is None, of parameters of torch the norm so far. Where DeepSpeed's engine updates, it clips as its configuration says, and
+        the result is the norm of its latest update."""
+        if self._is_stepped_by_engine():
+            return self.deepspeed_engine_wrapped.get_global_grad_norm()
+        return self._clip_grad_norm(parameters, max_norm, norm_type)
+
+    def _clip_grad_norm(self, parameters, max_norm, norm_type=2):
         parameters, module = gradients_of(parameters)
         status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
         if status == capi.ACCEL_OK:
@@ -449,6 +469,9 @@ class Accelerator(Observed):
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
+        if self._is_stepped_by_engine():
+            raise NotImplementedError("clip_grad_value_(): under DeepSpeed's settings backward() has used the gradients; expected gradient_clipping in its "
+                                      "configuration")
         capi.accel_clip_grad_value(self._current(), gradients_of(parameters)[1].handle, float(clip_value))
 
     def set_trigger(self) -> None:

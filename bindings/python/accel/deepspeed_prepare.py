@@ -42,26 +42,29 @@ def objects(accelerator, plugin, given):
     if isinstance(optimizer, DummyOptim):
         made[id(optimizer)] = _make_optimizer(plugin.deepspeed_config["optimizer"], optimizer)
     if isinstance(scheduler, DummyScheduler):
-        made[id(scheduler)] = _make_scheduler(accelerator, plugin.deepspeed_config, scheduler, made.get(id(optimizer), optimizer))
+        made[id(scheduler)] = _make_scheduler(plugin.deepspeed_config, scheduler, made.get(id(optimizer), optimizer))
     return [made.get(id(thing), thing) for thing in given]
 
 
-def add_engine(accelerator, prepared):
-    """Of the first model of torch: `accelerator.deepspeed_engine_wrapped`, whose backward() also updates."""
-    def first(kind):
-        return next((thing for thing in prepared if kind(thing)), None)
-
-    model = first(is_torch_model)
+def add_engine(accelerator, given, prepared):
+    """Of the first model of torch: `accelerator.deepspeed_engine_wrapped`, whose backward() also updates. In `prepared` the program's optimizer, and
+    the scheduler of a DummyScheduler, become ones whose step() does nothing."""
+    model = next(filter(is_torch_model, prepared), None)
     if model is None:
         return
     if accelerator.deepspeed_engine_wrapped is not None:
         _logger.warning("accelerator.deepspeed_engine_wrapped stays that of the model that was prepared first: make another Accelerator for another one")
         return
-    from .pytorch.deepspeed import AcceleratedScheduler, DeepSpeedEngineWrapper, PreparedEngine  # imports torch
+    from .pytorch import deepspeed  # imports torch
 
-    scheduler = first(lambda thing: isinstance(thing, AcceleratedScheduler))
-    engine = PreparedEngine(accelerator, model, first(is_torch_optimizer), scheduler)
-    accelerator.deepspeed_engine_wrapped = DeepSpeedEngineWrapper(engine)
+    engine = deepspeed.PreparedEngine(accelerator, model)
+    for place, thing in enumerate(prepared):
+        if engine.optimizer is None and is_torch_optimizer(thing):
+            engine.optimizer, prepared[place] = thing, deepspeed.DeepSpeedOptimizerWrapper(thing)
+        elif isinstance(thing, deepspeed.AcceleratedScheduler) and isinstance(given[place], DummyScheduler):
+            thing.counts_updates = True
+            engine.lr_scheduler, prepared[place] = thing, deepspeed.DeepSpeedSchedulerWrapper(thing, engine.optimizer)
+    accelerator.deepspeed_engine_wrapped = deepspeed.DeepSpeedEngineWrapper(engine)
 
 
 def _is_own(thing, module):
@@ -134,43 +137,19 @@ def _of_schedule(accelerator, scheduler):
 
 
 def _make_optimizer(section, dummy):
-    """As DeepSpeed reads them, whose Adam decays weights as AdamW unless it is told otherwise."""
+    """As DeepSpeed reads them: its own names in any case, else the name of a class of torch.optim."""
     torch, kind = torch_module(), section.get("type", "")
     if torch is None:
         raise NotImplementedError("DummyOptim makes optimizers of torch: expected a program of torch, or an optimizer of accel in its place")
-    settings = {key: value for key, value in section.get("params", {}).items() if key not in ("torch_adam", "adam_w_mode")}
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-    decays = kind.lower() == "adamw" or section.get("params", {}).get("adam_w_mode", True)
-    known = {"adam": torch.optim.AdamW if decays else torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD,
-             "adagrad": torch.optim.Adagrad}
-    if kind.lower() not in known:
-        raise NotImplementedError(f"optimizer.type={kind!r}: expected Adam, AdamW, SGD or Adagrad in DeepSpeed's configuration, or an optimizer in the code")
-    return known[kind.lower()](dummy.params, **settings)
+    from .pytorch.deepspeed_optimizers import make  # imports torch
+
+    return make(kind, dummy.params, section.get("params", {}))
 
 
-def _make_scheduler(accelerator, config, dummy, optimizer):
+def _make_scheduler(config, dummy, optimizer):
     if dummy.lr_scheduler_callable is not None:
         return dummy.lr_scheduler_callable(optimizer)
+    from .pytorch.deepspeed_schedules import ConfiguredSchedule  # imports torch
+
     section = config["scheduler"]
-    factor = _schedule(section.get("type", ""), section.get("params", {}))
-    # A prepared scheduler steps once for each rank; the schedule of the configuration counts updates.
-    each = 1 if accelerator.split_batches else accelerator.num_processes
-    rates = [group["lr"] for group in optimizer.param_groups]
-    return torch_module().optim.lr_scheduler.LambdaLR(optimizer, [lambda step, rate=rate: factor(step // each) / rate if rate else 0.0 for rate in rates])
-
-
-def _schedule(kind, given):
-    """The learning rate after a number of updates."""
-    low, high, warmup = given.get("warmup_min_lr", 0.0), given.get("warmup_max_lr", 0.001), max(2, given.get("warmup_num_steps", 1000))
-    linear, total = given.get("warmup_type", "log") == "linear", given.get("total_num_steps")
-    if kind not in ("WarmupLR", "WarmupDecayLR"):
-        raise NotImplementedError(f"scheduler.type={kind!r}: expected WarmupLR or WarmupDecayLR in DeepSpeed's configuration, or a scheduler in the code")
-    if kind == "WarmupDecayLR" and not isinstance(total, (int, float)):
-        raise ValueError("scheduler.params.total_num_steps of DeepSpeed's configuration is missing: expected it, or that of DummyScheduler")
-
-    def rate(step):
-        if step < warmup:
-            return low + (high - low) * (step / warmup if linear else math.log(step + 1) / math.log(warmup))
-        return high if kind == "WarmupLR" else low + (high - low) * max(0.0, (total - step) / max(1.0, total - warmup))
-
-    return rate
+    return ConfiguredSchedule(optimizer, section.get("type", ""), section.get("params", {}))

@@ -1,5 +1,6 @@
 """What the tests share: a state of its own for each test, and scripts in several ranks."""
 
+import ast
 import gc
 import os
 import pathlib
@@ -40,6 +41,13 @@ def leaves_nothing_behind():
     assert capi.accel_debug_live_objects() <= before, "handles are left"
 
 
+def check_reached(script):
+    """Lines with another indentation than those that they follow may have become the unreached end of a function."""
+    for node in ast.walk(ast.parse(script)):
+        if isinstance(node, ast.FunctionDef) and any(isinstance(statement, ast.Return) for statement in node.body[:-1]):
+            raise AssertionError(f"lines of the script follow the return of {node.name}()")
+
+
 class Ranks:
     """Starts scripts as the ranks of a job."""
 
@@ -50,6 +58,7 @@ class Ranks:
         """The processes of a script, of which nothing is read yet; with `imports` they are forked behind those."""
         script = self.folder / "script.py"
         script.write_text(textwrap.dedent(text))
+        check_reached(script.read_text())
         job = {"WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(),
                "OMP_NUM_THREADS": 1, **environment}
         environments = [{**os.environ, **{name: str(value) for name, value in {**job, "RANK": rank, "LOCAL_RANK": rank}.items()}}

@@ -417,14 +417,14 @@ def test_settings_of_offload_and_groups_train_alike(ranks):
 
 
 DEEPSPEED = """
-    def prepare(stage, model=None, optimizer=None, scheduler=None, **settings):
-        torch.manual_seed(0)
-        config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": settings.pop("steps", 1), "gradient_clipping": 1.0,
-                  "zero_optimization": {"stage": stage, **settings.pop("zero", {})}, **settings.pop("config", {})}
-        accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=config, **settings))
-        model = Net() if model is None else model
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-        return accelerator, *accelerator.prepare(model, optimizer)
+        def prepare(stage, model=None, optimizer=None, scheduler=None, **settings):
+            torch.manual_seed(0)
+            config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": settings.pop("steps", 1), "gradient_clipping": 1.0,
+                      "zero_optimization": {"stage": stage, **settings.pop("zero", {})}, **settings.pop("config", {})}
+            accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=config, **settings))
+            model = Net() if model is None else model
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+            return accelerator, *accelerator.prepare(model, optimizer)
 """
 
 
@@ -448,7 +448,8 @@ def test_16_bit_weights_are_gathered_if_the_plugin_says_so(ranks):
         fails(ValueError, text, accelerator.save_model, model, "other")
         AcceleratorState._reset_state(True)
         accelerator, model, _ = prepare(2, model=Net())
-        assert accelerator.process_index or accelerator.get_state_dict(model)["last.weight"].dtype == torch.float32
+        whole = accelerator.get_state_dict(model)
+        assert accelerator.process_index or whole["last.weight"].dtype == torch.float32
         """)
 
 
@@ -457,41 +458,30 @@ def test_an_engine_that_updates_in_backward(ranks):
         from accel import AcceleratorState
         from accel.utils.deepspeed import map_pytorch_optim_to_deepspeed
 
-        def stepped_by_itself():
+        def trained(calls_step):
             accelerator, model, optimizer = prepare(3, steps=2)
+            wrapped = accelerator.deepspeed_engine_wrapped
+            assert isinstance(optimizer, DeepSpeedOptimizerWrapper) and isinstance(wrapped, DeepSpeedEngineWrapper) and wrapped.engine.module is model
+            assert wrapped.get_global_grad_norm() is None and not wrapped.engine.zero_gather_16bit_weights_on_model_save()
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer.optimizer, 100)
+            scheduler = DeepSpeedSchedulerWrapper(accelerator.prepare(scheduler), optimizer)
             norms = []
             for step in range(4):
                 with accelerator.accumulate(model):
                     accelerator.backward(model(batch(step, accelerator)).square().mean())
                     if accelerator.sync_gradients:
-                        norms.append(accelerator.clip_grad_norm_(model.parameters(), float("inf")).item())
-                    optimizer.step()
-                    optimizer.zero_grad()
-            return model, norms
-
-        def stepped_by_engine():
-            accelerator, model, optimizer = prepare(3, steps=2)
-            scheduler = torch.optim.lr_scheduler.StepLR(optimizer.optimizer, 100)
-            scheduler = DeepSpeedSchedulerWrapper(accelerator.prepare(scheduler), optimizer)
-            wrapped, optimizer = accelerator.deepspeed_engine_wrapped, DeepSpeedOptimizerWrapper(optimizer)
-            assert isinstance(wrapped, DeepSpeedEngineWrapper) and wrapped.engine.module is model
-            assert wrapped.get_global_grad_norm() is None and not wrapped.engine.zero_gather_16bit_weights_on_model_save()
-            norms = []
-            for step in range(4):
-                with accelerator.accumulate(model):
-                    wrapped.backward(model(batch(step, accelerator)).square().mean(), sync_gradients=accelerator.sync_gradients)
-                    optimizer.step()  # nothing
-                    scheduler.step()
-                    optimizer.zero_grad()
-                if step % 2:
-                    norms.append(wrapped.get_global_grad_norm())
-                    assert not optimizer.step_was_skipped and model.module.last.weight.grad is None
-            assert scheduler.get_last_lr() == [0.05] and map_pytorch_optim_to_deepspeed(optimizer) is optimizer
+                        norms.append(accelerator.clip_grad_norm_(model.parameters(), 1e-9))  # the configuration clips
+                        assert norms[-1] == wrapped.get_global_grad_norm() and model.module.last.weight.grad is None
+                    if calls_step:
+                        optimizer.step()  # nothing
+                        scheduler.step()
+                        optimizer.zero_grad()
+            assert not optimizer.step_was_skipped and scheduler.get_last_lr() == [0.05] and map_pytorch_optim_to_deepspeed(optimizer) is optimizer
             return model, norms
 
         found = []
-        for way in (stepped_by_itself, stepped_by_engine):
-            model, norms = way()
+        for calls_step in (False, True):
+            model, norms = trained(calls_step)
             with GatheredParameters(model):
                 found.append((norms, [parameter.tolist() for parameter in model.parameters()]))
             del model

@@ -25,14 +25,14 @@ class PreparedEngine:
         return self._is_boundary
 
     def backward(self, loss, **kwargs):
-        self.accelerator.backward(loss, **kwargs)
+        self.accelerator._backward(loss, **kwargs)
 
     def step(self):
         """Updates, steps the scheduler, and drops the gradients; in the middle of a window it does nothing."""
         if not self._is_boundary or self.optimizer is None:
             return
         # What clips nothing returns the norm that all ranks together have.
-        self._norm = self.accelerator.clip_grad_norm_(self.module.parameters(), float("inf"))
+        self._norm = self.accelerator._clip_grad_norm(self.module.parameters(), float("inf"))
         self.optimizer.step()
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
@@ -71,8 +71,8 @@ class DeepSpeedOptimizerWrapper(AcceleratedOptimizer):
 
     def __init__(self, optimizer):
         if isinstance(optimizer, AcceleratedOptimizer):  # it is known to the engine already
-            self.optimizer, self.handle = optimizer, optimizer.handle
-            self._told_skipped = False
+            vars(self).update(vars(optimizer))
+            self._prepared = optimizer
         else:
             super().__init__(optimizer, device_placement=False, state=current())
 
@@ -85,10 +85,7 @@ class DeepSpeedOptimizerWrapper(AcceleratedOptimizer):
     @property
     def step_was_skipped(self):
         """Whether the latest update was left out, because gradients overflowed."""
-        for name in ("overflow", "step_was_skipped"):
-            if hasattr(self.optimizer, name):
-                return bool(getattr(self.optimizer, name))
-        return False
+        return bool(getattr(self.optimizer, "overflow", super().step_was_skipped))
 
     def __repr__(self):
         return f"DeepSpeedOptimizerWrapper({self.optimizer!r})"
@@ -100,7 +97,7 @@ class DeepSpeedSchedulerWrapper(AcceleratedScheduler):
     def __init__(self, scheduler, optimizers):
         if isinstance(scheduler, AcceleratedScheduler):
             vars(self).update(vars(scheduler))
-            self.scheduler = scheduler
+            self._prepared = scheduler
         else:
             super().__init__(scheduler, optimizers, state=current())
 

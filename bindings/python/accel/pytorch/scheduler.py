@@ -18,6 +18,7 @@ class AcceleratedScheduler:
         self.optimizers = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
         self.step_with_optimizer, self.split_batches = step_with_optimizer, split_batches
         self._arguments = (), {}  # of the step under way
+        self.counts_updates = getattr(scheduler, "counts_updates", False)  # one step for each, whatever the number of ranks
         self.handle = capi.accel_prepare_scheduler(current_of_accelerator() if state is None else state, _register(self))
 
     gradient_state = property(lambda self: GradientState())
@@ -28,8 +29,8 @@ class AcceleratedScheduler:
             return
         self._arguments = args, kwargs
         try:
-            if args or kwargs:
-                capi.accel_scheduler_step_metric(self.handle, 0.0)  # counted once, whatever the number of ranks
+            if args or kwargs or self.counts_updates:
+                capi.accel_scheduler_step_metric(self.handle, 0.0)  # counted once
             else:
                 capi.accel_scheduler_step(self.handle)
         finally:
