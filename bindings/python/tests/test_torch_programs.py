@@ -13,16 +13,15 @@ PROGRAMS = pathlib.Path(__file__).parent / "programs"
 
 
 def run(script, *arguments):
-    result = subprocess.run([sys.executable, PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    result = subprocess.run([sys.executable, PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
 def test_sharded_programs(launcher, monkeypatch):
     monkeypatch.setenv("ACCEL_TORCH_PYTHON", sys.executable)
-    names = ("test_two_ranks_that_shard_models_of_torch", "test_three_ranks_that_shard_models_of_torch_and_resume")
-    printed = run("programs_agree.py", launcher, "20", *(f"Programs.{name}" for name in names))
-    assert all(name in printed for name in names)
+    name = "test_two_ranks_that_shard_models_of_torch_and_resume"
+    assert f"{name}: " in run("programs_agree.py", launcher, "20", f"Programs.{name}")
 
 
 def test_lives_of_trainings():

@@ -114,12 +114,12 @@ class Programs(unittest.TestCase):
         self.assert_sharded_agree(4, "accel", sys.executable, "--resume")
 
     @unittest.skipUnless("ACCEL_TORCH_PYTHON" in os.environ, "no Python with torch is given")
-    def test_two_ranks_that_shard_models_of_torch(self):
-        self.assert_sharded_agree(2, "torch", os.environ["ACCEL_TORCH_PYTHON"])
+    def test_two_ranks_that_shard_models_of_torch_and_resume(self):
+        self.assert_sharded_agree(2, "torch", os.environ["ACCEL_TORCH_PYTHON"], "--resume")
 
     @unittest.skipUnless("ACCEL_TORCH_PYTHON" in os.environ, "no Python with torch is given")
-    def test_three_ranks_that_shard_models_of_torch_and_resume(self):
-        self.assert_sharded_agree(3, "torch", os.environ["ACCEL_TORCH_PYTHON"], "--resume")
+    def test_three_ranks_that_shard_models_of_torch(self):
+        self.assert_sharded_agree(3, "torch", os.environ["ACCEL_TORCH_PYTHON"])
 
     @unittest.skipUnless("ACCEL_REFERENCE_PYTHON" in os.environ, "no Python with Accelerate is given")
     def test_the_reference(self):
