@@ -18,9 +18,9 @@ import unittest
 import program as programs
 
 RUNNER = pathlib.Path(__file__).with_name("run_programs.py")
-# Of runs that share their rows otherwise. Measured in 600 programs: 1e-15, of RMSprop 4e-13; 3e-7, of RMSprop 3e-5; 6e-3. NAdam of the reference
-# keeps a product in float32, which makes 2e-8.
-TOLERANCES = {"float64": 1e-6, "float32": 3e-4, "bf16": 3e-2}
+# Of runs that share their rows otherwise. Measured in 1,000 programs: 1e-15, of RMSprop 4e-13; 3e-7, of RMSprop 3e-5 and of its moments 4e-4; 6e-3.
+# NAdam of the reference keeps a product in float32, which makes 2e-8.
+TOLERANCES = {"float64": 1e-6, "float32": 1e-3, "bf16": 3e-2}
 SECONDS = 2  # of a program, on a busy machine
 PARTS = ("losses", "lrs", "parameters", "buffers", "moments")
 

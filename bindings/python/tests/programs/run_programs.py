@@ -11,6 +11,7 @@ out, each program in another way. Rank 0 writes {seed: {"losses", "lrs", "parame
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
 import tempfile
@@ -251,7 +252,8 @@ def whole_moments(names, accelerator, optimizer, lengths, is_sharded):
             if isinstance(values[0], list):
                 rows, length = [row for value in values for row in value], lengths[int(number)]
                 values = [rows[begin:begin + length] for begin in range(0, len(rows), length)]
-            if any(value != values[0] for value in values):
+            # A product of torch's NAdam is in float32 on some ranks.
+            if any(value != values[0] and (isinstance(value, list) or not math.isclose(value, values[0], rel_tol=1e-6)) for value in values):
                 raise AssertionError(f"{key} of parameter {number} differs between ranks: {values}")
             whole[number][key] = values[0]
     return whole
