@@ -67,10 +67,11 @@ class Life:
         self.names = names = run_programs.library(plan["library"])
         accelerate, tensors = names[0], names[1]
         program, ranks = plan["program"], int(os.environ["WORLD_SIZE"])
-        of_job, _ = run_programs.of_job(names, program, argparse.Namespace(sharded=plan["sharded"], accumulation=0), max(plan["ranks"]))
+        options = argparse.Namespace(sharded=plan["sharded"], accumulation=plan["accumulation"])
+        of_job, accumulation = run_programs.of_job(names, program, options, max(plan["ranks"]))
         of_job.pop("parallelism_config", None)  # for any number of ranks
         self.accelerator = accelerate.Accelerator(
-            **of_job, gradient_accumulation_steps=plan["accumulation"],
+            **of_job, gradient_accumulation_steps=accumulation,
             project_config=accelerate.utils.ProjectConfiguration(project_dir=folder, automatic_checkpoint_naming=plan["naming"] == "automatic",
                                                                  total_limit=plan["total_limit"]),
             dataloader_config=accelerate.DataLoaderConfiguration(split_batches=True, use_seedable_sampler=True))

@@ -221,16 +221,17 @@ def of_job(names, program, options, ranks):
     settings = {"cpu": True} if is_accel(names) else {}
     if not options.sharded:
         unused = accelerate.DistributedDataParallelKwargs(find_unused_parameters=programs.has_idle_parameters(program))
-        return settings | {"kwargs_handlers": [unused]}, options.accumulation
+        return settings | {"kwargs_handlers": [unused]}, options.accumulation or 1
     sharding = programs.make_sharding(program, ranks)
+    accumulation = options.accumulation or sharding["accumulation"]
     if sharding["kind"] == "deepspeed":
-        config = {"gradient_accumulation_steps": sharding["accumulation"], "bf16": {"enabled": program["precision"] == "bf16"}} | sharding["settings"]
+        config = {"gradient_accumulation_steps": accumulation, "bf16": {"enabled": program["precision"] == "bf16"}} | sharding["settings"]
         settings["deepspeed_plugin"] = accelerate.DeepSpeedPlugin(hf_ds_config=config)
     else:
         settings["fsdp_plugin"] = accelerate.FullyShardedDataParallelPlugin(**sharding["settings"])
     if sharding["mesh"]:
         settings["parallelism_config"] = accelerate.ParallelismConfig(**sharding["mesh"])
-    return settings, sharding["accumulation"]
+    return settings, accumulation
 
 
 def whole_moments(names, accelerator, optimizer, lengths, is_sharded):
@@ -314,7 +315,7 @@ def can_run(program, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--with", dest="library", choices=("accel", "torch", "reference"), default="accel")
-    parser.add_argument("--accumulation", type=int, default=1)
+    parser.add_argument("--accumulation", type=int, default=0, help="0: 1, or as a sharded program says")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--sharded", action="store_true")
     parser.add_argument("--first", type=int, default=0)
