@@ -126,8 +126,8 @@ def make_sharding(program, ranks):
     if rng.random() < 0.2:
         common |= {"offload_optimizer": True, "cpu_offload": False}
     kind = rng.choice(("fsdp1", "fsdp1", "fsdp2", "fsdp2", "deepspeed"))
-    if kind == "deepspeed" and (program["clip_value"] is not None or program["schedule_first"]):
-        kind = "fsdp2"  # it updates in backward() already
+    if kind == "deepspeed" and (program["clip_value"] is not None or program["schedule_first"] or not program["set_to_none"]):
+        kind = "fsdp2"  # it updates in backward() already, and sets gradients to None
     mesh = None
     if kind == "fsdp1":
         settings = common | {
