@@ -77,7 +77,7 @@ class Job:
                 line, self._rest = self._rest.split(b"\n", 1)
                 yield json.loads(line)
             if not select.select([self._out], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise Wrong(f"a life takes more than {SECONDS} s")
+                raise Wrong(f"a life takes more than {SECONDS} s: {self._said()}")
             if not (read := os.read(self._out, 1 << 16)):
                 return
             self._rest += read
@@ -93,8 +93,12 @@ class Job:
         statuses = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in self._alive]
         self._alive = []
         if any(statuses):
-            with open(self._errors, errors="replace") as file:
-                raise Wrong(f"ranks ended with {statuses}: {file.read()[-3000:]}")
+            raise Wrong(f"ranks ended with {statuses}: {self._said()}")
+
+    def _said(self):
+        """What the ranks wrote."""
+        with open(self._errors, errors="replace") as file:
+            return file.read()[-3000:]
 
     def close(self):
         """Leaves no process behind."""

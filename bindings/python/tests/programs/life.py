@@ -43,8 +43,8 @@ def plan(seed, library):
         "naming": rng.choice(("automatic", "automatic", "automatic", "replaced")), "total_limit": rng.choice((None, 1, 2)),
         "missing_rows": rng.choice((0, 5)) if len(ranks) == 1 else 0,  # of the last batch, which several ranks fill up
         "noise": len(ranks) == 1 and rng.random() < 0.5,  # numbers are drawn; new ranks would have other ones
-        # What is added in another order may differ in its last bits.
-        "is_exact": len(ranks) == 1 and not (sharded and accumulation > 1),
+        # What is added in another order may differ in its last bits; torch loads a product of its NAdam in another precision.
+        "is_exact": len(ranks) == 1 and not (sharded and accumulation > 1) and (library, program["optimizer"]) != ("torch", "NAdam"),
     }
 
 
