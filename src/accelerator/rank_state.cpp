@@ -273,7 +273,8 @@ c10::IValue GradientSums::state_dict() const {
   return gradients;
 }
 
-// In place, because gradients may be views of communication buckets. Gradients from before the load are dropped.
+// In place, because gradients may be views of communication buckets. Gradients from before the load are dropped: a
+// parameter without one is not updated, whereas zeros move it by its moments.
 void GradientSums::load_state_dict(const c10::IValue& state) {
   const at::NoGradGuard no_grad;
   const auto gradients = list_of_gradients(state);
@@ -282,13 +283,30 @@ void GradientSums::load_state_dict(const c10::IValue& state) {
     for (const at::Tensor& parameter : model->parameters()) {
       const c10::IValue gradient = next < gradients.size() ? gradients[next] : c10::IValue();
       next++;
-      if (parameter.grad().defined()) parameter.mutable_grad().zero_();
-      if (!gradient.isTensor()) continue;
+      if (!gradient.isTensor()) {
+        parameter.mutable_grad().reset();
+        continue;
+      }
       require(gradient.toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "a saved gradient has shape ",
               gradient.toTensor().sizes(), " and its parameter ", parameter.sizes());
       if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
       parameter.mutable_grad().copy_(gradient.toTensor());
     }
+}
+
+void GradientSums::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
+  std::vector<at::Tensor> parameters;
+  for (const nn::ModulePtr& model : models_)
+    for (const at::Tensor& parameter : model->parameters()) parameters.push_back(parameter);
+  for (const c10::IValue& of_rank : states) {
+    const auto gradients = list_of_gradients(of_rank);
+    for (size_t i = 0; i < gradients.size(); i++)
+      require(!gradients[i].isTensor() ||
+                  (!are_sharded_ && i < parameters.size() && gradients[i].toTensor().sizes() == parameters[i].sizes()),
+              Status::kUnsupported, "the state was saved by ", states.size(),
+              " ranks in the middle of an accumulation window of a sharded model; expected as many ranks, or a state "
+              "behind a step");
+  }
 }
 
 void GradientSums::load_states_of_ranks(const std::vector<c10::IValue>& states, int /*rank*/) {

@@ -200,7 +200,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   add_own("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& window : windows()) open = open || !window->complete;
-  add_own("gradients", std::make_shared<GradientSums>(models(), open));
+  add_own("gradients", std::make_shared<GradientSums>(models(), open, are_sharded));
   return objects;
 }
 

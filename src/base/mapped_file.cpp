@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/bus_error_guard.hpp"
 #include "base/system_error.hpp"
@@ -32,6 +34,15 @@ void forget_pages(const void* data, size_t size) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const uintptr_t begin = (address + page - 1) / page * page, end = (address + size) / page * page;
   if (begin < end && is_in_mapping(begin, end)) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+bool is_cached(const void* data, size_t size) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t begin = address / page * page, end = (address + size + page - 1) / page * page;
+  std::vector<unsigned char> pages((end - begin) / page);
+  return ::mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) == 0 &&
+         std::all_of(pages.begin(), pages.end(), [](unsigned char flags) { return (flags & 1) != 0; });
 }
 
 }  // namespace accel

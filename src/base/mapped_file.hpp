@@ -35,4 +35,7 @@ class MappedFile {
 // the page cache when they are read again. What was written to them is lost. Nothing happens to other memory.
 void forget_pages(const void* data, size_t size);
 
+// Whether all of a part of a mapped file is in the page cache, so that it can be read without the disk.
+bool is_cached(const void* data, size_t size);
+
 }  // namespace accel

@@ -11,7 +11,7 @@ std::shared_ptr<const MappedFile> open_listed(const std::string& folder, const M
   require(file->size() == record.size, Status::kCorrupt, "'", file->path(), "' has ", file->size(), " bytes; ",
           kManifestName, " says ", record.size);
   if (!verify) return file;
-  const uint64_t hash = hash_of_file(file->path(), manifest.hash_block);
+  const uint64_t hash = hash_of_file(*file, manifest.hash_block);
   require(hash == record.hash, Status::kCorrupt, "'", file->path(), "' is damaged: its hash is ", print_hash(hash),
           "; ", kManifestName, " says ", print_hash(record.hash));
   return file;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/mapped_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
 
 namespace accel::checkpoint {

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
+#include "base/mapped_file.hpp"
 #include "base/regular_file.hpp"
 #include "base/span.hpp"
 #include "base/system_error.hpp"
@@ -97,7 +98,8 @@ class FolderWriter {
   void finish(const std::string& name, OutputFile& output, const std::function<bool()>& is_as_given) {
     output.finish();
     read_back(output.path(), [&] {
-      return is_as_given() && (output.size() > kReadBackWhole || hash_of_file(output.path()) == output.hash());
+      return is_as_given() &&
+             (output.size() > kReadBackWhole || hash_of_file(MappedFile(output.path())) == output.hash());
     });
     records_.push_back({name, output.size(), output.hash()});
   }
@@ -196,7 +198,7 @@ void add_other_files(const std::string& folder, FileSystem& files, std::vector<F
     if (listed.count(name) > 0) continue;
     const RegularFile file(folder + "/" + name);
     if (files.sync(file.descriptor()) != 0) fail_system(Status::kIo, "sync", file.path());
-    records.push_back({name, file.size(), hash_of_file(file.path())});
+    records.push_back({name, file.size(), hash_of_file(MappedFile(file))});
     if (const size_t slash = name.rfind('/'); slash != std::string::npos)
       sync_folder(files, folder + "/" + name.substr(0, slash));
   }

@@ -51,8 +51,8 @@ TEST(FileHash, IsThatOfItsBlocksHoweverItIsComputed) {
       EXPECT_EQ(hash.value(), hash_by_the_book(bytes)) << size << " bytes in pieces of " << piece;
     }
     write_file(folder / "file", bytes);
-    EXPECT_EQ(hash_of_file(folder / "file"), hash_by_the_book(bytes)) << size;
-    EXPECT_EQ(hash_of_file(folder / "file", 0), hash_of(bytes.data(), size)) << size;
+    EXPECT_EQ(hash_of_file(MappedFile(folder / "file")), hash_by_the_book(bytes)) << size;
+    EXPECT_EQ(hash_of_file(MappedFile(folder / "file"), 0), hash_of(bytes.data(), size)) << size;
   }
 }
 

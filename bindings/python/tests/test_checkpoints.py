@@ -162,6 +162,64 @@ def test_optimizers_that_are_missing_are_an_error(accelerator, tmp_path):
         accelerator.load_state(tmp_path / "state")
 
 
+def test_gradients_from_before_a_load_are_dropped(tmp_path):
+    """A parameter without a gradient is not updated; momentum would move one whose gradient is zeros."""
+    accelerator = accel.Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = nn.Linear(2, 1)
+    model, optimizer = accelerator.prepare(model, optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+
+    def micro_batch(value):
+        with accelerator.accumulate(model):
+            accelerator.backward(model(accel.tensor([[value, value]])).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+
+    micro_batch(1.0)
+    accelerator.save_state(tmp_path / "open")
+    micro_batch(2.0)
+    accelerator.save_state(tmp_path / "between")
+    accelerator.load_state(tmp_path / "open")
+    assert model.weight.grad.tolist() == [[0.5, 0.5]]
+    accelerator.load_state(tmp_path / "between")
+    assert model.weight.grad is None and model.bias.grad is None
+    accelerator.load_state(tmp_path / "open")
+    assert model.weight.grad.tolist() == [[0.5, 0.5]]
+    accelerator.free_memory()
+
+
+SHARDED_WINDOW = """
+    import accel
+    accelerator = accel.Accelerator(cpu=True, gradient_accumulation_steps=3, fsdp_plugin=accel.FullyShardedDataParallelPlugin())
+    model = accel.nn.Linear(4, 3)
+    model, optimizer = accelerator.prepare(model, accel.optim.SGD(model.parameters(), lr=0.1))
+"""
+
+
+def test_windows_of_sharded_models_are_loaded_by_as_many_ranks_only(ranks, tmp_path):
+    ranks(SHARDED_WINDOW + f"""
+    with accelerator.accumulate(model):
+        accelerator.backward(model(accel.tensor([[1.0, 2.0, 3.0, 4.0]])).sum())
+        optimizer.step()
+    accelerator.save_state({str(tmp_path)!r} + "/open")
+    """)
+    printed = ranks(SHARDED_WINDOW + f"""
+    accelerator.load_state({str(tmp_path)!r} + "/open")
+    print("loaded")
+    """)
+    assert printed == ["loaded\n"] * 2
+    for number in (1, 3):
+        printed = ranks(SHARDED_WINDOW + f"""
+    before = accelerator.get_state_dict(model)["weight"].tolist()
+    try:
+        accelerator.load_state({str(tmp_path)!r} + "/open")
+    except accel.UnsupportedError as error:
+        print(error)
+    assert accelerator.get_state_dict(model)["weight"].tolist() == before
+    """, number)
+        assert len(printed) == number
+        assert all("saved by 2 ranks in the middle of an accumulation window of a sharded model" in text for text in printed), printed
+
+
 def test_merged_weights(tmp_path):
     with pytest.raises(ValueError, match="is no folder"):
         accel.utils.merge_fsdp_weights(tmp_path / "absent", tmp_path)

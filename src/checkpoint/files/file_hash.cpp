@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "base/regular_file.hpp"
 #include "kernels/parallel.hpp"
 
@@ -17,16 +18,20 @@ uint64_t combine(const std::vector<uint64_t>& blocks) {
   return hash_of(bytes.data(), bytes.size());
 }
 
-// Read into memory that stays in a cache of the processor, instead of mapped: the system then reads ahead in large
-// pieces, and no pages come and go.
+// What is in the page cache is hashed there. The rest is read into memory that stays in a cache of the processor,
+// because the system reads ahead in larger pieces for a file that is read than for one that is mapped.
 class PartReader {
  public:
-  explicit PartReader(const std::string& path) : file_(path), buffer_(size_t{512} << 10) {}
-
-  size_t size() const { return file_.size(); }
+  explicit PartReader(const MappedFile& mapped) : mapped_(mapped), file_(mapped.path()) {}
 
   uint64_t hash(size_t begin, size_t end) {
     ContentHash hash;
+    if (is_cached(mapped_.data() + begin, end - begin)) {
+      hash.add(mapped_.data() + begin, end - begin);
+      forget_pages(mapped_.data() + begin, end - begin);
+      return hash.value();
+    }
+    buffer_.resize(size_t{512} << 10);
     while (begin < end) {
       const size_t size = std::min(buffer_.size(), end - begin);
       require(file_.read_at(begin, buffer_.data(), size) == size, Status::kIo, "'", file_.path(),
@@ -38,6 +43,7 @@ class PartReader {
   }
 
  private:
+  const MappedFile& mapped_;
   RegularFile file_;
   std::vector<char> buffer_;
 };
@@ -69,17 +75,20 @@ uint64_t FileHash::value() const {
 
 // Each thread opens the file, because the system reads ahead for each opened file on its own, and takes blocks that
 // follow each other.
-uint64_t hash_of_file(const std::string& path, size_t block) {
-  PartReader whole(path);
-  const size_t size = whole.size();
-  if (block == 0 || size <= block) return whole.hash(0, size);
-  std::vector<uint64_t> blocks((size + block - 1) / block);
-  kernels::parallel_for(static_cast<int64_t>(blocks.size()), 1, [&](int64_t first, int64_t last) {
-    PartReader reader(path);
+uint64_t hash_of_file(const MappedFile& file, size_t block) {
+  if (block == 0) block = std::max(file.size(), size_t{1});
+  std::vector<uint64_t> blocks((file.size() + block - 1) / block);
+  const auto hash_blocks = [&](int64_t first, int64_t last) {
+    PartReader reader(file);
     for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); i++)
-      blocks[i] = reader.hash(i * block, std::min((i + 1) * block, size));
-  });
-  return combine(blocks);
+      blocks[i] = reader.hash(i * block, std::min((i + 1) * block, file.size()));
+  };
+  if (blocks.size() > 1)
+    kernels::parallel_for(static_cast<int64_t>(blocks.size()), 1, hash_blocks);
+  else
+    hash_blocks(0, static_cast<int64_t>(blocks.size()));
+  if (blocks.empty()) return ContentHash().value();
+  return blocks.size() == 1 ? blocks.front() : combine(blocks);
 }
 
 }  // namespace accel::checkpoint

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
 
 namespace accel::checkpoint {
@@ -25,7 +25,8 @@ class FileHash {
   size_t filled_ = 0;
 };
 
-// Of a file on the disk, on the threads of LibTorch. A block of 0 is the whole.
-uint64_t hash_of_file(const std::string& path, size_t block = kHashBlock);
+// Of a file to which nothing has been written, on the threads of LibTorch; its pages are let go. A block of 0 is the
+// whole.
+uint64_t hash_of_file(const MappedFile& file, size_t block = kHashBlock);
 
 }  // namespace accel::checkpoint
