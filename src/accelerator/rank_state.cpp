@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <string>
@@ -63,11 +62,6 @@ std::vector<c10::IValue> items_of(const c10::IValue& state, const char* key) {
   if (found == map.end()) return {};
   require(found->value().isList(), Status::kCorrupt, "'", key, "' in the saved state of local SGD is no list");
   return found->value().toListRef().vec();
-}
-
-std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
-  require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
-  return saved.toListRef().vec();
 }
 
 }  // namespace
@@ -262,68 +256,6 @@ void LocalSgdState::load_states_of_ranks(const std::vector<c10::IValue>& states,
   }
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < sums.size(); i++) weights_[i].copy_(sums[i].div_(static_cast<double>(states.size())));
-}
-
-c10::IValue GradientSums::state_dict() const {
-  auto gradients = tree::new_list();
-  if (!open_) return gradients;
-  for (const nn::ModulePtr& model : models_)
-    for (const at::Tensor& parameter : model->parameters())
-      gradients.push_back(parameter.grad().defined() ? c10::IValue(parameter.grad()) : c10::IValue());
-  return gradients;
-}
-
-// In place, because gradients may be views of communication buckets. Gradients from before the load are dropped: a
-// parameter without one is not updated, whereas zeros move it by its moments.
-void GradientSums::load_state_dict(const c10::IValue& state) {
-  const at::NoGradGuard no_grad;
-  const auto gradients = list_of_gradients(state);
-  size_t next = 0;
-  for (const nn::ModulePtr& model : models_)
-    for (const at::Tensor& parameter : model->parameters()) {
-      const c10::IValue gradient = next < gradients.size() ? gradients[next] : c10::IValue();
-      next++;
-      if (!gradient.isTensor()) {
-        parameter.mutable_grad().reset();
-        continue;
-      }
-      require(gradient.toTensor().sizes() == parameter.sizes(), Status::kShapeMismatch, "a saved gradient has shape ",
-              gradient.toTensor().sizes(), " and its parameter ", parameter.sizes());
-      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-      parameter.mutable_grad().copy_(gradient.toTensor());
-    }
-}
-
-void GradientSums::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
-  std::vector<at::Tensor> parameters;
-  for (const nn::ModulePtr& model : models_)
-    for (const at::Tensor& parameter : model->parameters()) parameters.push_back(parameter);
-  for (const c10::IValue& of_rank : states) {
-    const auto gradients = list_of_gradients(of_rank);
-    for (size_t i = 0; i < gradients.size(); i++)
-      require(!gradients[i].isTensor() ||
-                  (!are_sharded_ && i < parameters.size() && gradients[i].toTensor().sizes() == parameters[i].sizes()),
-              Status::kUnsupported, "the state was saved by ", states.size(),
-              " ranks in the middle of an accumulation window of a sharded model; expected as many ranks, or a state "
-              "behind a step");
-  }
-}
-
-void GradientSums::load_states_of_ranks(const std::vector<c10::IValue>& states, int /*rank*/) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> sums;
-  for (const c10::IValue& of_rank : states) {
-    const auto gradients = list_of_gradients(of_rank);
-    if (sums.size() < gradients.size()) sums.resize(gradients.size());
-    for (size_t i = 0; i < gradients.size(); i++) {
-      if (!gradients[i].isTensor()) continue;
-      sums[i] = sums[i].defined() ? sums[i] + gradients[i].toTensor() : gradients[i].toTensor();
-    }
-  }
-  auto means = tree::new_list();
-  for (const at::Tensor& sum : sums)
-    means.push_back(sum.defined() ? c10::IValue(sum / static_cast<double>(states.size())) : c10::IValue());
-  load_state_dict(means);
 }
 
 }  // namespace accel::accelerator

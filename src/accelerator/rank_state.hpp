@@ -114,21 +114,4 @@ class LocalSgdState final : public RankState {
   bool is_main_process_;
 };
 
-// The gradients of open accumulation windows. With another number of ranks each loads the mean over the saving ranks,
-// so that the mean over the ranks is the same.
-class GradientSums final : public RankState {
- public:
-  GradientSums(std::vector<nn::ModulePtr> models, bool open, bool are_sharded)
-      : models_(std::move(models)), open_(open), are_sharded_(are_sharded) {}
-  c10::IValue state_dict() const override;
-  void load_state_dict(const c10::IValue& state) override;
-  void check_states_of_ranks(const std::vector<c10::IValue>& states) const override;
-  void load_states_of_ranks(const std::vector<c10::IValue>& states, int rank) override;
-
- private:
-  std::vector<nn::ModulePtr> models_;
-  bool open_;
-  bool are_sharded_;
-};
-
 }  // namespace accel::accelerator

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/gradient_sums.hpp"
 #include "accelerator/rank_state.hpp"
 #include "accelerator/ranks.hpp"
 #include "accelerator/sharded_state.hpp"
@@ -192,7 +193,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   const auto add_own = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     add(StateKind::kRankState, name, std::move(object));
   };
-  add_own("comm_hooks", std::make_shared<ReductionState>(std::move(parallel)));
+  add_own("comm_hooks", std::make_shared<ReductionState>(parallel));
   add_own("accumulation", std::make_shared<AccumulationState>(windows()));
   add_own("local_sgd", std::make_shared<LocalSgdState>(
                            runs, std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
@@ -200,7 +201,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   add_own("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
   bool open = !sync_gradients();
   for (const auto& window : windows()) open = open || !window->complete;
-  add_own("gradients", std::make_shared<GradientSums>(models(), open, are_sharded));
+  add_own("gradients", std::make_shared<GradientSums>(parallel, open));
   return objects;
 }
 

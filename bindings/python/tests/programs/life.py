@@ -34,8 +34,7 @@ def plan(seed, library):
                 "safe_serialization": rng.random() < 0.8}
     if rng.random() < 0.3 and settings["safe_serialization"]:
         settings["compression_level"] = rng.choice((1, 3))
-    # What a sharded model has of an open window can only be loaded by as many ranks.
-    accumulation = 1 if sharded and len(ranks) > 1 else rng.choice((1, 1, 2, 3))
+    accumulation = rng.choice((1, 1, 2, 3))
     return {
         "library": library, "program": program, "ranks": ranks, "sharded": sharded, "steps": steps, "accumulation": accumulation,
         "saves": sorted(rng.sample(range(1, steps + 1), rng.randint(2, min(4, steps)))), "settings": settings,
