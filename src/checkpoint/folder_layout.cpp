@@ -134,6 +134,13 @@ bool is_loader_of_torch(std::string_view name) {
                      [name](std::string_view stem) { return has_stem(name, stem); });
 }
 
+bool is_own_file(std::string_view name) {
+  constexpr std::string_view kPieces = ".safetensors";
+  const bool has_pieces = name.find("_rank_") != std::string_view::npos && name.size() > kPieces.size() &&
+                          name.substr(name.size() - kPieces.size()) == kPieces;
+  return has_pieces || has_stem(name, kind_of(StateKind::kRankState).stem);
+}
+
 bool is_checkpoint_file(std::string_view name) {
   if (name == kManifestName || name == kModelName || is_custom_file(name) || is_loader_of_torch(name) ||
       has_stem(name, kModelName))

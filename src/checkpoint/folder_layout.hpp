@@ -70,6 +70,8 @@ bool is_rank_file(std::string_view name);
 bool is_custom_file(std::string_view name);
 // Whether a file of the reference has the position of a loader, as an object of torch or torchdata.
 bool is_loader_of_torch(std::string_view name);
+// What only this library writes: without a manifest, which comes last, a save that did not end.
+bool is_own_file(std::string_view name);
 // Whether save_state(), ours or the reference's, writes files with that name.
 bool is_checkpoint_file(std::string_view name);
 

@@ -57,8 +57,9 @@ FolderReader::FolderReader(std::string folder, bool verify) : folder_(std::move(
   require(std::any_of(names_.begin(), names_.end(), [](const auto& name) { return is_checkpoint_file(name); }),
           Status::kNotFound, "'", folder_, "' holds no checkpoint: neither ", kManifestName,
           " nor a file of save_state()");
-  require(!has(rank_state_name(0)), Status::kNotFound, "'", folder_, "' holds '", rank_state_name(0), "' but no ",
-          kManifestName, ": it is a part of a checkpoint; expected all of it");
+  for (const std::string& name : names_)
+    require(!is_own_file(name), Status::kNotFound, "'", folder_, "' holds '", name, "' but no ", kManifestName,
+            ": it is a part of a checkpoint; expected all of it");
   for (const std::string& name : names_)
     require(!is_rank_file(name), Status::kUnsupported, "'", path(name),
             "' has the part of one rank, as LOCAL_STATE_DICT and use_dcp=False write it, which only the model that was "

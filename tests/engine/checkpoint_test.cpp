@@ -474,6 +474,20 @@ TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
   EXPECT_TRUE(entry_of(loaded, StateKind::kModel).is_loaded);
 }
 
+// Whatever a save that was killed had written, it is not taken for a folder of the reference.
+TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
+  for (const char* const name :
+       {"accel_rank_0.bin", "accel_rank_3.bin", "model_rank_00000.safetensors", "optimizer_1_rank_00012.safetensors"}) {
+    const Folder folder;
+    save_training_state(folder / "s", example(0, 1), Ranks());
+    fs::remove(folder / "s/accel_manifest.json");
+    fs::remove(folder / "s/accel_rank_0.bin");
+    write_text(folder / (std::string("s/") + name), "x");
+    expect_error(Status::kNotFound, "but no accel_manifest.json: it is a part of a checkpoint",
+                 [&] { load_training_state(folder / "s", example(0, 0), Ranks()); });
+  }
+}
+
 // As the reference saves them: without a manifest.
 TEST(CheckpointTrainingState, PositionsOfLoadersOfTorchAreNoSilentLack) {
   const Folder folder;
