@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.hpp"
@@ -36,12 +37,12 @@ SavedGradient read_gradient(const c10::IValue& saved) {
   return {rows->value().toTensor(), first->value().toInt()};
 }
 
-// What each rank saved of one gradient.
-std::vector<SavedGradient> gradients_of_ranks(const std::vector<c10::IValue>& states, size_t index) {
-  std::vector<SavedGradient> gradients;
-  for (const c10::IValue& of_rank : states) {
-    const auto list = list_of_gradients(of_rank);
-    gradients.push_back(index < list.size() ? read_gradient(list[index]) : SavedGradient());
+// What each rank saved of each of `count` gradients: [gradient][rank].
+std::vector<std::vector<SavedGradient>> gradients_of_ranks(const std::vector<c10::IValue>& states, size_t count) {
+  std::vector<std::vector<SavedGradient>> gradients(count, std::vector<SavedGradient>(states.size()));
+  for (size_t rank = 0; rank < states.size(); rank++) {
+    const auto list = list_of_gradients(states[rank]);
+    for (size_t i = 0; i < std::min(count, list.size()); i++) gradients[i][rank] = read_gradient(list[i]);
   }
   return gradients;
 }
@@ -118,31 +119,31 @@ void GradientSums::load_state_dict(const c10::IValue& state) {
   }
 }
 
+c10::IntArrayRef GradientSums::Parameter::whole_shape() const {
+  return shard == nullptr ? tensor.sizes() : c10::IntArrayRef(shard->shape);
+}
+
 void GradientSums::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
-  size_t index = 0;
-  for (const auto& [parameter, shard] : parameters()) {
-    const c10::IntArrayRef shape = shard == nullptr ? parameter.sizes() : c10::IntArrayRef(shard->shape);
-    for (const SavedGradient& saved : gradients_of_ranks(states, index))
-      require(!saved.tensor.defined() || has_shape(saved, shape), Status::kShapeMismatch, "a saved gradient has shape ",
-              saved.tensor.sizes(), " and its parameter ", shape);
-    index++;
-  }
+  const std::vector<Parameter> own = parameters();
+  const auto gradients = gradients_of_ranks(states, own.size());
+  for (size_t i = 0; i < own.size(); i++)
+    for (const SavedGradient& saved : gradients[i])
+      require(!saved.tensor.defined() || has_shape(saved, own[i].whole_shape()), Status::kShapeMismatch,
+              "a saved gradient has shape ", saved.tensor.sizes(), " and its parameter ", own[i].whole_shape());
 }
 
 void GradientSums::load_states_of_ranks(const std::vector<c10::IValue>& states, int /*rank*/) {
   const at::NoGradGuard no_grad;
-  auto own = tree::new_list();
-  size_t index = 0;
-  for (const auto& [parameter, shard] : parameters()) {
-    const c10::IntArrayRef shape = shard == nullptr ? parameter.sizes() : c10::IntArrayRef(shard->shape);
-    const at::Tensor whole = join(gradients_of_ranks(states, index++), shape);
-    if (!whole.defined())
-      own.push_back(c10::IValue());
-    else
-      own.push_back(
-          c10::IValue(shard == nullptr ? whole : whole.narrow(0, shard->offset[0], parameter.size(0)).clone()));
+  const std::vector<Parameter> own = parameters();
+  const auto gradients = gradients_of_ranks(states, own.size());
+  auto means = tree::new_list();
+  for (size_t i = 0; i < own.size(); i++) {
+    at::Tensor mean = join(gradients[i], own[i].whole_shape());
+    if (mean.defined() && own[i].shard != nullptr)
+      mean = mean.narrow(0, own[i].shard->offset[0], own[i].tensor.size(0)).clone();
+    means.push_back(mean.defined() ? c10::IValue(mean) : c10::IValue());
   }
-  load_state_dict(own);
+  load_state_dict(means);
 }
 
 }  // namespace accel::accelerator

@@ -1,6 +1,7 @@
 // The gradients of open accumulation windows in the state of a rank.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <utility>
@@ -25,6 +26,7 @@ class GradientSums final : public RankState {
   struct Parameter {
     at::Tensor tensor;
     const parallel::ParameterShard* shard;  // null: it is whole
+    c10::IntArrayRef whole_shape() const;
   };
   std::vector<Parameter> parameters() const;
 

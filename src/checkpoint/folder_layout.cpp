@@ -39,6 +39,10 @@ const Kind& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; 
 
 bool starts_with(std::string_view name, std::string_view start) { return name.substr(0, start.size()) == start; }
 
+bool has_extension(std::string_view name, std::string_view end) {
+  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
+}
+
 // "model.safetensors", "model_1.safetensors" and "model-00001-of-00002.safetensors" have the stem "model".
 bool has_stem(std::string_view name, std::string_view stem) {
   const std::string_view rest = name.substr(std::min(stem.size(), name.size()));
@@ -95,10 +99,7 @@ std::vector<std::string> possible_names(StateKind kind, const std::string& stem)
 
 std::string index_name(const std::string& stem) { return stem + kModelIndexExtension; }
 
-bool is_index(std::string_view name) {
-  const std::string_view end = kModelIndexExtension;
-  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
-}
+bool is_index(std::string_view name) { return has_extension(name, kModelIndexExtension); }
 
 std::string shard_name(const std::string& stem, size_t shard) {
   return text(stem, "-0000", shard + 1, "-of-00002.safetensors");
@@ -121,10 +122,8 @@ std::string pieces_name(const std::string& stem, int rank) {
 bool is_sharded_name(std::string_view name) { return has_stem(name, kFsdpModelName); }
 
 bool is_rank_file(std::string_view name) {
-  constexpr std::string_view kOfRank = "_rank", kEnd = kUnsafeExtension;
-  const size_t at = name.find(kOfRank);
-  return at != std::string_view::npos && (is_sharded_name(name) || has_stem(name, kOptimizerName)) &&
-         name.size() > kEnd.size() && name.substr(name.size() - kEnd.size()) == kEnd;
+  return name.find("_rank") != std::string_view::npos && (is_sharded_name(name) || has_stem(name, kOptimizerName)) &&
+         has_extension(name, kUnsafeExtension);
 }
 
 bool is_custom_file(std::string_view name) { return starts_with(name, kNamedStem); }
@@ -135,9 +134,7 @@ bool is_loader_of_torch(std::string_view name) {
 }
 
 bool is_own_file(std::string_view name) {
-  constexpr std::string_view kPieces = ".safetensors";
-  const bool has_pieces = name.find("_rank_") != std::string_view::npos && name.size() > kPieces.size() &&
-                          name.substr(name.size() - kPieces.size()) == kPieces;
+  const bool has_pieces = name.find("_rank_") != std::string_view::npos && has_extension(name, ".safetensors");
   return has_pieces || has_stem(name, kind_of(StateKind::kRankState).stem);
 }
 

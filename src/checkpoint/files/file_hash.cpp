@@ -25,24 +25,29 @@ class PartReader {
   explicit PartReader(const MappedFile& mapped) : mapped_(mapped), file_(mapped.path()) {}
 
   uint64_t hash(size_t begin, size_t end) {
+    constexpr size_t kWindow = size_t{16} << 20;  // whose pages are in memory at once
     ContentHash hash;
-    if (is_cached(mapped_.data() + begin, end - begin)) {
-      hash.add(mapped_.data() + begin, end - begin);
-      forget_pages(mapped_.data() + begin, end - begin);
-      return hash.value();
-    }
-    buffer_.resize(size_t{512} << 10);
-    while (begin < end) {
-      const size_t size = std::min(buffer_.size(), end - begin);
-      require(file_.read_at(begin, buffer_.data(), size) == size, Status::kIo, "'", file_.path(),
-              "' became shorter while it was read");
-      hash.add(buffer_.data(), size);
-      begin += size;
-    }
+    for (; begin < end; begin += std::min(kWindow, end - begin)) add(begin, std::min(kWindow, end - begin), hash);
     return hash.value();
   }
 
  private:
+  void add(size_t begin, size_t size, ContentHash& hash) {
+    if (is_cached(mapped_.data() + begin, size)) {
+      hash.add(mapped_.data() + begin, size);
+      forget_pages(mapped_.data() + begin, size);
+      return;
+    }
+    buffer_.resize(size_t{512} << 10);
+    for (const size_t end = begin + size; begin < end;) {
+      const size_t part = std::min(buffer_.size(), end - begin);
+      require(file_.read_at(begin, buffer_.data(), part) == part, Status::kIo, "'", file_.path(),
+              "' became shorter while it was read");
+      hash.add(buffer_.data(), part);
+      begin += part;
+    }
+  }
+
   const MappedFile& mapped_;
   RegularFile file_;
   std::vector<char> buffer_;
