@@ -9,6 +9,7 @@ check is about.
 """
 
 import argparse
+import collections
 import datetime
 import os
 import pathlib
@@ -22,8 +23,8 @@ import find_libtorch
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
 LOGS = ROOT / "build" / "long"
-SANITIZED = "build/asan -Db_sanitize=address,undefined -Db_lundef=false"
-THREADS = "build/tsan -Db_sanitize=thread -Db_lundef=false"
+SANITIZED = "build/asan -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false"
+THREADS = "build/tsan -Doptimization=1 -Db_sanitize=thread -Db_lundef=false"
 FUZZERS = tuple(sorted(path.name[:-len("_fuzz.cpp")] for path in ROOT.glob("tests/fuzz/*_fuzz.cpp")))
 PYTHONS = ("3.11", "3.12", "3.13")
 UNITS = "-Dunity=on -Dunity_size=12"  # sanitizers need more memory a line than a release build
@@ -135,7 +136,9 @@ def summary(lines):
     counts = [line for line in lines if re.fullmatch(r"\d+ passed, \d+ failed", line)]
     if counts:
         return counts[-1]
-    meson = {key: int(number) for key, number in re.findall(r"^(Ok|Fail|Timeout|Skipped):\s+(\d+)$", "\n".join(lines), re.MULTILINE)}
+    meson = collections.Counter()  # of all the runs of `meson test` of a check
+    for key, number in re.findall(r"^(Ok|Fail|Timeout|Skipped):\s+(\d+)$", "\n".join(lines), re.MULTILINE):
+        meson[key] += int(number)
     if meson:
         return ", ".join(f"{number} {key.lower()}" for key, number in meson.items())
     agree = [line for line in dict.fromkeys(lines) if re.match(r"\d+ (programs|trainings|lives) .*\bagree\b", line)]
