@@ -16,7 +16,7 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}};
 
-bool ends_with(std::string_view text, std::string_view unit) {
+bool has_unit(std::string_view text, std::string_view unit) {
   if (text.size() < unit.size()) return false;
   const std::string_view end = text.substr(text.size() - unit.size());
   for (size_t i = 0; i < unit.size(); i++) {
@@ -45,7 +45,7 @@ std::string plain_number(std::string_view text) {
 
 int64_t parse_byte_size(std::string_view text) {
   for (const Unit& unit : kUnits) {
-    if (!ends_with(text, unit.name)) continue;
+    if (!has_unit(text, unit.name)) continue;
     const std::string digits = plain_number(text.substr(0, text.size() - unit.name.size()));
     double number = -1;
     const auto result = number_from_chars(digits.data(), digits.data() + digits.size(), number);

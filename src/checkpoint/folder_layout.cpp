@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/manifest.hpp"
 
@@ -36,12 +37,6 @@ constexpr const char* kModelIndexExtension = ".safetensors.index.json";
 constexpr std::string_view kLoadersOfTorch[] = {kSamplerName, kDataloaderStateName};
 
 const Kind& kind_of(StateKind kind) { return kKinds[static_cast<size_t>(kind)]; }
-
-bool starts_with(std::string_view name, std::string_view start) { return name.substr(0, start.size()) == start; }
-
-bool has_extension(std::string_view name, std::string_view end) {
-  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
-}
 
 // "model.safetensors", "model_1.safetensors" and "model-00001-of-00002.safetensors" have the stem "model".
 bool has_stem(std::string_view name, std::string_view stem) {

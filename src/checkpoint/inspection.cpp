@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/listed_file.hpp"
@@ -22,11 +23,6 @@
 
 namespace accel::checkpoint {
 namespace {
-
-bool has_extension(const std::string& name, std::string_view extension) {
-  return name.size() > extension.size() &&
-         name.compare(name.size() - extension.size(), extension.size(), extension) == 0;
-}
 
 bool is_safetensors(const std::string& name) { return has_extension(name, ".safetensors"); }
 bool is_compressed_file(const std::string& name) { return has_extension(name, ".ztensors"); }

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/distributed_checkpoint.hpp"
@@ -29,7 +30,7 @@ std::vector<std::string> pieces_of_model(const std::string& folder) {
   const std::string stem = numbered_stem(StateKind::kModel, 0) + "_rank_";
   std::vector<std::string> names;
   for (const std::string& name : list_folder(folder))
-    if (name.compare(0, stem.size(), stem) == 0) names.push_back(name);
+    if (starts_with(name, stem)) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }

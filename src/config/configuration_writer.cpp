@@ -6,15 +6,11 @@
 
 #include "base/error.hpp"
 #include "base/replaced_file.hpp"
+#include "base/text_ends.hpp"
 #include "config/yaml_document.hpp"
 
 namespace accel {
 namespace {
-
-bool ends_with_json(const std::string& path) {
-  constexpr std::string_view kEnd = ".json";
-  return path.size() > kEnd.size() && path.compare(path.size() - kEnd.size(), kEnd.size(), kEnd) == 0;
-}
 
 // Two spaces a level, as the reference has it.
 void print_indented(const Json& value, const std::string& indent, std::string& out) {
@@ -60,7 +56,7 @@ Json file_form(const Json& configuration) {
 Json file_form(const LaunchConfiguration& configuration) { return file_form(json_of(configuration)); }
 
 void write_configuration(const std::string& path, const Json& configuration) {
-  if (!ends_with_json(path)) return replace_file(path, print_yaml(configuration));
+  if (!has_extension(path, ".json")) return replace_file(path, print_yaml(configuration));
   std::string document;
   print_indented(configuration, "", document);
   replace_file(path, document + "\n");

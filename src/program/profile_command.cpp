@@ -17,6 +17,7 @@
 #include "base/json.hpp"
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
+#include "base/text_ends.hpp"
 #include "program/command_arguments.hpp"
 #include "track/averages_table.hpp"
 #include "track/trace_merge.hpp"
@@ -59,9 +60,7 @@ void declare_profile(CLI::App& app, ProfileCommandOptions& options) {
   add_switch("--json", options.is_json, "Prints the report as JSON.");
 }
 
-bool is_trace(const std::string& name) {
-  return name.compare(0, 8, "profile_") == 0 && name.size() > 5 && name.compare(name.size() - 5, 5, ".json") == 0;
-}
+bool is_trace(const std::string& name) { return starts_with(name, "profile_") && has_extension(name, ".json"); }
 
 void clear_folder(const std::string& folder) {
   std::error_code error;

@@ -16,6 +16,7 @@
 #include "base/list_folder.hpp"
 #include "base/mapped_file.hpp"
 #include "base/replaced_file.hpp"
+#include "base/text_ends.hpp"
 #include "track/trace_text.hpp"
 
 namespace accel::track {
@@ -39,8 +40,7 @@ struct TraceOfRank {
 std::optional<int64_t> rank_in_name(const std::string& path) {
   constexpr std::string_view kPrefix = "profile_", kSuffix = ".json";
   const std::string name = std::filesystem::path(path).filename().string();
-  if (name.size() <= kPrefix.size() + kSuffix.size() || name.compare(0, kPrefix.size(), kPrefix) != 0 ||
-      name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0)
+  if (name.size() <= kPrefix.size() + kSuffix.size() || !starts_with(name, kPrefix) || !ends_with(name, kSuffix))
     return std::nullopt;
   const std::string digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   if (!std::all_of(digits.begin(), digits.end(), [](char digit) { return digit >= '0' && digit <= '9'; }))

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/compressed_tensors.hpp"
 #include "checkpoint/formats/safetensors.hpp"
@@ -17,10 +18,6 @@ namespace {
 constexpr std::string_view kSafetensors = ".safetensors";
 constexpr std::string_view kCompressed = ".ztensors";
 constexpr const char* kStructure = "accel.structure";  // the metadata key of the JSON
-
-bool ends_with(std::string_view path, std::string_view extension) {
-  return path.size() >= extension.size() && path.substr(path.size() - extension.size()) == extension;
-}
 
 NamedTensors named_tensors(const c10::IValue& value, const std::string& path) {
   NamedTensors tensors;

@@ -9,13 +9,10 @@
 
 #include "base/error.hpp"
 #include "base/list_folder.hpp"
+#include "base/text_ends.hpp"
 
 namespace accel::data {
 namespace {
-
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
 
 // Links to folders are not followed.
 void add_files(const std::string& folder, std::string_view end, std::vector<std::string>& files) {
