@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -24,30 +26,31 @@ c10::IValue piece_of_shard(const at::Tensor& data, const ParameterShard& shard) 
   return tensor::piece_value(data, std::move(shape), std::move(offset));
 }
 
-bool is_sharded_like(const c10::IValue& value, const at::Tensor& parameter) {
-  return value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == parameter.dim() &&
-         value.toTensor().size(0) == parameter.size(0);
-}
-
-// The rows of a whole tensor, or of a saved one, that this rank has of the parameter.
-c10::IValue rows_of_shard(const c10::IValue& value, const ParameterShard& shard, const at::Tensor& parameter,
-                          const std::string& name) {
-  if (!value.isTensor() && tensor::saved_tensor_of(value) == nullptr) return value;
+// What this rank has of a tensor, whole or saved, of a parameter: nothing for values that are loaded as they are.
+std::optional<tensor::Box> box_of_shard(const c10::IValue& value, const ParameterShard& shard,
+                                        const at::Tensor& parameter, const std::string& name) {
+  if (!value.isTensor() && tensor::saved_tensor_of(value) == nullptr) return std::nullopt;
   std::vector<int64_t> sizes = tensor::shape_of_saved(value, name);
-  if (sizes.size() != shard.shape.size() || sizes.empty()) return value;  // a number, such as the step
+  if (sizes.size() != shard.shape.size() || sizes.empty()) return std::nullopt;  // a number, such as the step
   require(sizes[0] == shard.shape[0], Status::kShapeMismatch, "'", name, "' has the shape ", c10::IntArrayRef(sizes),
           "; expected ", c10::IntArrayRef(shard.shape));
   tensor::Box box{std::vector<int64_t>(sizes.size(), 0), sizes};
   box.offset[0] = shard.offset[0];
   box.sizes[0] = parameter.size(0);
-  return tensor::read_box(value, box, name);
+  return box;
 }
 
-// A tensor that is saved whole.
-c10::IValue whole_of(const c10::IValue& value, const std::string& name) {
-  if (tensor::saved_tensor_of(value) == nullptr) return value;
+// The same where there may be no shard: saved tensors are whole then.
+std::optional<tensor::Box> box_of_tensor(const c10::IValue& value, const ParameterShard* shard,
+                                         const at::Tensor& parameter, const std::string& name) {
+  if (shard != nullptr) return box_of_shard(value, *shard, parameter, name);
+  if (tensor::saved_tensor_of(value) == nullptr) return std::nullopt;
   const std::vector<int64_t> sizes = tensor::shape_of_saved(value, name);
-  return tensor::read_box(value, {std::vector<int64_t>(sizes.size(), 0), sizes}, name);
+  return tensor::Box{std::vector<int64_t>(sizes.size(), 0), sizes};
+}
+
+c10::IValue read_own(const c10::IValue& value, const std::optional<tensor::Box>& box, const std::string& name) {
+  return box ? tensor::read_box(value, *box, name) : value;
 }
 
 template <typename Change>
@@ -61,6 +64,11 @@ struct OwnedParameter {
   at::Tensor parameter;
   const ParameterShard* shard = nullptr;
 };
+
+bool is_sharded_like(const c10::IValue& value, const OwnedParameter& owned) {
+  return owned.shard != nullptr && value.isTensor() && value.toTensor().defined() &&
+         value.toTensor().dim() == owned.parameter.dim() && value.toTensor().size(0) == owned.parameter.size(0);
+}
 
 // By their numbers in the state dict.
 std::vector<OwnedParameter> parameters_of(const optim::Optimizer& optimizer,
@@ -84,7 +92,7 @@ c10::IValue change_optimizer_state(const c10::IValue& state, const std::vector<O
     if (!section.isString() || section.toStringRef() != "state" || !content.isGenericDict()) return content;
     return change_members(content, [&](const c10::IValue& number, const c10::IValue& entries) {
       const size_t index = number.isInt() ? static_cast<size_t>(number.toInt()) : std::stoul(number.toStringRef());
-      if (index >= parameters.size() || parameters[index].shard == nullptr || !entries.isGenericDict()) return entries;
+      if (index >= parameters.size() || !entries.isGenericDict()) return entries;
       return change_members(entries, [&](const c10::IValue& key, const c10::IValue& value) {
         const std::string name = tree::path_below(std::to_string(index), key.isString() ? key.toStringRef() : "");
         return change(value, parameters[index], name);
@@ -107,6 +115,26 @@ c10::IValue ModelState::state_dict() const {
   return state;
 }
 
+template <typename Visit>
+void ModelState::for_each_own(const c10::IValue& state, const Visit& visit) const {
+  const nn::Module& module = *model_->module();
+  std::unordered_map<std::string, at::Tensor> own;
+  for (const auto& [name, tensor] : module.state_dict()) own.emplace(name, module.find_tensor(name));
+  for (const auto& member : state.toGenericDict()) {
+    const std::string& name = member.key().toStringRef();
+    const auto found = own.find(name);
+    const at::Tensor parameter = found == own.end() ? at::Tensor() : found->second;
+    const ParameterShard* const shard = parameter.defined() ? model_->shard_of(parameter) : nullptr;
+    visit(name, member.value(), box_of_tensor(member.value(), shard, parameter, name));
+  }
+}
+
+void ModelState::check_pieces(const c10::IValue& state) const {
+  for_each_own(state, [](const std::string& name, const c10::IValue& value, const std::optional<tensor::Box>& box) {
+    if (box) tensor::check_box(value, *box, name);
+  });
+}
+
 void ModelState::load_state_dict(const c10::IValue& state) {
   nn::Module& module = *model_->module();
   if (!model_->is_sharded()) {
@@ -115,18 +143,12 @@ void ModelState::load_state_dict(const c10::IValue& state) {
   }
   model_->finish_step();
   nn::NamedTensors tensors;
-  std::unordered_map<std::string, at::Tensor> own;
-  for (const auto& [name, tensor] : module.state_dict()) own.emplace(name, module.find_tensor(name));
-  for (const auto& member : state.toGenericDict()) {
-    const std::string& name = member.key().toStringRef();
-    const auto parameter = own.find(name);
-    const ParameterShard* const shard = parameter == own.end() ? nullptr : model_->shard_of(parameter->second);
-    const c10::IValue value = shard == nullptr ? whole_of(member.value(), name)
-                                               : rows_of_shard(member.value(), *shard, parameter->second, name);
-    require(value.isTensor(), Status::kTypeMismatch, "'", name, "' is of kind ", tree::kind_name(value),
+  for_each_own(state, [&](const std::string& name, const c10::IValue& value, const std::optional<tensor::Box>& box) {
+    const c10::IValue own = read_own(value, box, name);
+    require(own.isTensor(), Status::kTypeMismatch, "'", name, "' is of kind ", tree::kind_name(own),
             "; expected a tensor");
-    tensors.emplace_back(name, value.toTensor());
-  }
+    tensors.emplace_back(name, own.toTensor());
+  });
   module.load_state_dict(tensors);
 }
 
@@ -137,11 +159,11 @@ bool OptimizerState::takes_pieces() const {
 c10::IValue OptimizerState::state_dict() const {
   if (!takes_pieces()) return optimizer_->state_dict();
   for (const auto& model : models_) model->finish_step();
-  return change_optimizer_state(
-      optimizer_->state_dict(), parameters_of(*optimizer_, models_),
-      [](const c10::IValue& value, const OwnedParameter& owned, const std::string&) {
-        return is_sharded_like(value, owned.parameter) ? piece_of_shard(value.toTensor(), *owned.shard) : value;
-      });
+  return change_optimizer_state(optimizer_->state_dict(), parameters_of(*optimizer_, models_),
+                                [](const c10::IValue& value, const OwnedParameter& owned, const std::string&) {
+                                  return is_sharded_like(value, owned) ? piece_of_shard(value.toTensor(), *owned.shard)
+                                                                       : value;
+                                });
 }
 
 void OptimizerState::load_state_dict(const c10::IValue& state) {
@@ -150,8 +172,17 @@ void OptimizerState::load_state_dict(const c10::IValue& state) {
   optimizer_->load_state_dict(
       change_optimizer_state(state, parameters_of(*optimizer_, models_),
                              [](const c10::IValue& value, const OwnedParameter& owned, const std::string& name) {
-                               return rows_of_shard(value, *owned.shard, owned.parameter, name);
+                               return read_own(value, box_of_tensor(value, owned.shard, owned.parameter, name), name);
                              }));
+}
+
+void OptimizerState::check_pieces(const c10::IValue& state) const {
+  change_optimizer_state(state, parameters_of(*optimizer_, models_),
+                         [](const c10::IValue& value, const OwnedParameter& owned, const std::string& name) {
+                           if (const auto box = box_of_tensor(value, owned.shard, owned.parameter, name))
+                             tensor::check_box(value, *box, name);
+                           return value;
+                         });
 }
 
 namespace {

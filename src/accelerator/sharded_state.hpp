@@ -22,8 +22,13 @@ class ModelState final : public tensor::Stateful {
   // Takes whole tensors too.
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override { return model_->is_sharded(); }
+  void check_pieces(const c10::IValue& state) const override;
 
  private:
+  // visit(name, value, what this rank has of it)
+  template <typename Visit>
+  void for_each_own(const c10::IValue& state, const Visit& visit) const;
+
   parallel::ParallelModelPtr model_;
 };
 
@@ -36,6 +41,7 @@ class OptimizerState final : public tensor::Stateful {
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override;
+  void check_pieces(const c10::IValue& state) const override;
 
  private:
   std::shared_ptr<optim::Optimizer> optimizer_;

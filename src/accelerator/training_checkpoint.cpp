@@ -151,6 +151,7 @@ checkpoint::StateEntry Accelerator::SavedObject::entry() const {
   entry.may_be_missing = may_be_missing;
   entry.is_equal_on_all_ranks = is_equal_on_all_ranks;
   entry.takes_pieces = object->takes_pieces();
+  entry.check_pieces = [checked = object](const c10::IValue& state) { checked->check_pieces(state); };
   return entry;
 }
 

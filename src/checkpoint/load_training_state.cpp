@@ -130,6 +130,7 @@ class StateReader {
     if (entry.kind == StateKind::kOptimizer && is_by_names(state))
       state = numbered_optimizer_state(state, entry.groups, reader_.path(name));
     if (entry.kind == StateKind::kModel) check_model(state, entry.state, reader_.path(name));
+    if (entry.takes_pieces) entry.check_pieces(state);
     entry.state = entry.takes_pieces ? std::move(state) : read_pieces(state);
     entry.is_loaded = true;
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/manifest.hpp"
 #include "tensor/tree.hpp"
@@ -161,21 +162,32 @@ void TensorInPieces::verify(const Piece& piece) const {
   piece.hash.reset();
 }
 
-at::Tensor TensorInPieces::read(const Box& box) const {
+template <typename Visit>
+void TensorInPieces::for_each_part(const Box& box, const Visit& visit) const {
   require(box.offset.size() == shape_.size() && box.sizes.size() == shape_.size(), Status::kShapeMismatch, "'", name_,
           "' has ", shape_.size(), " dimensions, not ", box.sizes.size());
-  at::Tensor result = at::empty(box.sizes, dtype_);
   int64_t missing = volume(box.sizes);
   for (const Piece& piece : pieces_) {
     const auto common = intersection(piece.box, box);
     if (!common) continue;
     verify(piece);
-    part(result, box, *common).copy_(part(piece.data, piece.box, *common));
+    visit(piece, *common);
     missing -= volume(common->sizes);
   }
   require(missing == 0, Status::kCorrupt, "the checkpoint lacks ", missing, " elements of '", name_,
           "'; a file with pieces is missing");
+}
+
+at::Tensor TensorInPieces::read(const Box& box) const {
+  at::Tensor result = at::empty(box.sizes, dtype_);
+  for_each_part(box, [&](const Piece& piece, const Box& common) {
+    part(result, box, common).copy_(part(piece.data, piece.box, common));
+  });
   return result;
+}
+
+void TensorInPieces::check(const Box& box) const {
+  for_each_part(box, [](const Piece&, const Box&) {});
 }
 
 void PieceTable::add(const std::shared_ptr<const MappedFile>& file) {
@@ -219,7 +231,7 @@ c10::IValue PieceTable::join(const c10::IValue& rest, bool is_model) const {
   }
   const std::string start = kReference;
   return tree::map_leaves(rest, [&](const c10::IValue& leaf) {
-    if (!leaf.isString() || leaf.toStringRef().compare(0, start.size(), start) != 0) return leaf;
+    if (!leaf.isString() || !starts_with(leaf.toStringRef(), start)) return leaf;
     const std::string name = leaf.toStringRef().substr(start.size());
     require(tensors_.count(name) > 0, Status::kCorrupt, "the checkpoint lacks the pieces of '", name,
             "'; a file with pieces is missing");

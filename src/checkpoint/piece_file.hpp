@@ -36,6 +36,7 @@ class TensorInPieces final : public tensor::SavedTensor {
   at::ScalarType dtype() const override { return dtype_; }
   const std::vector<int64_t>& shape() const override { return shape_; }
   at::Tensor read(const tensor::Box& box) const override;
+  void check(const tensor::Box& box) const override;
 
   // Errors are kCorrupt and name the source. The hash is that of the elements; without one they are not verified.
   void add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
@@ -49,6 +50,9 @@ class TensorInPieces final : public tensor::SavedTensor {
     mutable std::optional<uint64_t> hash;  // until it is verified, when the piece is first read
   };
   void verify(const Piece& piece) const;
+  // Verifies the pieces that have a part of the box, and calls visit(piece, part). kCorrupt if elements are missing.
+  template <typename Visit>
+  void for_each_part(const tensor::Box& box, const Visit& visit) const;
 
   std::string name_;
   at::ScalarType dtype_;

@@ -44,10 +44,11 @@ struct StateEntry {
   std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
   bool is_loaded = false;                       // when loading: the checkpoint has it
   bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
-  bool is_left_out = false;             // neither written nor read, but it has its number: a hook has taken the model
-  bool may_be_missing = false;          // when loading: the checkpoint may lack it
-  bool takes_pieces = false;            // when loading: its tensors may be tensor::SavedTensor, read on demand
-  std::vector<NamedGroup> groups = {};  // when loading: of an optimizer, for states by names
+  bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
+  bool may_be_missing = false;  // when loading: the checkpoint may lack it
+  bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
+  std::function<void(const c10::IValue&)> check_pieces = {};  // then: see tensor::Stateful
+  std::vector<NamedGroup> groups = {};                        // when loading: of an optimizer, for states by names
 };
 using TrainingState = std::vector<StateEntry>;
 

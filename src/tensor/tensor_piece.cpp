@@ -43,6 +43,11 @@ std::vector<int64_t> shape_of_saved(const c10::IValue& value, const std::string&
   return value.toTensor().sizes().vec();
 }
 
+void check_box(const c10::IValue& value, const Box& box, const std::string& name) {
+  if (const SavedTensor* const saved = saved_tensor_of(value)) return saved->check(box);
+  read_box(value, box, name);  // a view
+}
+
 at::Tensor read_box(const c10::IValue& value, const Box& box, const std::string& name) {
   if (const SavedTensor* const saved = saved_tensor_of(value)) return saved->read(box);
   const std::vector<int64_t> shape = shape_of_saved(value, name);

@@ -38,6 +38,8 @@ class SavedTensor : public torch::CustomClassHolder {
   virtual const std::vector<int64_t>& shape() const = 0;
   // A tensor on the CPU with these elements, which must be inside of the shape. Reads no others.
   virtual at::Tensor read(const Box& box) const = 0;
+  // Throws what read() would.
+  virtual void check(const Box& box) const = 0;
 };
 
 // `data` must be inside of `global_shape`. Where several ranks have the same piece, one of them saves it; the others
@@ -52,5 +54,6 @@ const SavedTensor* saved_tensor_of(const c10::IValue& value);
 // The shape of a tensor or a SavedTensor, and a box of it. Other values are a TYPE_MISMATCH that names `name`.
 std::vector<int64_t> shape_of_saved(const c10::IValue& value, const std::string& name);
 at::Tensor read_box(const c10::IValue& value, const Box& box, const std::string& name);
+void check_box(const c10::IValue& value, const Box& box, const std::string& name);
 
 }  // namespace accel::tensor

@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -541,6 +542,42 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
           EXPECT_TRUE(at::allclose(parameter, expected.at(name), 1e-5, 1e-7)) << name;
       });
     }
+}
+
+// Only rank 1 of the loading ones needs the damaged piece, and optimizers are loaded before models.
+TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
+  FsdpSettings settings = by_blocks();
+  settings.state_dict_type = StateDictType::kShardedStateDict;
+  const Folder folder;
+  const auto train = [](const Prepared& prepared, int step) {
+    prepared.accelerator->backward(prepared.loss(step));
+    prepared.optimizer->step();
+    prepared.optimizer->zero_grad(true);
+  };
+  on_ranks(3, settings, [&](const Prepared& prepared) {
+    train(prepared, 0);
+    prepared.accelerator->save_state(folder / "s");
+  });
+  for (const char* const name : {"s/model_rank_00002.safetensors", "s/optimizer_rank_00002.safetensors"}) {
+    std::fstream file(folder / name, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(-1, std::ios::end);
+    const int last = file.peek();
+    file.seekp(-1, std::ios::end).put(static_cast<char>(last ^ 1));
+    file.close();
+    on_ranks(2, settings, [&](const Prepared& prepared) {
+      for (int step = 1; step < 4; step++) train(prepared, step);
+      const auto before = whole_parameters(prepared.sharded());
+      const c10::IValue state =
+          tree::map_tensors(prepared.optimizer->state_dict(), [](const at::Tensor& tensor) { return tensor.clone(); });
+      tests::expect_error(Status::kCorrupt, "does not have the hash that was written",
+                          [&] { prepared.accelerator->load_state(folder / "s"); });
+      EXPECT_TRUE(tree::equal(prepared.optimizer->state_dict(), state)) << name;
+      for (const auto& [parameter, value] : whole_parameters(prepared.sharded()))
+        EXPECT_TRUE(value.equal(before.at(parameter))) << name << " " << parameter;
+    });
+    std::fstream mended(folder / name, std::ios::binary | std::ios::in | std::ios::out);
+    mended.seekp(-1, std::ios::end).put(static_cast<char>(last));
+  }
 }
 
 TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
