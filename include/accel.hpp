@@ -625,6 +625,11 @@ struct MergeWeightsOptions : accel_merge_weights_options_t {
   MergeWeightsOptions() : accel_merge_weights_options_t(ACCEL_MERGE_WEIGHTS_OPTIONS_INIT) {}
 };
 
+// In which of the files of FSDP a model or an optimizer is.
+struct FsdpFileOptions : accel_fsdp_file_options_t {
+  FsdpFileOptions() : accel_fsdp_file_options_t(ACCEL_FSDP_FILE_OPTIONS_INIT) {}
+};
+
 // How a run is tracked.
 struct TrackingOptions : accel_tracking_options_t {
   TrackingOptions() : accel_tracking_options_t(ACCEL_TRACKING_OPTIONS_INIT) {}
@@ -2743,6 +2748,26 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Removes a hook of saves or loads.
   void remove_checkpoint_hook(std::int64_t id) { detail::check(accel_remove_checkpoint_hook(get(), id)); }
+
+  // Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read.
+  void save_fsdp_model(const Module& module, const std::string& folder, const FsdpFileOptions& options = {}) {
+    detail::check(accel_save_fsdp_model(get(), module.get(), folder.c_str(), &options));
+  }
+
+  // Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote.
+  void load_fsdp_model(const Module& module, const std::string& folder, const FsdpFileOptions& options = {}) {
+    detail::check(accel_load_fsdp_model(get(), module.get(), folder.c_str(), &options));
+  }
+
+  // As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+  void save_fsdp_optimizer(const Optimizer& optimizer, const std::string& folder, const FsdpFileOptions& options = {}) {
+    detail::check(accel_save_fsdp_optimizer(get(), optimizer.get(), folder.c_str(), &options));
+  }
+
+  // As accel_load_fsdp_model() for the state of an optimizer.
+  void load_fsdp_optimizer(const Optimizer& optimizer, const std::string& folder, const FsdpFileOptions& options = {}) {
+    detail::check(accel_load_fsdp_optimizer(get(), optimizer.get(), folder.c_str(), &options));
+  }
 
   // Starts the trackers of a run, on the main process; on other ranks those that ask for it.
   void init_trackers(const std::string& project_name, const Value& config, const Value& init_kwargs,

@@ -239,6 +239,10 @@ static inline void go_unset_accel_merge_weights_options_t(accel_merge_weights_op
   *options = (accel_merge_weights_options_t)ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_fsdp_file_options_t(accel_fsdp_file_options_t *options) {
+  *options = (accel_fsdp_file_options_t)ACCEL_FSDP_FILE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_tracking_options_t(accel_tracking_options_t *options) {
   *options = (accel_tracking_options_t)ACCEL_TRACKING_OPTIONS_INIT;
 }
@@ -2117,6 +2121,22 @@ static inline accel_status_t go_accel_checkpoint_show(const char *folder, accel_
 
 static inline accel_status_t go_accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_checkpoint_diff(folder, other, out), failure);
+}
+
+static inline accel_status_t go_accel_save_fsdp_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_fsdp_model(state, module, folder, options), failure);
+}
+
+static inline accel_status_t go_accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options, go_failure *failure) {
+  return go_checked(accel_load_fsdp_model(state, module, folder, options), failure);
+}
+
+static inline accel_status_t go_accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_fsdp_optimizer(state, optimizer, folder, options), failure);
+}
+
+static inline accel_status_t go_accel_load_fsdp_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options, go_failure *failure) {
+  return go_checked(accel_load_fsdp_optimizer(state, optimizer, folder, options), failure);
 }
 
 static inline accel_status_t go_accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options, go_failure *failure) {
@@ -6935,6 +6955,40 @@ func (options *MergeWeightsOptions) c(given *arguments) *C.accel_merge_weights_o
 	}
 	if options.RemoveCheckpointDir != nil {
 		made.remove_checkpoint_dir = C.accel_flag_t(flag(*options.RemoveCheckpointDir))
+	}
+	return made
+}
+
+// FsdpFileOptions: In which of the files of FSDP a model or an optimizer is.
+type FsdpFileOptions struct {
+	// Among several models or optimizers, a part of the name. In [0, inf). Default 0
+	Index *int64
+
+	// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT:
+	// a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file
+	// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of
+	// the model, or of the first that is sharded
+	StateDictType *StateDictType
+
+	// 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as
+	// `optimizer_0_rank0.bin`. Default 1
+	UseDcp *bool
+}
+
+func (options *FsdpFileOptions) c(given *arguments) *C.accel_fsdp_file_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_fsdp_file_options_t)(given.room(C.sizeof_accel_fsdp_file_options_t))
+	C.go_unset_accel_fsdp_file_options_t(made)
+	if options.Index != nil {
+		made.index = C.int64_t(*options.Index)
+	}
+	if options.StateDictType != nil {
+		made.state_dict_type = C.accel_state_dict_type_t(*options.StateDictType)
+	}
+	if options.UseDcp != nil {
+		made.use_dcp = C.accel_flag_t(flag(*options.UseDcp))
 	}
 	return made
 }
@@ -16671,6 +16725,106 @@ func CheckpointDiff(folder string, other string) (out any, err error) {
 	}
 	out = made(&cOut)
 	return
+}
+
+// SaveFsdpModel is accel_save_fsdp_model. Writes the weights of a prepared model in the files of FSDP, which
+// Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A
+// file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+//
+//   - state: A state.
+//   - module: A prepared model, sharded or not.
+//   - folder: Where the file or the folder goes; made if missing. All ranks must see it.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other
+// files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+func (state *State) SaveFsdpModel(module *Module, folder string, options *FsdpFileOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_save_fsdp_model(state.c(), module.c(), given.text(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// LoadFsdpModel is accel_load_fsdp_model. Loads the weights that accel_save_fsdp_model(), Accelerate or
+// torch.distributed.checkpoint wrote. The number of ranks may differ, but for files of ranks. Nothing is verified by
+// hashes, which these files do not have. All ranks must call.
+//
+//   - state: A state.
+//   - module: A prepared model, sharded or not.
+//   - folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or
+// for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh
+// has a pipeline or tensor axis. Nothing is changed then.
+func (state *State) LoadFsdpModel(module *Module, folder string, options *FsdpFileOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_fsdp_model(state.c(), module.c(), given.text(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// SaveFsdpOptimizer is accel_save_fsdp_optimizer. As accel_save_fsdp_model() for the state of an optimizer, by the
+// names of its parameters.
+//
+//   - state: A state.
+//   - optimizer: A prepared optimizer, of parameters of prepared models.
+//   - folder: Where the file or the folder goes; made if missing. All ranks must see it.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_save_fsdp_optimizer(state.c(), optimizer.c(), given.text(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(optimizer)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// LoadFsdpOptimizer is accel_load_fsdp_optimizer. As accel_load_fsdp_model() for the state of an optimizer.
+//
+//   - state: A state.
+//   - optimizer: A prepared optimizer, of parameters of prepared models.
+//   - folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+func (state *State) LoadFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_load_fsdp_optimizer(state.c(), optimizer.c(), given.text(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(optimizer)
+	runtime.KeepAlive(options)
+	return status(code, failure)
 }
 
 // MergeWeights is accel_merge_weights. Writes the weights of a model whose parts several ranks wrote as one file. One

@@ -558,6 +558,10 @@ static const char accel_merge_weights_options_text[] = "accel_merge_weights_opti
 %}
 %accel_options(accel_merge_weights_options, ACCEL_MERGE_WEIGHTS_OPTIONS_INIT, )
 %{
+static const char accel_fsdp_file_options_text[] = "accel_fsdp_file_options_t(*, index=0, state_dict_type=None, use_dcp=1)\n--\n\nIn which of the files of FSDP a model or an optimizer is.\n\nindex: Among several models or optimizers, a part of the name. In [0, inf). Default 0\nstate_dict_type: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded\nuse_dcp: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1";
+%}
+%accel_options(accel_fsdp_file_options, ACCEL_FSDP_FILE_OPTIONS_INIT, )
+%{
 static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: When a tracker of the program fails. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
 %}
 %accel_options(accel_tracking_options, ACCEL_TRACKING_OPTIONS_INIT, free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name);)
@@ -1050,6 +1054,11 @@ typedef struct accel_merge_weights_options {
   accel_flag_t safe_serialization;
   accel_flag_t remove_checkpoint_dir;
 } accel_merge_weights_options_t;
+typedef struct accel_fsdp_file_options {
+  int64_t index;
+  accel_state_dict_type_t state_dict_type;
+  accel_flag_t use_dcp;
+} accel_fsdp_file_options_t;
 typedef struct accel_tracking_options {
   const char *log_with;
   const char *logging_dir;
@@ -1370,6 +1379,10 @@ typedef struct accel_launch_options {
 %accel_waits(accel_checkpoint_list)
 %accel_waits(accel_checkpoint_show)
 %accel_waits(accel_checkpoint_diff)
+%accel_waits(accel_save_fsdp_model)
+%accel_waits(accel_load_fsdp_model)
+%accel_waits(accel_save_fsdp_optimizer)
+%accel_waits(accel_load_fsdp_optimizer)
 %accel_waits(accel_merge_weights)
 %accel_waits(accel_init_trackers)
 %accel_waits(accel_log_images)
@@ -5364,6 +5377,42 @@ other: The checkpoints.
 out: A map: \"only_in_first\", \"only_in_second\", \"different\", \"equal\": lists of names of files; in the first three also `file: tensor` of safetensors that differ.
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
 accel_status_t accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_save_fsdp_model "Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+
+state: A state.
+module: A prepared model, sharded or not.
+folder: Where the file or the folder goes; made if missing. All ranks must see it.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.";
+accel_status_t accel_save_fsdp_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options);
+
+%feature("docstring") accel_load_fsdp_model "Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote. The number of ranks may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
+
+state: A state.
+module: A prepared model, sharded or not.
+folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+options: NULL: defaults.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.";
+accel_status_t accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options);
+
+%feature("docstring") accel_save_fsdp_optimizer "As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+
+state: A state.
+optimizer: A prepared optimizer, of parameters of prepared models.
+folder: Where the file or the folder goes; made if missing. All ranks must see it.
+options: NULL: defaults.
+Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.";
+accel_status_t accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options);
+
+%feature("docstring") accel_load_fsdp_optimizer "As accel_load_fsdp_model() for the state of an optimizer.
+
+state: A state.
+optimizer: A prepared optimizer, of parameters of prepared models.
+folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+options: NULL: defaults.
+Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.";
+accel_status_t accel_load_fsdp_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options);
 
 %feature("docstring") accel_merge_weights "Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at accel_wait_for_everyone().
 

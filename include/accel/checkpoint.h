@@ -336,6 +336,73 @@ typedef struct accel_merge_weights_options {
   accel_flag_t remove_checkpoint_dir; /* 1: the parts are removed when the whole is written. Default 0 */
 } accel_merge_weights_options_t;
 
+/* In which of the files of FSDP a model or an optimizer is. @accelerate utils.save_fsdp_model */
+typedef struct accel_fsdp_file_options {
+  size_t struct_size;
+  int64_t index;              /* Among several models or optimizers, a part of the name. In [0, inf). Default 0 */
+  accel_state_dict_type_t state_dict_type; /* FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or
+                               * `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint,
+                               * `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank,
+                               * `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or
+                               * of the first that is sharded */
+  accel_flag_t use_dcp;       /* 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as
+                               * `optimizer_0_rank0.bin`. Default 1 */
+} accel_fsdp_file_options_t;
+
+/** Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files
+ * of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one;
+ * those of more ranks go.
+ * @param state A state.
+ * @param module A prepared model, sharded or not.
+ * @param folder Where the file or the folder goes; made if missing. All ranks must see it.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO;
+ *   UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+ * @threads collective, waits
+ * @accelerate utils.save_fsdp_model */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_save_fsdp_model(accel_state_t *state, const accel_module_t *module, const char *folder,
+                      const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
+
+/** Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote. The number of ranks may differ,
+ * but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
+ * @param state A state.
+ * @param module A prepared model, sharded or not.
+ * @param folder The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+ * @param options NULL: defaults.
+ * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of
+ *   another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor
+ *   axis. Nothing is changed then.
+ * @threads collective, waits
+ * @accelerate utils.load_fsdp_model */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder,
+                      const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
+
+/** As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+ * @param state A state.
+ * @param optimizer A prepared optimizer, of parameters of prepared models.
+ * @param folder Where the file or the folder goes; made if missing. All ranks must see it.
+ * @param options NULL: defaults.
+ * @return As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+ * @threads collective, waits
+ * @accelerate utils.save_fsdp_optimizer */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder,
+                          const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
+
+/** As accel_load_fsdp_model() for the state of an optimizer.
+ * @param state A state.
+ * @param optimizer A prepared optimizer, of parameters of prepared models.
+ * @param folder The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+ * @param options NULL: defaults.
+ * @return As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+ * @threads collective, waits
+ * @accelerate utils.load_fsdp_optimizer */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load_fsdp_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, const char *folder,
+                          const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
+
 /** Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at
  * accel_wait_for_everyone().
  * @param folder A checkpoint with parts of a model, or the `pytorch_model_fsdp_0` of Accelerate, as

@@ -513,6 +513,16 @@ ACCEL_INLINE(0, 1) void accel_merge_weights_options_init(accel_merge_weights_opt
   if (options != NULL) *options = unset;
 }
 
+#define ACCEL_FSDP_FILE_OPTIONS_INIT \
+  {sizeof(accel_fsdp_file_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET}
+/** Marks every field as unset.
+ * @param options The struct.
+ * @threads any */
+ACCEL_INLINE(0, 1) void accel_fsdp_file_options_init(accel_fsdp_file_options_t *options) {
+  const accel_fsdp_file_options_t unset = ACCEL_FSDP_FILE_OPTIONS_INIT;
+  if (options != NULL) *options = unset;
+}
+
 #define ACCEL_TRACKING_OPTIONS_INIT \
   {sizeof(accel_tracking_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}

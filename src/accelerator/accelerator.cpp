@@ -291,6 +291,12 @@ parallel::ParallelModelPtr Accelerator::ModelEntry::parallel() const {
   return of_application != nullptr ? of_application : parallel::single_process_model(model);
 }
 
+std::vector<parallel::ParallelModelPtr> Accelerator::parallel_models() const {
+  std::vector<parallel::ParallelModelPtr> models;
+  for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
+  return models;
+}
+
 std::vector<nn::ModulePtr> Accelerator::models() const {
   std::vector<nn::ModulePtr> models;
   for (const ModelEntry& entry : models_) models.push_back(entry.model);

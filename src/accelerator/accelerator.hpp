@@ -166,6 +166,15 @@ class Accelerator {
   void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                   const checkpoint::ModelFileOptions& options = {});
 
+  // Collective. The files in which FSDP keeps a model or an optimizer outside of checkpoints; its layout is that of the
+  // model, or of the first of the optimizer's models, unless it is given. @accelerate utils.save_fsdp_model
+  void save_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings) const;
+  void load_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings);
+  void save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                           const FsdpFileSettings& settings) const;
+  void load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                           const FsdpFileSettings& settings);
+
   // The active mechanisms, one per line.
   std::string describe() const;
 
@@ -227,6 +236,8 @@ class Accelerator {
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   void require_copies() const;
+  const ModelEntry& entry_of(const nn::ModulePtr& module) const;
+  std::vector<parallel::ParallelModelPtr> parallel_models() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.

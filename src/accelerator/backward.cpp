@@ -141,9 +141,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const auto& optimizer : lomo)
     for (const optim::ParameterGroup& group : optimizer->groups())
       for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
-  std::vector<parallel::ParallelModelPtr> models;
-  for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
-  const SuspendGradientReduction suspended(models, parameters);
+  const SuspendGradientReduction suspended(parallel_models(), parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
     state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });

@@ -152,13 +152,22 @@ void ModelState::load_state_dict(const c10::IValue& state) {
   module.load_state_dict(tensors);
 }
 
+void ModelState::load_rows(const c10::IValue& state) {
+  if (model_->is_sharded()) model_->finish_step();
+  model_->module()->load_state_dict(checkpoint::model_tensors(state));
+}
+
+void OptimizerState::finish_steps() const {
+  for (const auto& model : models_) model->finish_step();
+}
+
 bool OptimizerState::takes_pieces() const {
   return std::any_of(models_.begin(), models_.end(), [](const auto& model) { return model->is_sharded(); });
 }
 
 c10::IValue OptimizerState::state_dict() const {
   if (!takes_pieces()) return optimizer_->state_dict();
-  for (const auto& model : models_) model->finish_step();
+  finish_steps();
   return change_optimizer_state(optimizer_->state_dict(), parameters_of(*optimizer_, models_),
                                 [](const c10::IValue& value, const OwnedParameter& owned, const std::string&) {
                                   return is_sharded_like(value, owned) ? piece_of_shard(value.toTensor(), *owned.shard)
@@ -168,7 +177,7 @@ c10::IValue OptimizerState::state_dict() const {
 
 void OptimizerState::load_state_dict(const c10::IValue& state) {
   if (!takes_pieces()) return optimizer_->load_state_dict(state);
-  for (const auto& model : models_) model->finish_step();
+  finish_steps();
   optimizer_->load_state_dict(
       change_optimizer_state(state, parameters_of(*optimizer_, models_),
                              [](const c10::IValue& value, const OwnedParameter& owned, const std::string& name) {
@@ -183,6 +192,26 @@ void OptimizerState::check_pieces(const c10::IValue& state) const {
                              tensor::check_box(value, *box, name);
                            return value;
                          });
+}
+
+void OptimizerState::load_rows(const c10::IValue& state) {
+  if (takes_pieces()) finish_steps();
+  optimizer_->load_state_dict(state);
+}
+
+std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
+                                                 const std::vector<nn::ModulePtr>& models) {
+  std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
+  for (const nn::ModulePtr& model : models)
+    for (const auto& [name, tensor] : model->state_dict())
+      names[model->find_tensor(name).unsafeGetTensorImpl()].push_back(name);
+  std::vector<checkpoint::NamedGroup> groups;
+  for (const optim::ParameterGroup& group : optimizer.groups()) {
+    checkpoint::NamedGroup& named = groups.emplace_back();
+    for (const at::Tensor& parameter : group.parameters)
+      named.push_back({names[parameter.unsafeGetTensorImpl()], !parameter.requires_grad()});
+  }
+  return groups;
 }
 
 namespace {

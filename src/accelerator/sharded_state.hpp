@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/training_state.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
@@ -23,6 +24,8 @@ class ModelState final : public tensor::Stateful {
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override { return model_->is_sharded(); }
   void check_pieces(const c10::IValue& state) const override;
+  // Takes the rows of this rank in place of pieces.
+  void load_rows(const c10::IValue& state);
 
  private:
   // visit(name, value, what this rank has of it)
@@ -42,11 +45,19 @@ class OptimizerState final : public tensor::Stateful {
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override;
   void check_pieces(const c10::IValue& state) const override;
+  // Takes the rows of this rank in place of pieces.
+  void load_rows(const c10::IValue& state);
 
  private:
+  void finish_steps() const;
+
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::vector<parallel::ParallelModelPtr> models_;
 };
+
+// The parameters of an optimizer by their names in the models; see checkpoint::StateEntry.
+std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
+                                                 const std::vector<nn::ModulePtr>& models);
 
 // Collective: the state with whole tensors in place of pieces, gathered one after the other; NONE on ranks that do not
 // keep them. They are in files of `folder`, so that memory for one is enough, or in the memory of the host if there is

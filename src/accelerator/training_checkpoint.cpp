@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
@@ -73,22 +72,6 @@ std::unordered_set<std::string> frozen_tensors(const nn::Module& model, const c1
     if (member.value().isTensor() && frozen.count(member.value().toTensor().const_data_ptr()) > 0)
       names.insert(member.key().toStringRef());
   return names;
-}
-
-// By their names in the models; see checkpoint::StateEntry.
-std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
-                                                 const std::vector<nn::ModulePtr>& models) {
-  std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
-  for (const nn::ModulePtr& model : models)
-    for (const auto& [name, tensor] : model->state_dict())
-      names[model->find_tensor(name).unsafeGetTensorImpl()].push_back(name);
-  std::vector<checkpoint::NamedGroup> groups;
-  for (const optim::ParameterGroup& group : optimizer.groups()) {
-    checkpoint::NamedGroup& named = groups.emplace_back();
-    for (const at::Tensor& parameter : group.parameters)
-      named.push_back({names[parameter.unsafeGetTensorImpl()], !parameter.requires_grad()});
-  }
-  return groups;
 }
 
 void require_unknown(const std::vector<RegisteredObject>& objects, const std::string& name) {
@@ -165,8 +148,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     objects.push_back({kind, name, std::move(object)});
     return &objects.back();
   };
-  std::vector<parallel::ParallelModelPtr> parallel;
-  for (const ModelEntry& entry : models_) parallel.push_back(entry.parallel());
+  const std::vector<parallel::ParallelModelPtr> parallel = parallel_models();
   const bool are_sharded =
       std::any_of(parallel.begin(), parallel.end(), [](const auto& model) { return model->is_sharded(); });
   for (const auto& optimizer : optimizers_)

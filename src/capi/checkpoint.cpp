@@ -97,4 +97,36 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_save_fsdp_model(accel_state_t* state, const accel_module_t* module,
+                                                    const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->save_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                           read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_fsdp_model(accel_state_t* state, accel_module_t* module, const char* folder,
+                                                    const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->load_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                           read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_fsdp_optimizer(accel_state_t* state, const accel_optimizer_t* optimizer,
+                                                        const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->save_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
+                                               read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_fsdp_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
+                                                        const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->load_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
+                                               read_settings(options, "options"));
+  });
+}
+
 }  // namespace accel::capi

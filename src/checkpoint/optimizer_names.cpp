@@ -136,6 +136,31 @@ bool is_by_names(const c10::IValue& state) {
   });
 }
 
+c10::IValue named_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups) {
+  std::vector<std::string> names;
+  const auto saved_groups = tree::find_member(state, kGroupsKey)->toListRef();
+  auto named_groups = tree::new_list();
+  for (size_t i = 0; i < groups.size(); i++) {
+    auto own = tree::new_list();
+    for (const NamedParameter& parameter : groups[i]) {
+      require(!parameter.names.empty(), Status::kInvalidState, "parameter ", names.size(),
+              " of the optimizer is of no prepared model, so that it has no name; prepare its model");
+      names.push_back(parameter.names.front());
+      own.push_back(names.back());
+    }
+    auto group = saved_groups[i].toGenericDict().copy();
+    group.insert_or_assign(kParametersKey, own);
+    named_groups.push_back(group);
+  }
+  auto states = tree::new_map();
+  for (const auto& member : tree::find_member(state, kStatesKey)->toGenericDict())
+    states.insert(names.at(static_cast<size_t>(member.key().toInt())), member.value());
+  auto named = tree::new_map();
+  named.insert(kStatesKey, states);
+  named.insert(kGroupsKey, named_groups);
+  return named;
+}
+
 c10::IValue numbered_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups,
                                      const std::string& source) {
   return Numbering(state, groups, source).numbered();

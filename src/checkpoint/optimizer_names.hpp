@@ -18,6 +18,10 @@ c10::IValue with_unwrapped_names(const c10::IValue& tensors);
 // Whether the groups of a state dict list names.
 bool is_by_names(const c10::IValue& state);
 
+// The same state with names as keys and in the groups: of each parameter its first. kInvalidState for one that has
+// none.
+c10::IValue named_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups);
+
 // {"state": {number: ...}, "param_groups": ...} in the order of `groups`, from one whose keys and groups are names.
 // kInvalidState if the parameters are not the same, but for those that are frozen; `source` names the file.
 c10::IValue numbered_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups,

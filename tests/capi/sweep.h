@@ -83,6 +83,7 @@ struct samples {
   accel_save_state_options_t save_state_options;
   accel_load_state_options_t load_state_options;
   accel_merge_weights_options_t merge_weights_options;
+  accel_fsdp_file_options_t fsdp_file_options;
   accel_launch_options_t launch_options;
   accel_tracking_options_t tracking_options;
   accel_tracker_options_t tracker_options;
@@ -226,6 +227,7 @@ static inline int make_samples(void **state) {
   accel_save_state_options_init(&samples->save_state_options);
   accel_load_state_options_init(&samples->load_state_options);
   accel_merge_weights_options_init(&samples->merge_weights_options);
+  accel_fsdp_file_options_init(&samples->fsdp_file_options);
   accel_launch_options_init(&samples->launch_options);
   accel_tracking_options_init(&samples->tracking_options);
   accel_tracker_options_init(&samples->tracker_options);

@@ -1642,6 +1642,23 @@ function accel_merge_weights_options_t(;
     return accel_merge_weights_options_t(sizeof(accel_merge_weights_options_t), safe_serialization, remove_checkpoint_dir)
 end
 
+"""In which of the files of FSDP a model or an optimizer is."""
+struct accel_fsdp_file_options_t
+    struct_size::Csize_t
+    index::Int64
+    state_dict_type::accel_state_dict_type_t
+    use_dcp::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_fsdp_file_options_t(;
+    index = ACCEL_UNSET_INT64,
+    state_dict_type = ACCEL_UNSET,
+    use_dcp = ACCEL_UNSET,
+)
+    return accel_fsdp_file_options_t(sizeof(accel_fsdp_file_options_t), index, state_dict_type, use_dcp)
+end
+
 """How a run is tracked."""
 struct accel_tracking_options_t
     struct_size::Csize_t
@@ -10023,6 +10040,74 @@ accel_checkpoint_diff(folder, other, out) =
     check(@waiting(ccall(@address(accel_checkpoint_diff), accel_status_t, (Cstring, Cstring, Ptr{accel_value_t}), folder, other, out)), "accel_checkpoint_diff")
 
 """
+    accel_save_fsdp_model(state, module, folder, options)
+
+Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+
+- `state`: A state.
+- `module`: A prepared model, sharded or not.
+- `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+
+Threads: collective, waits.
+"""
+accel_save_fsdp_model(state, var"module", folder, options) =
+    check(@waiting(ccall(@address(accel_save_fsdp_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Ptr{accel_fsdp_file_options_t}), state, var"module", folder, options)), "accel_save_fsdp_model")
+
+"""
+    accel_load_fsdp_model(state, module, folder, options)
+
+Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote. The number of ranks may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
+
+- `state`: A state.
+- `module`: A prepared model, sharded or not.
+- `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.
+
+Threads: collective, waits.
+"""
+accel_load_fsdp_model(state, var"module", folder, options) =
+    check(@waiting(ccall(@address(accel_load_fsdp_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Ptr{accel_fsdp_file_options_t}), state, var"module", folder, options)), "accel_load_fsdp_model")
+
+"""
+    accel_save_fsdp_optimizer(state, optimizer, folder, options)
+
+As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+
+- `state`: A state.
+- `optimizer`: A prepared optimizer, of parameters of prepared models.
+- `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+
+Threads: collective, waits.
+"""
+accel_save_fsdp_optimizer(state, optimizer, folder, options) =
+    check(@waiting(ccall(@address(accel_save_fsdp_optimizer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}, Cstring, Ptr{accel_fsdp_file_options_t}), state, optimizer, folder, options)), "accel_save_fsdp_optimizer")
+
+"""
+    accel_load_fsdp_optimizer(state, optimizer, folder, options)
+
+As accel_load_fsdp_model() for the state of an optimizer.
+
+- `state`: A state.
+- `optimizer`: A prepared optimizer, of parameters of prepared models.
+- `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+
+Threads: collective, waits.
+"""
+accel_load_fsdp_optimizer(state, optimizer, folder, options) =
+    check(@waiting(ccall(@address(accel_load_fsdp_optimizer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_optimizer_t}, Cstring, Ptr{accel_fsdp_file_options_t}), state, optimizer, folder, options)), "accel_load_fsdp_optimizer")
+
+"""
     accel_merge_weights(folder, destination, options)
 
 Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at accel_wait_for_everyone().
@@ -12152,6 +12237,10 @@ const FUNCTIONS = (
     :accel_checkpoint_list,
     :accel_checkpoint_show,
     :accel_checkpoint_diff,
+    :accel_save_fsdp_model,
+    :accel_load_fsdp_model,
+    :accel_save_fsdp_optimizer,
+    :accel_load_fsdp_optimizer,
     :accel_merge_weights,
     :accel_init_trackers,
     :accel_log,

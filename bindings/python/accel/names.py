@@ -30,6 +30,7 @@ _HOMES = {
     "deepspeed": "deepspeed_required DeepSpeedPlugin DummyOptim DummyScheduler get_active_deepspeed_plugin",
     "deepspeed_config": "HfDeepSpeedConfig",
     "fsdp": "disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading FullyShardedDataParallelPlugin merge_fsdp_weights",
+    "fsdp_files": "load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer",
     "gathered_parameters": "GatheredParameters",
     "handlers": """AutocastKwargs DataLoaderConfiguration DistributedDataParallelKwargs GradientAccumulationPlugin GradScalerKwargs
         InitProcessGroupKwargs KwargsHandler PowerSGDKwargs ProjectConfiguration""",
@@ -58,7 +59,6 @@ _HOMES = {
     "pytorch.dispatcher": "DataLoaderDispatcher",
     "pytorch.fsdp2": """fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model
         fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules""",
-    "pytorch.fsdp_checkpoint": "load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer",
     "pytorch.iterable_dataset_shard": "IterableDatasetShard",
     "pytorch.layerwise_casting": "LayerwiseCastingHook",
     "pytorch.loader_adapter": "DataLoaderAdapter",

@@ -101,6 +101,8 @@ inline const OptionTable& table_of(const accel_load_state_options_t*) { return o
 inline accel_load_state_options_t unset_options(const accel_load_state_options_t*) { return ACCEL_LOAD_STATE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_merge_weights_options_t*) { return option_tables::merge_weights_options; }
 inline accel_merge_weights_options_t unset_options(const accel_merge_weights_options_t*) { return ACCEL_MERGE_WEIGHTS_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_fsdp_file_options_t*) { return option_tables::fsdp_file_options; }
+inline accel_fsdp_file_options_t unset_options(const accel_fsdp_file_options_t*) { return ACCEL_FSDP_FILE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_tracking_options_t*) { return option_tables::tracking_options; }
 inline accel_tracking_options_t unset_options(const accel_tracking_options_t*) { return ACCEL_TRACKING_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_tracker_options_t*) { return option_tables::tracker_options; }
@@ -149,6 +151,7 @@ ProjectSettings settings_type(const accel_project_options_t*);
 SaveStateSettings settings_type(const accel_save_state_options_t*);
 LoadStateSettings settings_type(const accel_load_state_options_t*);
 MergeWeightsSettings settings_type(const accel_merge_weights_options_t*);
+FsdpFileSettings settings_type(const accel_fsdp_file_options_t*);
 TrackingSettings settings_type(const accel_tracking_options_t*);
 TrackerSettings settings_type(const accel_tracker_options_t*);
 ServeMetricsSettings settings_type(const accel_serve_metrics_options_t*);

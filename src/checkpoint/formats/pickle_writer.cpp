@@ -24,11 +24,15 @@ constexpr size_t kBatch = 1000;  // items that wait on the reader's stack, as Py
 }  // namespace
 
 std::string PickleWriter::pickle(const c10::IValue& value) {
+  return pickle_added([&] { add_value(value, "", 0); });
+}
+
+std::string PickleWriter::pickle_added(const std::function<void()>& add) {
   out_.clear();
   memo_.clear();
   add_byte(0x80);  // PROTO
   add_byte(2);
-  add_value(value, "", 0);
+  add();
   add_byte('.');  // STOP
   return std::move(out_);
 }
@@ -178,6 +182,19 @@ void PickleWriter::add_tuple(at::IntArrayRef integers) {
 void PickleWriter::begin_tuple() { add_byte('('); }
 void PickleWriter::end_tuple() { add_byte('t'); }
 void PickleWriter::call() { add_byte('R'); }
+void PickleWriter::begin_list() { add_byte(']'); }
+void PickleWriter::append() { add_byte('a'); }
+void PickleWriter::begin_map() { add_byte('}'); }
+void PickleWriter::set_member() { add_byte('s'); }
+
+void PickleWriter::begin_object(std::string_view module, std::string_view class_name) {
+  add_name(module, class_name);
+  add_byte(')');   // no arguments
+  add_byte(0x81);  // NEWOBJ
+}
+
+void PickleWriter::set_state() { add_byte('b'); }
+
 void PickleWriter::refer_to_storage() { add_byte('Q'); }
 
 void PickleWriter::add_little_endian(uint64_t number, size_t bytes) {

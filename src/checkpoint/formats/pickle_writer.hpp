@@ -19,8 +19,11 @@ class PickleWriter {
 
   // The pickle of a value. kTypeMismatch for what torch's files cannot hold.
   std::string pickle(const c10::IValue& value);
+  // That of the one value that `add` adds.
+  std::string pickle_added(const std::function<void()>& add);
 
   void add_value(const c10::IValue& value, const std::string& path, int depth);
+  void add_none() { add_byte('N'); }
   void add_name(std::string_view module, std::string_view name);
   void add_dtype(at::ScalarType dtype);
   void add_integer(int64_t integer);
@@ -29,7 +32,13 @@ class PickleWriter {
   void add_tuple(at::IntArrayRef integers);
   void begin_tuple();
   void end_tuple();
-  void call();              // the name and the tuple before it
+  void call();        // the name and the tuple before it
+  void begin_list();  // an empty one
+  void append();      // the value before it
+  void begin_map();   // an empty one
+  void set_member();  // to the key and the value before it
+  void begin_object(std::string_view module, std::string_view class_name);
+  void set_state();         // of the object, to the value before it
   void refer_to_storage();  // by the tuple before it
 
  private:

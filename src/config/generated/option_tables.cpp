@@ -676,6 +676,12 @@ constexpr OptionField kMergeWeightsOptions[] = {
     {"remove_checkpoint_dir", "1: the parts are removed when the whole is written. Default 0", OptionKind::kFlag, 4, 12, 51, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kFsdpFileOptions[] = {
+    {"index", "Among several models or optimizers, a part of the name. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 55, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"state_dict_type", "FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded", OptionKind::kChoice, 4, 16, 307, kNone, nullptr, nullptr, "that of the model, or of the first that is sharded", kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
+    {"use_dcp", "0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1", OptionKind::kFlag, 4, 20, 110, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kTrackingOptions[] = {
     {"log_with", "Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()", OptionKind::kText, 8, 8, 69, kNone, "ACCELERATE_LOG_WITH", nullptr, "none, but those of accel_add_tracker()", nullptr, 0, false},
     {"logging_dir", "The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project", OptionKind::kText, 8, 16, 48, kNone, "ACCELERATE_LOGGING_DIR", nullptr, "logging_dir of the project", nullptr, 0, false},
@@ -801,6 +807,7 @@ const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions
 const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
 const OptionTable load_state_options{"accel_load_state_options_t", 16, kLoadStateOptions, std::size(kLoadStateOptions)};
 const OptionTable merge_weights_options{"accel_merge_weights_options_t", 16, kMergeWeightsOptions, std::size(kMergeWeightsOptions)};
+const OptionTable fsdp_file_options{"accel_fsdp_file_options_t", 24, kFsdpFileOptions, std::size(kFsdpFileOptions)};
 const OptionTable tracking_options{"accel_tracking_options_t", 64, kTrackingOptions, std::size(kTrackingOptions)};
 const OptionTable tracker_options{"accel_tracker_options_t", 16, kTrackerOptions, std::size(kTrackerOptions)};
 const OptionTable serve_metrics_options{"accel_serve_metrics_options_t", 24, kServeMetricsOptions, std::size(kServeMetricsOptions)};
@@ -860,6 +867,7 @@ OptionTables all_option_tables() {
       &option_tables::save_state_options,
       &option_tables::load_state_options,
       &option_tables::merge_weights_options,
+      &option_tables::fsdp_file_options,
       &option_tables::tracking_options,
       &option_tables::tracker_options,
       &option_tables::serve_metrics_options,

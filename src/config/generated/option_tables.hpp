@@ -52,6 +52,7 @@ extern const OptionTable project_options;
 extern const OptionTable save_state_options;
 extern const OptionTable load_state_options;
 extern const OptionTable merge_weights_options;
+extern const OptionTable fsdp_file_options;
 extern const OptionTable tracking_options;
 extern const OptionTable tracker_options;
 extern const OptionTable serve_metrics_options;

@@ -819,6 +819,22 @@ struct MergeWeightsSettings {
   }
 };
 
+// accel_fsdp_file_options_t
+struct FsdpFileSettings {
+  Setting<int64_t> index{0};
+  Setting<std::optional<StateDictType>> state_dict_type{};
+  Setting<bool> use_dcp{true};
+
+  static const OptionTable& table() { return option_tables::fsdp_file_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.index...);
+    visit(table().fields[1], settings.state_dict_type...);
+    visit(table().fields[2], settings.use_dcp...);
+  }
+};
+
 // accel_tracking_options_t
 struct TrackingSettings {
   Setting<std::string> log_with{};

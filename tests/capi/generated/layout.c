@@ -482,6 +482,11 @@ SAME(size_of_accel_merge_weights_options_t, sizeof(accel_merge_weights_options_t
 SAME(place_of_accel_merge_weights_options_t_struct_size, offsetof(accel_merge_weights_options_t, struct_size) == 0 && sizeof(((accel_merge_weights_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_merge_weights_options_t_safe_serialization, offsetof(accel_merge_weights_options_t, safe_serialization) == 8 && sizeof(((accel_merge_weights_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_merge_weights_options_t_remove_checkpoint_dir, offsetof(accel_merge_weights_options_t, remove_checkpoint_dir) == 12 && sizeof(((accel_merge_weights_options_t *)0)->remove_checkpoint_dir) == 4);
+SAME(size_of_accel_fsdp_file_options_t, sizeof(accel_fsdp_file_options_t) == 24);
+SAME(place_of_accel_fsdp_file_options_t_struct_size, offsetof(accel_fsdp_file_options_t, struct_size) == 0 && sizeof(((accel_fsdp_file_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_fsdp_file_options_t_index, offsetof(accel_fsdp_file_options_t, index) == 8 && sizeof(((accel_fsdp_file_options_t *)0)->index) == 8);
+SAME(place_of_accel_fsdp_file_options_t_state_dict_type, offsetof(accel_fsdp_file_options_t, state_dict_type) == 16 && sizeof(((accel_fsdp_file_options_t *)0)->state_dict_type) == 4);
+SAME(place_of_accel_fsdp_file_options_t_use_dcp, offsetof(accel_fsdp_file_options_t, use_dcp) == 20 && sizeof(((accel_fsdp_file_options_t *)0)->use_dcp) == 4);
 SAME(size_of_accel_tracking_options_t, sizeof(accel_tracking_options_t) == 64);
 SAME(place_of_accel_tracking_options_t_struct_size, offsetof(accel_tracking_options_t, struct_size) == 0 && sizeof(((accel_tracking_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_tracking_options_t_log_with, offsetof(accel_tracking_options_t, log_with) == 8 && sizeof(((accel_tracking_options_t *)0)->log_with) == 8);
@@ -1165,6 +1170,15 @@ static void test_accel_merge_weights_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_fsdp_file_options_t(void **state) {
+  static const accel_fsdp_file_options_t expected = ACCEL_FSDP_FILE_OPTIONS_INIT;
+  accel_fsdp_file_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  accel_fsdp_file_options_init(&given);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_tracking_options_t(void **state) {
   static const accel_tracking_options_t expected = ACCEL_TRACKING_OPTIONS_INIT;
   accel_tracking_options_t given;
@@ -1277,6 +1291,7 @@ int main(void) {
       cmocka_unit_test(test_accel_save_state_options_t),
       cmocka_unit_test(test_accel_load_state_options_t),
       cmocka_unit_test(test_accel_merge_weights_options_t),
+      cmocka_unit_test(test_accel_fsdp_file_options_t),
       cmocka_unit_test(test_accel_tracking_options_t),
       cmocka_unit_test(test_accel_tracker_options_t),
       cmocka_unit_test(test_accel_serve_metrics_options_t),

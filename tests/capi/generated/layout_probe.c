@@ -482,6 +482,11 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_merge_weights_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_merge_weights_options_t, safe_serialization));
   printf("field remove_checkpoint_dir %zu\n", offsetof(accel_merge_weights_options_t, remove_checkpoint_dir));
+  printf("struct accel_fsdp_file_options_t %zu\n", sizeof(accel_fsdp_file_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_fsdp_file_options_t, struct_size));
+  printf("field index %zu\n", offsetof(accel_fsdp_file_options_t, index));
+  printf("field state_dict_type %zu\n", offsetof(accel_fsdp_file_options_t, state_dict_type));
+  printf("field use_dcp %zu\n", offsetof(accel_fsdp_file_options_t, use_dcp));
   printf("struct accel_tracking_options_t %zu\n", sizeof(accel_tracking_options_t));
   printf("field struct_size %zu\n", offsetof(accel_tracking_options_t, struct_size));
   printf("field log_with %zu\n", offsetof(accel_tracking_options_t, log_with));

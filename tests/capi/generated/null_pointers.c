@@ -3165,6 +3165,34 @@ static void accel_checkpoint_diff_null_pointers(void **state) {
   refused_with_status("accel_checkpoint_diff", "out", accel_checkpoint_diff("sample", "sample", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
+static void accel_save_fsdp_model_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_fsdp_model", "state", accel_save_fsdp_model(NULL, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_fsdp_model", "module", accel_save_fsdp_model(samples->valid.state, NULL, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_fsdp_model", "folder", accel_save_fsdp_model(samples->valid.state, samples->valid.module, NULL, &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_load_fsdp_model_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_fsdp_model", "state", accel_load_fsdp_model(NULL, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_fsdp_model", "module", accel_load_fsdp_model(samples->valid.state, NULL, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_fsdp_model", "folder", accel_load_fsdp_model(samples->valid.state, samples->valid.module, NULL, &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_save_fsdp_optimizer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_fsdp_optimizer", "state", accel_save_fsdp_optimizer(NULL, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_fsdp_optimizer", "optimizer", accel_save_fsdp_optimizer(samples->valid.state, NULL, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_save_fsdp_optimizer", "folder", accel_save_fsdp_optimizer(samples->valid.state, samples->valid.optimizer, NULL, &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
+static void accel_load_fsdp_optimizer_null_pointers(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_fsdp_optimizer", "state", accel_load_fsdp_optimizer(NULL, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_fsdp_optimizer", "optimizer", accel_load_fsdp_optimizer(samples->valid.state, NULL, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+  refused_with_status("accel_load_fsdp_optimizer", "folder", accel_load_fsdp_optimizer(samples->valid.state, samples->valid.optimizer, NULL, &samples->fsdp_file_options), ACCEL_ERROR_INVALID_ARGUMENT);
+}
+
 static void accel_merge_weights_null_pointers(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_merge_weights", "folder", accel_merge_weights(NULL, "sample", &samples->merge_weights_options), ACCEL_ERROR_INVALID_ARGUMENT);
@@ -4289,6 +4317,10 @@ int main(void) {
       sweep_test(accel_checkpoint_list_null_pointers),
       sweep_test(accel_checkpoint_show_null_pointers),
       sweep_test(accel_checkpoint_diff_null_pointers),
+      sweep_test(accel_save_fsdp_model_null_pointers),
+      sweep_test(accel_load_fsdp_model_null_pointers),
+      sweep_test(accel_save_fsdp_optimizer_null_pointers),
+      sweep_test(accel_load_fsdp_optimizer_null_pointers),
       sweep_test(accel_merge_weights_null_pointers),
       sweep_test(accel_init_trackers_null_pointers),
       sweep_test(accel_log_null_pointers),

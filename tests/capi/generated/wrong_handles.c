@@ -2833,6 +2833,38 @@ static void accel_remove_checkpoint_hook_wrong_handles(void **state) {
   refused_with_status("accel_remove_checkpoint_hook", "state", accel_remove_checkpoint_hook(samples->released.state, 1), ACCEL_ERROR_INVALID_HANDLE);
 }
 
+static void accel_save_fsdp_model_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_fsdp_model", "state", accel_save_fsdp_model(samples->foreign.state, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_model", "state", accel_save_fsdp_model(samples->released.state, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_model", "module", accel_save_fsdp_model(samples->valid.state, samples->foreign.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_model", "module", accel_save_fsdp_model(samples->valid.state, samples->released.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_load_fsdp_model_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_fsdp_model", "state", accel_load_fsdp_model(samples->foreign.state, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_model", "state", accel_load_fsdp_model(samples->released.state, samples->valid.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_model", "module", accel_load_fsdp_model(samples->valid.state, samples->foreign.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_model", "module", accel_load_fsdp_model(samples->valid.state, samples->released.module, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_save_fsdp_optimizer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_save_fsdp_optimizer", "state", accel_save_fsdp_optimizer(samples->foreign.state, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_optimizer", "state", accel_save_fsdp_optimizer(samples->released.state, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_optimizer", "optimizer", accel_save_fsdp_optimizer(samples->valid.state, samples->foreign.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_save_fsdp_optimizer", "optimizer", accel_save_fsdp_optimizer(samples->valid.state, samples->released.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
+static void accel_load_fsdp_optimizer_wrong_handles(void **state) {
+  struct samples *samples = *state;
+  refused_with_status("accel_load_fsdp_optimizer", "state", accel_load_fsdp_optimizer(samples->foreign.state, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_optimizer", "state", accel_load_fsdp_optimizer(samples->released.state, samples->valid.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_optimizer", "optimizer", accel_load_fsdp_optimizer(samples->valid.state, samples->foreign.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+  refused_with_status("accel_load_fsdp_optimizer", "optimizer", accel_load_fsdp_optimizer(samples->valid.state, samples->released.optimizer, "sample", &samples->fsdp_file_options), ACCEL_ERROR_INVALID_HANDLE);
+}
+
 static void accel_init_trackers_wrong_handles(void **state) {
   struct samples *samples = *state;
   refused_with_status("accel_init_trackers", "state", accel_init_trackers(samples->foreign.state, "sample", &samples->value, &samples->value, &samples->tracking_options), ACCEL_ERROR_INVALID_HANDLE);
@@ -3664,6 +3696,10 @@ int main(void) {
       sweep_test(accel_register_save_state_pre_hook_wrong_handles),
       sweep_test(accel_register_load_state_pre_hook_wrong_handles),
       sweep_test(accel_remove_checkpoint_hook_wrong_handles),
+      sweep_test(accel_save_fsdp_model_wrong_handles),
+      sweep_test(accel_load_fsdp_model_wrong_handles),
+      sweep_test(accel_save_fsdp_optimizer_wrong_handles),
+      sweep_test(accel_load_fsdp_optimizer_wrong_handles),
       sweep_test(accel_init_trackers_wrong_handles),
       sweep_test(accel_log_wrong_handles),
       sweep_test(accel_log_scalars_wrong_handles),

@@ -46,6 +46,7 @@ choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sh
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
 choices(::Type{LibAccel.accel_estimate_memory_options_t}) = (mixed_precision = CHOICES.precision,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
+choices(::Type{LibAccel.accel_fsdp_file_options_t}) = (state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_tracking_options_t}) = (on_failure = CHOICES.tracker_failure,)
 choices(::Type{LibAccel.accel_log_sink_options_t}) = (kind = CHOICES.log_sink_kind,)
 choices(::Type{LibAccel.accel_launch_options_t}) = (mixed_precision = CHOICES.precision, start_method = CHOICES.start_method,)
@@ -4033,6 +4034,61 @@ Removes a hook of saves or loads.
 """
 remove_checkpoint_hook(state::State, id) =
     (LibAccel.accel_remove_checkpoint_hook(state, id); nothing)
+
+"""
+    save_fsdp_model(state, model, folder; options...)
+
+Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes
+files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of
+ranks one by one; those of more ranks go.
+
+- `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+- `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
+"""
+save_fsdp_model(state::State, model::Model, folder; options...) =
+    (with_options(given -> LibAccel.accel_save_fsdp_model(state, model, string(folder), given), LibAccel.accel_fsdp_file_options_t; options...); nothing)
+
+"""
+    load_fsdp_model!(state, model, folder; options...)
+
+Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote. The number of ranks
+may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
+
+- `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+- `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
+"""
+load_fsdp_model!(state::State, model::Model, folder; options...) =
+    (with_options(given -> LibAccel.accel_load_fsdp_model(state, model, string(folder), given), LibAccel.accel_fsdp_file_options_t; options...); model)
+
+"""
+    save_fsdp_optimizer(state, optimizer, folder; options...)
+
+As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+
+- `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+- `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
+"""
+save_fsdp_optimizer(state::State, optimizer::Optimizer, folder; options...) =
+    (with_options(given -> LibAccel.accel_save_fsdp_optimizer(state, optimizer, string(folder), given), LibAccel.accel_fsdp_file_options_t; options...); nothing)
+
+"""
+    load_fsdp_optimizer!(state, optimizer, folder; options...)
+
+As accel_load_fsdp_model() for the state of an optimizer.
+
+- `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+- `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
+"""
+load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
+    (with_options(given -> LibAccel.accel_load_fsdp_optimizer(state, optimizer, string(folder), given), LibAccel.accel_fsdp_file_options_t; options...); optimizer)
 
 """
     init_trackers(state, project_name, config, init_kwargs; options...)

@@ -195,14 +195,14 @@ end
 Checkpoints.
 """
 module Checkpoints
-using ..Accel: checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_metadata, load_state!,
-    load_state_dict, merge_weights, project, project!, register_for_checkpointing!, register_load_state_pre_hook!,
-    register_random_state!, register_save_state_pre_hook!, remove_checkpoint_hook, save, save_model, save_state, show_checkpoint,
-    verify_checkpoint
-export checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_metadata, load_state!,
-    load_state_dict, merge_weights, project, project!, register_for_checkpointing!, register_load_state_pre_hook!,
-    register_random_state!, register_save_state_pre_hook!, remove_checkpoint_hook, save, save_model, save_state, show_checkpoint,
-    verify_checkpoint
+using ..Accel: checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_fsdp_model!,
+    load_fsdp_optimizer!, load_metadata, load_state!, load_state_dict, merge_weights, project, project!,
+    register_for_checkpointing!, register_load_state_pre_hook!, register_random_state!, register_save_state_pre_hook!,
+    remove_checkpoint_hook, save, save_fsdp_model, save_fsdp_optimizer, save_model, save_state, show_checkpoint, verify_checkpoint
+export checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_fsdp_model!, load_fsdp_optimizer!,
+    load_metadata, load_state!, load_state_dict, merge_weights, project, project!, register_for_checkpointing!,
+    register_load_state_pre_hook!, register_random_state!, register_save_state_pre_hook!, remove_checkpoint_hook, save,
+    save_fsdp_model, save_fsdp_optimizer, save_model, save_state, show_checkpoint, verify_checkpoint
 end
 
 """

@@ -58,6 +58,7 @@ FIELDS = {
     ("accel_deepspeed_options_t", "offload_param_device"): "offload_device",
     ("accel_estimate_memory_options_t", "mixed_precision"): "precision",
     ("accel_save_state_options_t", "when_busy"): "when_busy",
+    ("accel_fsdp_file_options_t", "state_dict_type"): "state_dict_type",
     ("accel_tracking_options_t", "on_failure"): "tracker_failure",
     ("accel_log_sink_options_t", "kind"): "log_sink_kind",
     ("accel_launch_options_t", "mixed_precision"): "precision",

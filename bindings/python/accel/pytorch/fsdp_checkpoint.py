@@ -1,4 +1,4 @@
-"""Weights and states of optimizers in the files that the reference writes under sharding: whole ones of torch.save(), folders of
+"""Weights and states of optimizers of torch in the files that the reference writes under sharding: whole ones of torch.save(), folders of
 torch.distributed.checkpoint, or a file for each rank. accelerator.save_state() has files of its own, which need less memory.
 
 Except in files of ranks, tensors are whole there: they are collected on the main process, which writes and reads, so that the number of

@@ -3238,6 +3238,32 @@ impl Default for accel_merge_weights_options_t {
     }
 }
 
+/// In which of the files of FSDP a model or an optimizer is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_fsdp_file_options_t {
+    pub struct_size: usize,
+    /// Among several models or optimizers, a part of the name. In \[0, inf). Default 0
+    pub index: i64,
+    /// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+    pub state_dict_type: accel_state_dict_type_t,
+    /// 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
+    pub use_dcp: accel_flag_t,
+}
+
+/// Every field of [`accel_fsdp_file_options_t`] unset.
+pub const ACCEL_FSDP_FILE_OPTIONS_INIT: accel_fsdp_file_options_t = accel_fsdp_file_options_t {
+    struct_size: core::mem::size_of::<accel_fsdp_file_options_t>(),
+    index: ACCEL_UNSET_INT64,
+    state_dict_type: ACCEL_UNSET,
+    use_dcp: ACCEL_UNSET,
+};
+impl Default for accel_fsdp_file_options_t {
+    fn default() -> Self {
+        ACCEL_FSDP_FILE_OPTIONS_INIT
+    }
+}
+
 /// How a run is tracked.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -9407,6 +9433,58 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_checkpoint_diff(folder: *const c_char, other: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read.
+    ///
+    /// accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A prepared model, sharded or not.
+    /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_save_fsdp_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
+
+    /// Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote.
+    ///
+    /// The number of ranks may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A prepared model, sharded or not.
+    /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_load_fsdp_model(state: *mut accel_state_t, module: *mut accel_module_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
+
+    /// As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+    ///
+    /// * `state`: A state.
+    /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
+    /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_save_fsdp_optimizer(state: *mut accel_state_t, optimizer: *const accel_optimizer_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
+
+    /// As accel_load_fsdp_model() for the state of an optimizer.
+    ///
+    /// * `state`: A state.
+    /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
+    /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_load_fsdp_optimizer(state: *mut accel_state_t, optimizer: *mut accel_optimizer_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
 
     /// Writes the weights of a model whose parts several ranks wrote as one file.
     ///

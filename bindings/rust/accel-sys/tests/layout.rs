@@ -745,6 +745,16 @@ fn layout_of_accel_merge_weights_options() {
 }
 
 #[test]
+fn layout_of_accel_fsdp_file_options() {
+    assert_eq!(size_of::<accel_fsdp_file_options_t>(), 24);
+    assert_eq!(align_of::<accel_fsdp_file_options_t>(), 8);
+    assert_eq!(offset_of!(accel_fsdp_file_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_fsdp_file_options_t, index), 8);
+    assert_eq!(offset_of!(accel_fsdp_file_options_t, state_dict_type), 16);
+    assert_eq!(offset_of!(accel_fsdp_file_options_t, use_dcp), 20);
+}
+
+#[test]
 fn layout_of_accel_tracking_options() {
     assert_eq!(size_of::<accel_tracking_options_t>(), 64);
     assert_eq!(align_of::<accel_tracking_options_t>(), 8);

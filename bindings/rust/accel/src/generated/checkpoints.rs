@@ -304,6 +304,80 @@ impl State {
     pub fn remove_checkpoint_hook(&self, id: i64) -> Result<()> {
         check(unsafe { sys::accel_remove_checkpoint_hook(self.as_raw(), id) }).map(drop)
     }
+
+    /// Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read.
+    /// [`State::save_state`](crate::State::save_state) writes files of its own, which are verified. All ranks must call. A file or folder
+    /// replaces an older one in one step, files of ranks one by one; those of more ranks go.
+    ///
+    /// * `module`: A prepared model, sharded or not.
+    /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidArgument, AlreadyExists, Unsupported, Io.
+    #[inline]
+    pub fn save_fsdp_model(&self, module: &Model, folder: impl AsRef<Path>, options: impl Into<Option<FsdpFileOptions>>) -> Result<()> {
+        let folder = c_path(folder.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe { sys::accel_save_fsdp_model(self.as_raw(), module.as_raw(), folder.as_ptr(), options) }).map(drop)
+    }
+
+    /// Loads the weights that [`State::save_fsdp_model`](crate::State::save_fsdp_model), Accelerate or torch.distributed.checkpoint wrote. The number
+    /// of ranks may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have.
+    /// All ranks must call.
+    ///
+    /// * `module`: A prepared model, sharded or not.
+    /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder
+    ///   itself.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Unsupported, Corrupt.
+    #[inline]
+    pub fn load_fsdp_model(&self, module: &Model, folder: impl AsRef<Path>, options: impl Into<Option<FsdpFileOptions>>) -> Result<()> {
+        let folder = c_path(folder.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe { sys::accel_load_fsdp_model(self.as_raw(), module.as_raw(), folder.as_ptr(), options) }).map(drop)
+    }
+
+    /// As [`State::save_fsdp_model`](crate::State::save_fsdp_model) for the state of an optimizer, by the names of its parameters.
+    ///
+    /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
+    /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn save_fsdp_optimizer(&self, optimizer: &Optimizer, folder: impl AsRef<Path>, options: impl Into<Option<FsdpFileOptions>>) -> Result<()> {
+        let folder = c_path(folder.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe {
+            sys::accel_save_fsdp_optimizer(self.as_raw(), optimizer.as_raw(), folder.as_ptr(), options)
+        }).map(drop)
+    }
+
+    /// As [`State::load_fsdp_model`](crate::State::load_fsdp_model) for the state of an optimizer.
+    ///
+    /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
+    /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder
+    ///   itself.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn load_fsdp_optimizer(&self, optimizer: &Optimizer, folder: impl AsRef<Path>, options: impl Into<Option<FsdpFileOptions>>) -> Result<()> {
+        let folder = c_path(folder.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe {
+            sys::accel_load_fsdp_optimizer(self.as_raw(), optimizer.as_raw(), folder.as_ptr(), options)
+        }).map(drop)
+    }
 }
 
 impl StateReader {

@@ -200,3 +200,36 @@ impl MergeWeightsOptions {
         self
     }
 }
+
+crate::configuration::builder! {
+    /// In which of the files of FSDP a model or an optimizer is.
+    #[derive(Clone, Copy)]
+    FsdpFileOptions(accel_fsdp_file_options_t = ACCEL_FSDP_FILE_OPTIONS_INIT), (),
+    index: i64 = index,
+    state_dict_type: StateDictType = state_dict_type,
+    use_dcp: bool = use_dcp,
+}
+
+impl FsdpFileOptions {
+    /// Among several models or optimizers, a part of the name. In \[0, inf). Default 0.
+    pub fn index(mut self, index: i64) -> Self {
+        self.0.index = index;
+        self
+    }
+
+    /// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT:
+    /// a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file
+    /// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of
+    /// the model, or of the first that is sharded.
+    pub fn state_dict_type(mut self, state_dict_type: StateDictType) -> Self {
+        self.0.state_dict_type = state_dict_type.into();
+        self
+    }
+
+    /// False: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as
+    /// `optimizer_0_rank0.bin`. Default true.
+    pub fn use_dcp(mut self, use_dcp: bool) -> Self {
+        self.0.use_dcp = use_dcp.into();
+        self
+    }
+}

@@ -1,0 +1,86 @@
+"""The files of FSDP of this library's own models: torch.distributed.checkpoint and torch.load() read them, and what torch wrote is loaded."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="there is no torch")
+from torch.distributed import checkpoint as torch_checkpoint  # noqa: E402
+from torch.distributed.checkpoint import default_planner, state_dict_loader  # noqa: E402
+
+TRAINING = """
+    import accel
+    from accel.utils import load_fsdp_model, load_fsdp_optimizer, save_fsdp_model, save_fsdp_optimizer
+
+    plugin = accel.FullyShardedDataParallelPlugin(state_dict_type={kind!r})
+    accelerator = accel.Accelerator(cpu=True, fsdp_plugin=plugin)
+    accel.set_seed(3)
+    model = accel.nn.Sequential(accel.nn.Linear(4, 5), accel.nn.Linear(5, 3))
+    model, optimizer = accelerator.prepare(model, accel.optim.AdamW(model.parameters(), lr=0.1, betas=(0.8, 0.9)))
+
+    def train(steps):
+        for _ in range(steps):
+            loss = model(accel.tensor([[1.0, 2.0, 3.0, 4.0]] * 2)).sum()
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def shown():
+        return {{name: [round(one, 5) for one in value.reshape(-1).tolist()] for name, value in accelerator.get_state_dict(model).items()}}
+"""
+
+
+def read(place, key):
+    if place.is_file():
+        return torch.load(place, weights_only=True)
+    found = {}
+    state_dict_loader._load_state_dict(found, storage_reader=torch_checkpoint.FileSystemReader(place),
+                                       planner=default_planner._EmptyStateDictLoadPlanner(), no_dist=True)
+    return found[key]
+
+
+@pytest.mark.parametrize("kind, model, optimizer", [("FULL_STATE_DICT", "pytorch_model_fsdp.bin", "optimizer.bin"),
+                                                    ("SHARDED_STATE_DICT", "pytorch_model_fsdp_0", "optimizer_0")])
+def test_torch_reads_what_the_ranks_wrote(ranks, tmp_path, kind, model, optimizer):
+    printed = ranks(TRAINING.format(kind=kind) + f"""
+    train(2)
+    save_fsdp_model(plugin, accelerator, model, {str(tmp_path)!r})
+    save_fsdp_optimizer(plugin, accelerator, optimizer, model, {str(tmp_path)!r})
+    weights = shown()
+    if accelerator.is_main_process:
+        print(weights)
+    """, 3)
+    weights = read(tmp_path / model, "model")
+    assert {name: [round(one, 5) for one in value.reshape(-1).tolist()] for name, value in weights.items()} == eval(printed[0])
+    state = read(tmp_path / optimizer, "optimizer")
+    group = state["param_groups"][0]
+    assert group["params"] == ["0.weight", "0.bias", "1.weight", "1.bias"] and group["lr"] == 0.1 and tuple(group["betas"]) == (0.8, 0.9)
+    # torch's own optimizer takes it, by the numbers of the parameters
+    own = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 3))
+    own.load_state_dict(weights)
+    adamw = torch.optim.AdamW(own.parameters(), lr=0.5)
+    numbers = {name: number for number, name in enumerate(group["params"])}
+    adamw.load_state_dict({"state": {numbers[name]: value for name, value in state["state"].items()}, "param_groups": [{**group, "params": [0, 1, 2, 3]}]})
+    own(torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2)).sum().backward()
+    adamw.step()
+    ours = ranks(TRAINING.format(kind=kind) + f"""
+    load_fsdp_model(plugin, accelerator, model, {str(tmp_path)!r})
+    load_fsdp_optimizer(plugin, accelerator, optimizer, model, {str(tmp_path)!r})
+    train(1)
+    weights = shown()
+    if accelerator.is_main_process:
+        print(weights)
+    """)
+    for name, values in eval(ours[0]).items():
+        assert values == pytest.approx(own.state_dict()[name].reshape(-1).tolist(), abs=2e-5), name
+
+
+def test_what_torch_wrote_is_loaded(ranks, tmp_path):
+    own = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 3))
+    torch_checkpoint.save({"model": own.state_dict()}, storage_writer=torch_checkpoint.FileSystemWriter(tmp_path / "any"), no_dist=True)
+    printed = ranks(TRAINING.format(kind="SHARDED_STATE_DICT") + f"""
+    load_fsdp_model(plugin, accelerator, model, {str(tmp_path / "any")!r})
+    weights = shown()
+    if accelerator.is_main_process:
+        print(weights)
+    """)
+    for name, values in eval(printed[0]).items():
+        assert values == pytest.approx(own.state_dict()[name].reshape(-1).tolist(), abs=1e-5), name

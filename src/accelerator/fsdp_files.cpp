@@ -1,0 +1,161 @@
+// Models and optimizers in the files of FSDP.
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accelerator/accelerator.hpp"
+#include "accelerator/ranks.hpp"
+#include "accelerator/sharded_state.hpp"
+#include "base/bus_error_guard.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "checkpoint/files/make_folders.hpp"
+#include "checkpoint/fsdp_files.hpp"
+#include "checkpoint/model_check.hpp"
+#include "checkpoint/optimizer_names.hpp"
+#include "checkpoint/piece_file.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
+#include "tensor/loading.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+using checkpoint::FsdpFile;
+using checkpoint::FsdpLayout;
+using checkpoint::StateKind;
+using Models = std::vector<parallel::ParallelModelPtr>;
+
+// The first that is sharded. Null: none is.
+const parallel::ParallelModel* first_sharded(const Models& models) {
+  for (const auto& model : models)
+    if (model->is_sharded()) return model.get();
+  return nullptr;
+}
+
+FsdpFile file_of(const FsdpFileSettings& settings, StateKind kind, const Models& models) {
+  const parallel::ParallelModel* const sharded = first_sharded(models);
+  const StateDictType type = settings.state_dict_type.value.value_or(
+      sharded != nullptr ? sharded->state_dict_type() : StateDictType::kFullStateDict);
+  FsdpFile file;
+  file.kind = kind;
+  file.index = static_cast<size_t>(settings.index.value);
+  const bool is_local = type == StateDictType::kLocalStateDict && kind == StateKind::kModel;
+  file.has_index_always = !is_local;
+  if (type == StateDictType::kFullStateDict)
+    file.layout = FsdpLayout::kOneFile;
+  else
+    file.layout = is_local || !settings.use_dcp ? FsdpLayout::kFileOfEachRank : FsdpLayout::kFolder;
+  return file;
+}
+
+void make_folder(const std::string& folder, const checkpoint::Ranks& ranks) {
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    if (ranks.rank == 0) checkpoint::make_folders(folder);
+    return {};
+  });
+}
+
+// As the layout has it. Collective.
+c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const Models& models, const std::string& folder,
+                       bool is_main) {
+  if (layout == FsdpLayout::kFileOfEachRank) return rows_of_pieces(state);
+  const parallel::ParallelModel* const sharded = first_sharded(models);
+  if (sharded == nullptr) return state;
+  if (layout == FsdpLayout::kOneFile) return gather_pieces(state, *sharded, is_main, folder);
+  return sharded->saves_shards() ? state : without_pieces(state);
+}
+
+// `check` throws for a state that the object cannot load; then all ranks throw, and nothing has changed.
+template <typename Object, typename Check>
+void load(Object& object, const std::string& folder, const FsdpFile& file, const checkpoint::Ranks& ranks,
+          const Check& check) {
+  const BusErrorGuard guard;  // the object copies from mapped files
+  c10::IValue state;
+  const bool has_rows = file.layout == FsdpLayout::kFileOfEachRank;
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
+    checkpoint::FsdpState found = checkpoint::load_fsdp_state(folder, file, ranks);
+    state = check(std::move(found), has_rows);
+    if (!object.takes_pieces())
+      state = checkpoint::read_pieces(state);
+    else if (!has_rows)
+      object.check_pieces(state);
+    return {};
+  });
+  const tensor::LoadingScope scope;
+  if (has_rows)
+    object.load_rows(state);
+  else
+    object.load_state_dict(state);
+  guard.check();
+}
+
+}  // namespace
+
+const Accelerator::ModelEntry& Accelerator::entry_of(const nn::ModulePtr& module) const {
+  const nn::ModulePtr model = unwrap_model(module);
+  for (const ModelEntry& entry : models_)
+    if (entry.model == model) return entry;
+  fail(Status::kInvalidArgument, "the model is not prepared by this state; expected one of accel_prepare_model()");
+}
+
+void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
+                                  const FsdpFileSettings& settings) const {
+  require_copies();
+  const parallel::ParallelModelPtr model = entry_of(module).parallel();
+  const FsdpFile file = file_of(settings, StateKind::kModel, {model});
+  const checkpoint::Ranks ranks = ranks_of(state_, false);
+  make_folder(folder, ranks);
+  const c10::IValue state =
+      saved_form(ModelState(model).state_dict(), file.layout, {model}, folder, state_.is_main_process());
+  checkpoint::save_fsdp_state(folder, file, state, ranks);
+  log(LogLevel::kInfo, "the model is saved in '", folder, "'");
+}
+
+void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
+                                  const FsdpFileSettings& settings) {
+  require_copies();
+  const ModelEntry& entry = entry_of(module);
+  const parallel::ParallelModelPtr model = entry.parallel();
+  ModelState object(model);
+  load(object, folder, file_of(settings, StateKind::kModel, {model}), ranks_of(state_, false),
+       [&](checkpoint::FsdpState found, bool has_rows) {
+         const c10::IValue current = object.state_dict();
+         checkpoint::check_model(found.state, has_rows ? rows_of_pieces(current) : current, found.path);
+         return std::move(found.state);
+       });
+  if (entry.memory != nullptr) entry.memory->gather(*model);
+  log(LogLevel::kInfo, "the model is loaded from '", folder, "'");
+}
+
+void Accelerator::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                                      const FsdpFileSettings& settings) const {
+  require_copies();
+  const Models models = parallel_models();
+  const FsdpFile file = file_of(settings, StateKind::kOptimizer, models);
+  const checkpoint::Ranks ranks = ranks_of(state_, false);
+  make_folder(folder, ranks);
+  const c10::IValue state = checkpoint::named_optimizer_state(OptimizerState(optimizer, models).state_dict(),
+                                                              named_groups(*optimizer, this->models()));
+  checkpoint::save_fsdp_state(folder, file, saved_form(state, file.layout, models, folder, state_.is_main_process()),
+                              ranks);
+  log(LogLevel::kInfo, "the optimizer is saved in '", folder, "'");
+}
+
+void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                                      const FsdpFileSettings& settings) {
+  require_copies();
+  const Models models = parallel_models();
+  OptimizerState object(optimizer, models);
+  load(object, folder, file_of(settings, StateKind::kOptimizer, models), ranks_of(state_, false),
+       [&](checkpoint::FsdpState found, bool /*has_rows*/) {
+         require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
+                 "' is no state of an optimizer by the names of its parameters");
+         return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
+       });
+  log(LogLevel::kInfo, "the optimizer is loaded from '", folder, "'");
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,269 @@
+// The files of FSDP: what any ranks write, any others load, and training continues as if it had not stopped.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accelerator_ranks.hpp"
+#include "checkpoint/formats/distributed_checkpoint.hpp"
+#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/optimizer_names.hpp"
+#include "checkpoint_fixture.hpp"
+#include "expect_error.hpp"
+#include "fsdp_fixture.hpp"
+#include "optim/rules.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace sharded_files_test {
+
+namespace fs = std::filesystem;
+using accel::tests::AcceleratorPtr;
+using accel::tests::expect_error;
+using checkpoint::tests::Folder;
+using parallel::fsdp_fixture::Shape;
+
+struct Training {
+  std::shared_ptr<nn::CallbackModule> inner;
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
+};
+
+Training prepare(const AcceleratorPtr& accelerator, bool sharded, const Shape& shape = {}) {
+  Training run;
+  run.inner = parallel::fsdp_fixture::make_model(shape);
+  PrepareModelSettings settings;
+  settings.fsdp = parallel::fsdp_fixture::by_blocks();
+  settings.fsdp.enabled = sharded;
+  run.model = accelerator->prepare_model(run.inner, settings);
+  auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
+  std::vector<at::Tensor> matrices, others;
+  for (const auto& [name, parameter] : run.inner->named_parameters())
+    (name.find("bias") == std::string::npos ? matrices : others).push_back(parameter);
+  optimizer->add_group(matrices, std::nullopt, std::nullopt);
+  optimizer->add_group(others, std::nullopt, std::nullopt);
+  run.optimizer = accelerator->prepare_optimizer(optimizer);
+  return run;
+}
+
+// All ranks have the same rows, so that their number does not matter.
+double train(const AcceleratorPtr& accelerator, Training& run, int step) {
+  const at::Tensor rows = parallel::fsdp_fixture::rows_of_step(step);
+  const at::Tensor loss = run.model->call(nn::Inputs{rows}).toTensor().pow(2).mean();
+  accelerator->backward(loss);
+  run.optimizer->step();
+  run.optimizer->zero_grad(true);
+  return loss.item<double>();
+}
+
+FsdpFileSettings in(StateDictType type, int64_t index = 0, bool use_dcp = true) {
+  FsdpFileSettings settings;
+  settings.state_dict_type.value = type;
+  settings.index.value = index;
+  settings.use_dcp.value = use_dcp;
+  return settings;
+}
+
+constexpr int kStepsBefore = 2, kSteps = 4;
+
+// The losses after the save.
+std::vector<double> save(const std::string& folder, int ranks, bool sharded, const FsdpFileSettings& settings,
+                         const Shape& shape = {}) {
+  std::vector<double> losses;
+  tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+    Training run = prepare(accelerator, sharded, shape);
+    for (int step = 0; step < kStepsBefore; step++) train(accelerator, run, step);
+    accelerator->save_fsdp_model(run.model, folder, settings);
+    accelerator->save_fsdp_optimizer(run.optimizer, folder, settings);
+    for (int step = kStepsBefore; step < kSteps; step++) {
+      const double loss = train(accelerator, run, step);
+      if (accelerator->state().is_main_process()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+void expect_continued(const std::string& folder, int ranks, bool sharded, const FsdpFileSettings& settings,
+                      const std::vector<double>& losses, const Shape& shape = {}) {
+  tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
+    SCOPED_TRACE(text("loaded by ", ranks, " ranks, ", sharded ? "sharded" : "whole"));  // of this thread
+    Training run = prepare(accelerator, sharded, shape);
+    train(accelerator, run, 9);  // another history
+    accelerator->load_fsdp_model(run.model, folder, settings);
+    accelerator->load_fsdp_optimizer(run.optimizer, folder, settings);
+    for (int step = kStepsBefore; step < kSteps; step++)
+      EXPECT_NEAR(train(accelerator, run, step), losses[static_cast<size_t>(step - kStepsBefore)], 1e-5);
+  });
+}
+
+TEST(ShardedFiles, LoadOnAnyNumberOfRanks) {
+  for (const StateDictType type : {StateDictType::kFullStateDict, StateDictType::kShardedStateDict})
+    for (const auto& [ranks, sharded] : {std::pair(1, false), std::pair(2, true), std::pair(3, true)}) {
+      const Folder folder;
+      SCOPED_TRACE(text("saved by ", ranks, " ranks"));
+      const std::vector<double> losses = save(folder / "deep/run", ranks, sharded, in(type));
+      expect_continued(folder / "deep/run", 1, false, in(type), losses);
+      expect_continued(folder / "deep/run", 2, true, in(type), losses);
+      expect_continued(folder / "deep/run", 3, true, in(type), losses);
+      expect_continued(folder / "deep/run", 2, false, in(type), losses);
+    }
+}
+
+TEST(ShardedFiles, OfRanksLoadOnTheSameRanks) {
+  for (const FsdpFileSettings& settings :
+       {in(StateDictType::kLocalStateDict), in(StateDictType::kShardedStateDict, 0, false)})
+    for (const int ranks : {1, 3}) {
+      const Folder folder;
+      save(folder / "run", 4, true, settings);  // whose files go
+      const std::vector<double> losses = save(folder / "run", ranks, true, settings);
+      expect_continued(folder / "run", ranks, true, settings, losses);
+    }
+}
+
+TEST(ShardedFiles, HaveAllKindsOfParameters) {
+  for (const Shape& shape : {Shape{true, false, false, false}, Shape{false, true, false, false},
+                             Shape{false, false, true, false}, Shape{false, false, false, true}}) {
+    const Folder folder;
+    const FsdpFileSettings settings = in(StateDictType::kShardedStateDict);
+    const std::vector<double> losses = save(folder / "run", 3, true, settings, shape);
+    expect_continued(folder / "run", 2, true, settings, losses, shape);
+    expect_continued(folder / "run", 1, false, settings, losses, shape);
+  }
+}
+
+// Names of files and folders, and what the ranks decide where nothing is given.
+TEST(ShardedFiles, HaveTheNamesOfTheReference) {
+  const auto names_of = [](const FsdpFileSettings& settings, bool sharded, StateDictType of_model) {
+    const Folder folder;
+    tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+      PrepareModelSettings prepared;
+      prepared.fsdp.enabled = sharded;
+      prepared.fsdp.state_dict_type.value = of_model;
+      const auto inner = parallel::fsdp_fixture::make_model();
+      const nn::ModulePtr model = accelerator->prepare_model(inner, prepared);
+      auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
+      optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
+      accelerator->save_fsdp_model(model, folder / "run", settings);
+      accelerator->save_fsdp_optimizer(accelerator->prepare_optimizer(optimizer), folder / "run", settings);
+    });
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "run"))
+      names.push_back(entry.path().lexically_relative(folder / "run").string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const StateDictType full = StateDictType::kFullStateDict, parts = StateDictType::kShardedStateDict;
+  EXPECT_EQ(names_of({}, false, full), (Names{"optimizer.bin", "pytorch_model_fsdp.bin"}));
+  EXPECT_EQ(names_of(in(full, 2), true, parts), (Names{"optimizer_2.bin", "pytorch_model_fsdp_2.bin"}));
+  EXPECT_EQ(names_of({}, true, parts),
+            (Names{"optimizer_0", "optimizer_0/.metadata", "optimizer_0/__0_0.distcp", "pytorch_model_fsdp_0",
+                   "pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp",
+                   "pytorch_model_fsdp_0/__1_0.distcp"}));  // before a step the optimizer has settings alone
+  EXPECT_EQ(names_of(in(StateDictType::kLocalStateDict), true, full),
+            (Names{"optimizer_0", "optimizer_0/.metadata", "optimizer_0/__0_0.distcp", "pytorch_model_fsdp_rank0.bin",
+                   "pytorch_model_fsdp_rank1.bin"}));
+  EXPECT_EQ(names_of(in(parts, 1, false), true, full),
+            (Names{"optimizer_1_rank0.bin", "optimizer_1_rank1.bin", "pytorch_model_fsdp_1_rank0.bin",
+                   "pytorch_model_fsdp_1_rank1.bin"}));
+}
+
+TEST(ShardedFiles, ListWholeTensorsByTheirNames) {
+  const Folder folder;
+  save(folder / "run", 2, true, in(StateDictType::kShardedStateDict));
+  checkpoint::NamedTensors tensors = checkpoint::read_distributed_checkpoint(folder / "run/pytorch_model_fsdp_0");
+  ASSERT_EQ(tensors.size(), 8);
+  EXPECT_EQ(tensors.front().first, "first");
+  const c10::IValue state = checkpoint::read_distributed_state(folder / "run/optimizer_0");
+  EXPECT_TRUE(checkpoint::is_by_names(state));
+  const c10::IValue& group = state.toGenericDict().at("param_groups").toListRef()[1];
+  EXPECT_EQ(group.toGenericDict().at("params").toListRef()[0].toStringRef(), "block0.bias");
+  EXPECT_EQ(group.toGenericDict().at("lr").toDouble(), 0.05);
+}
+
+// A save replaces what a save wrote, and nothing else; a load that fails on one rank changes nothing on any.
+TEST(ShardedFiles, NothingIsLostByAMistake) {
+  const Folder folder;
+  const FsdpFileSettings settings = in(StateDictType::kShardedStateDict);
+  save(folder / "run", 3, true, settings);
+  const std::vector<double> losses = save(folder / "run", 2, true, settings);
+  expect_continued(folder / "run", 2, true, settings, losses);
+  EXPECT_FALSE(fs::exists(folder / "run/pytorch_model_fsdp_0/__2_0.distcp"));
+
+  checkpoint::tests::write_text(folder / "run/pytorch_model_fsdp_0/notes.txt", "mine");
+  expect_error(Status::kAlreadyExists, "holds 'notes.txt'", [&] { save(folder / "run", 2, true, settings); });
+  EXPECT_TRUE(fs::exists(folder / "run/pytorch_model_fsdp_0/__1_0.distcp"));
+
+  const auto load = [&](const std::function<void(const std::string&)>& change) {
+    const Folder copy;
+    fs::copy(folder / "run", copy / "run", fs::copy_options::recursive);
+    change(copy / "run");
+    tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+      Training run = prepare(accelerator, true);
+      train(accelerator, run, 0);
+      const at::Tensor before = run.inner->parameter(0).detach().clone();
+      try {
+        accelerator->load_fsdp_model(run.model, copy / "run", settings);
+        accelerator->load_fsdp_optimizer(run.optimizer, copy / "run", settings);
+      } catch (...) {
+        EXPECT_TRUE(before.equal(run.inner->parameter(0)));
+        throw;
+      }
+    });
+  };
+  load([](const std::string&) {});
+  expect_error(Status::kNotFound, "pytorch_model_fsdp_0' does not exist",
+               [&] { load([](const std::string& run) { fs::remove_all(run + "/pytorch_model_fsdp_0"); }); });
+  expect_error(Status::kCorrupt, "__1_0.distcp", [&] {
+    load([](const std::string& run) { fs::resize_file(run + "/pytorch_model_fsdp_0/__1_0.distcp", 3000); });
+  });
+  expect_error(Status::kNotFound, "__1_0.distcp",
+               [&] { load([](const std::string& run) { fs::remove(run + "/pytorch_model_fsdp_0/__1_0.distcp"); }); });
+}
+
+TEST(ShardedFiles, RefusesOtherObjects) {
+  const Folder folder;
+  const FsdpFileSettings parts = in(StateDictType::kShardedStateDict), of_ranks = in(StateDictType::kLocalStateDict),
+                         without_dcp = in(StateDictType::kShardedStateDict, 0, false);
+  save(folder / "run", 2, true, parts);
+  save(folder / "run", 2, true, of_ranks);
+  save(folder / "run", 2, true, without_dcp);
+  tests::run_accelerators(3, {}, [&](const AcceleratorPtr& accelerator) {
+    Training run = prepare(accelerator, true);
+    expect_error(Status::kShapeMismatch, "pytorch_model_fsdp_rank0.bin",
+                 [&] { accelerator->load_fsdp_model(run.model, folder / "run", of_ranks); });
+    expect_error(Status::kNotFound, "optimizer_0_rank2.bin",
+                 [&] { accelerator->load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
+    const auto other = std::make_shared<nn::CallbackModule>("Other");
+    expect_error(Status::kInvalidArgument, "not prepared",
+                 [&] { accelerator->save_fsdp_model(other, folder / "run", parts); });
+    other->add_parameter("first", at::zeros({7, 5}), true);
+    expect_error(Status::kInvalidState, "which the model lacks",
+                 [&] { accelerator->load_fsdp_model(accelerator->prepare_model(other), folder / "run", parts); });
+  });
+  tests::run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
+    Training run = prepare(accelerator, false);
+    expect_error(Status::kInvalidState, "pytorch_model_fsdp_rank1.bin', so that the files are of more ranks than 1",
+                 [&] { accelerator->load_fsdp_model(run.model, folder / "run", of_ranks); });
+    expect_error(Status::kInvalidState, "optimizer_0_rank1.bin', so that the files are of more ranks than 1",
+                 [&] { accelerator->load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
+    auto stray = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
+    stray->add_group({at::zeros({3}).requires_grad_(true)}, std::nullopt, std::nullopt);
+    expect_error(Status::kInvalidState, "of no prepared model", [&] {
+      accelerator->save_fsdp_optimizer(accelerator->prepare_optimizer(stray), folder / "run", parts);
+    });
+    expect_error(Status::kInvalidState, "groups of parameters",
+                 [&] { accelerator->load_fsdp_optimizer(accelerator->optimizers().back(), folder / "run", parts); });
+  });
+}
+
+}  // namespace sharded_files_test
+}  // namespace accel::accelerator
