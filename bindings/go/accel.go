@@ -6165,8 +6165,9 @@ type DeepspeedOptions struct {
 	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
 	OffloadParamNvmePath string
 
-	// 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable
-	// ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+	// Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory
+	// (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters
+	// after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
 	Zero3InitFlag *bool
 
 	// 1: whole weights can be saved from stage 3, which they always can here. Variable

@@ -163,9 +163,10 @@ typedef struct accel_deepspeed_options {
                                              * Default: none */
   const char *offload_param_nvme_path;      /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
                                              * Default: none */
-  accel_flag_t zero3_init_flag;             /* 1: models are shared out while they are made, of stage 3. Here they are when they
-                                             * are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the
-                                             * stage is 3 */
+  accel_flag_t zero3_init_flag;             /* Of stage 3, 1: only rank 0 needs weights; models of the others may be without
+                                             * memory (accel_init_empty_weights_begin()), and get their shards when they are
+                                             * prepared, one group of parameters after the other. Variable
+                                             * ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3 */
   accel_flag_t zero3_save_16bit_model;      /* 1: whole weights can be saved from stage 3, which they always can here. Variable
                                              * ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0 */
   const char *transformer_moe_cls_names;    /* Names of classes with commas between them, whose modules are gathered as one

@@ -241,6 +241,8 @@ class Reader {
                                                         : ShardingStrategy::kShardGradOp,
                                source);
     if (config.zero_stage > 0) fsdp.state_dict_type.set(StateDictType::kShardedStateDict, source);
+    if (config.zero_stage == 3)
+      fsdp.cpu_ram_efficient_loading.set(settings_.zero3_init_flag.value_or(true), settings_.zero3_init_flag.source);
     wrap(config, fsdp);
     if (precision() == Precision::kBf16) fsdp.param_dtype.set("bfloat16", "bf16.enabled");
     if (precision() == Precision::kFp16) fsdp.param_dtype.set("float16", "fp16.enabled");
@@ -275,10 +277,8 @@ class Reader {
   }
 
   void note_options_without_effect(DeepspeedConfig& config) const {
-    if (settings_.zero3_init_flag.value_or(false) && !settings_.zero3_init_flag.is_default())
-      config.without_effect.emplace_back(config.zero_stage == 3
-                                             ? "zero3_init_flag: models are shared out when they are prepared"
-                                             : "zero3_init_flag: the stage of ZeRO is not 3");
+    if (config.zero_stage < 3 && settings_.zero3_init_flag.value_or(false) && !settings_.zero3_init_flag.is_default())
+      config.without_effect.emplace_back("zero3_init_flag: the stage of ZeRO is not 3");
     if (config.zero_stage < 3 && !settings_.transformer_moe_cls_names.value.empty())
       config.without_effect.emplace_back("transformer_moe_cls_names: the stage of ZeRO is not 3");
     if (config.zero_stage < 3 && find("zero_optimization.stage3_param_persistence_threshold") != nullptr)

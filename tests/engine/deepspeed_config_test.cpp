@@ -70,7 +70,8 @@ TEST(DeepspeedConfig, WithoutAFileTheSettingsSayAll) {
   EXPECT_EQ(config.fsdp.param_dtype.value, "bfloat16");
   EXPECT_EQ(config.fsdp.auto_wrap_policy, AutoWrapPolicy::kSizeBasedWrap);
   EXPECT_EQ(config.fsdp.min_num_params, 100000);
-  EXPECT_TRUE(has_line(config, "zero3_init_flag: models are shared out when they are prepared"));
+  EXPECT_TRUE(config.fsdp.cpu_ram_efficient_loading);
+  EXPECT_FALSE(has_line(config, "zero3_init_flag"));
 }
 
 TEST(DeepspeedConfig, AutoValuesAreFilledAsTheReferenceDoes) {

@@ -181,7 +181,7 @@ class DeepSpeedPlugin:
 
     @contextlib.contextmanager
     def zero3_init_context_manager(self, enable=False):
-        """With another zero3_init_flag inside."""
+        """With another zero3_init_flag inside: whether ranks other than 0 may prepare models that are on the device meta."""
         kept, self.zero3_init_flag = self.zero3_init_flag, enable
         if kept != enable:
             self.set_deepspeed_weakref()
@@ -233,7 +233,7 @@ class DeepSpeedPlugin:
         """The engine's options: the whole configuration as JSON, but for what Python does itself."""
         config = copy.deepcopy({key: value for key, value in self.deepspeed_config.items() if key not in ("optimizer", "scheduler", "steps_per_print")})
         config["zero_optimization"].pop("stage3_gather_16bit_weights_on_model_save", None)
-        return fill(capi.accel_deepspeed_options_t(), {"enabled": 1, "hf_ds_config": json.dumps(config),
+        return fill(capi.accel_deepspeed_options_t(), {"enabled": 1, "hf_ds_config": json.dumps(config), "zero3_init_flag": self.zero3_init_flag,
                                                        "transformer_moe_cls_names": self.transformer_moe_cls_names})
 
 
@@ -253,6 +253,11 @@ def get_active_deepspeed_plugin(state):
     plugins = state.deepspeed_plugins
     if plugins is None:
         raise ValueError("Couldn't retrieve the active `DeepSpeedPlugin` as none were enabled: give Accelerator(deepspeed_plugin=...)")
+    return selected_of(plugins)
+
+
+def selected_of(plugins):
+    """Of a plugin, or of several by their names."""
     return plugins if not isinstance(plugins, dict) else next(plugin for plugin in plugins.values() if plugin.selected)
 
 

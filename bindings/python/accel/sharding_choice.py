@@ -3,7 +3,7 @@
 import os
 
 from . import capi
-from .deepspeed import DeepSpeedPlugin
+from .deepspeed import DeepSpeedPlugin, selected_of
 from .environment import parse_choice_from_env, parse_flag_from_env
 from .fsdp import FullyShardedDataParallelPlugin
 from .handlers import check_types
@@ -66,7 +66,7 @@ def options_of(model, options):
     be unused all the same, as with FSDP and DeepSpeed."""
     fsdp, deepspeed = sharded_by()
     if deepspeed is not None:
-        plugin = next(plugin for plugin in deepspeed.values() if plugin.selected) if isinstance(deepspeed, dict) else deepspeed
+        plugin = selected_of(deepspeed)
         options.deepspeed = added = plugin.to_engine()
         shards = plugin.zero_stage != 0
     elif fsdp is not None:

@@ -374,6 +374,23 @@ def test_only_the_main_process_needs_weights(ranks):
                 assert not torch.equal(model.module.last.weight, start["last.weight"])
             del model, optimizer
             AcceleratorState._reset_state(True)
+
+        for flag in (True, False):
+            accelerator = Accelerator(cpu=True, deepspeed_plugin=DeepSpeedPlugin(zero_stage=3, zero3_init_flag=flag))
+            torch.manual_seed(0)
+            model = Net()
+            start = {name: value.clone() for name, value in model.state_dict().items()}
+            if not accelerator.is_main_process:
+                model = model.to("meta")
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+            if flag:
+                model, optimizer, _ = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(range(4)))
+                with GatheredParameters(model):
+                    assert all(torch.equal(value, start[name]) for name, value in model.module.state_dict().items())
+            elif not accelerator.is_main_process:  # before it meets rank 0
+                fails(ValueError, "on the device meta, without memory", accelerator.prepare, model, torch.utils.data.DataLoader(range(4)))
+            del model, optimizer
+            AcceleratorState._reset_state(True)
         """)
 
 

@@ -94,7 +94,8 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
   if (!tensor.is_meta()) return tensor;
   require(settings_.sync_module_states && settings_.cpu_ram_efficient_loading && ranks_.gradient->rank() != 0,
           Status::kInvalidState, "'", name, "' has no memory on rank ", ranks_.gradient->rank(),
-          "; expected weights on rank 0, and elsewhere too unless cpu_ram_efficient_loading is 1");
+          "; expected weights on rank 0, and elsewhere too unless cpu_ram_efficient_loading is 1, or zero3_init_flag "
+          "of DeepSpeed's settings");
   return at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false));
 }
 

@@ -16,6 +16,7 @@ from torch.nn.modules import module as torch_module
 from torch.utils.checkpoint import checkpoint
 
 from .. import capi, errors
+from ..deepspeed import selected_of
 from ..objects import inside
 from ..scopes import noting, scope
 from ..state import current, sharded_by
@@ -226,8 +227,10 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     """The prepared model: with `wraps` a DistributedModel, else the model itself."""
     if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
         del model.forward
-    plugin = sharded_by()[0]
-    meta_parameters.initialize(model, plugin, wraps and plugin is not None and capi.accel_process_index(state) != 0)
+    plugin, deepspeed = sharded_by()
+    gets_weights = wraps and capi.accel_process_index(state) != 0
+    if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
+        meta_parameters.initialize(model, plugin, plugin is not None and gets_weights)
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
         _widen_parameters(model)
     parts: dict = {}

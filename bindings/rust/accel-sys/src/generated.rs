@@ -2627,7 +2627,7 @@ pub struct accel_deepspeed_options_t {
     pub offload_optimizer_nvme_path: *const c_char,
     /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     pub offload_param_nvme_path: *const c_char,
-    /// 1: models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+    /// Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     pub zero3_init_flag: accel_flag_t,
     /// 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     pub zero3_save_16bit_model: accel_flag_t,

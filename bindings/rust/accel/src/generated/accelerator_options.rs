@@ -432,8 +432,9 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Models are shared out while they are made, of stage 3. Here they are when they are prepared. Variable
-    /// ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3.
+    /// Of stage 3, true: only rank 0 needs weights; models of the others may be without memory
+    /// ([`accel_init_empty_weights_begin`](accel_sys::accel_init_empty_weights_begin)), and get their shards when they are prepared, one group of parameters
+    /// after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3.
     pub fn zero3_init_flag(mut self, zero3_init_flag: bool) -> Self {
         self.0.zero3_init_flag = zero3_init_flag.into();
         self
