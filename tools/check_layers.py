@@ -12,15 +12,17 @@ import sys
 
 LAYER = {
     "base": 0,
-    "config": 1, "kernels": 1,
-    "tensor": 2,
-    "comm": 3, "precision": 3, "launch": 3, "track": 3,
-    "state": 4, "nn": 4, "optim": 4,
-    "data": 5, "parallel": 5, "quant": 5,
-    "checkpoint": 6, "profile": 6,
-    "bigmodel": 7,
-    "accelerator": 8, "report": 8,
-    "capi": 9, "program": 9,
+    "json": 1, "os": 1,
+    "machine": 2,
+    "config": 3, "kernels": 3,
+    "tensor": 4, "trace": 4, "logging": 4, "http": 4,
+    "comm": 5, "precision": 5, "launch": 5, "track": 5,
+    "state": 6, "nn": 6, "optim": 6,
+    "data": 7, "parallel": 7, "quant": 7,
+    "checkpoint": 8, "profile": 8,
+    "bigmodel": 9,
+    "accelerator": 10, "report": 10,
+    "capi": 11, "program": 11,
 }
 PUBLIC_HEADER = "accel.h"
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
@@ -38,7 +40,7 @@ CUDA = re.compile(r"cuda", re.IGNORECASE)
 CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/(accelerator_library|device|device_availability)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
-WITHOUT_TORCH = ("base", "config", "launch", "track", "report", "program")
+WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "program")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 ASKS_TORCH_VERSION = re.compile(r"\bTORCH_VERSION_(MAJOR|MINOR|PATCH)\b")

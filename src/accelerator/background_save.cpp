@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/span.hpp"
+#include "trace/span.hpp"
 
 namespace accel::accelerator {
 

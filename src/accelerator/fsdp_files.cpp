@@ -9,7 +9,6 @@
 #include "accelerator/accelerator.hpp"
 #include "accelerator/ranks.hpp"
 #include "accelerator/sharded_state.hpp"
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/files/make_folders.hpp"
@@ -18,6 +17,7 @@
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"
 
 namespace accel::accelerator {

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/step_times.hpp"
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "state/gradient_state.hpp"
+#include "trace/step_times.hpp"
 
 namespace accel::accelerator {
 

@@ -6,12 +6,12 @@
 
 #include "accelerator/sharded_models.hpp"
 #include "accelerator/step_clipping.hpp"
-#include "base/step_times.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
+#include "trace/step_times.hpp"
 
 namespace accel::accelerator {
 

@@ -7,8 +7,8 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/ranks.hpp"
-#include "base/host_name.hpp"
 #include "kernels/cpu_allocator.hpp"
+#include "os/host_name.hpp"
 #include "tensor/device_work.hpp"
 #include "track/live_metrics_server.hpp"
 #include "track/throughput.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/background_thread.hpp"
+#include "os/background_thread.hpp"
 #include "precision/autocast.hpp"
 
 namespace accel::bigmodel {

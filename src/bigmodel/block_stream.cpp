@@ -7,12 +7,12 @@
 #include <chrono>
 #include <utility>
 
-#include "base/background_thread.hpp"
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
-#include "base/running_calls.hpp"
-#include "base/span.hpp"
+#include "os/background_thread.hpp"
+#include "os/bus_error_guard.hpp"
+#include "os/running_calls.hpp"
 #include "tensor/file_memory.hpp"
+#include "trace/span.hpp"
 
 namespace accel::bigmodel {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "base/bus_error_guard.hpp"
 #include "bigmodel/batch_schedule.hpp"
 #include "bigmodel/saved_weights.hpp"
+#include "os/bus_error_guard.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::bigmodel {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <unordered_set>
 
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/name_list.hpp"
 #include "base/split_text.hpp"
@@ -15,6 +14,7 @@
 #include "bigmodel/device_place.hpp"
 #include "bigmodel/dispatch.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "os/bus_error_guard.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/set_data.hpp"

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "base/name_list.hpp"
 #include "base/split_text.hpp"
 #include "bigmodel/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
+#include "os/bus_error_guard.hpp"
 
 namespace accel::bigmodel {
 namespace {

@@ -8,9 +8,9 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "base/host_memory.hpp"
 #include "base/log.hpp"
 #include "bigmodel/device_map.hpp"
+#include "machine/host_memory.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/device_work.hpp"

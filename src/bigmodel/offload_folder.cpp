@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/mapped_file.hpp"
-#include "base/regular_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "json/json.hpp"
+#include "os/mapped_file.hpp"
+#include "os/regular_file.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::bigmodel {

@@ -8,15 +8,15 @@
 
 #include "accel.h"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/options.hpp"
 #include "capi/owned_value.hpp"
 #include "capi/value.hpp"
 #include "config/configuration_writer.hpp"
+#include "json/json.hpp"
 #include "launch/launch_explanation.hpp"
-#include "launch/visible_gpus.hpp"
+#include "machine/visible_gpus.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

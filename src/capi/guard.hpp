@@ -17,9 +17,9 @@
 #include "accel.h"
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "base/running_calls.hpp"
 #include "capi/process_check.hpp"
 #include "kernels/thread_count.hpp"
+#include "os/running_calls.hpp"
 
 // Before the definition of every function of accel.h. The attribute is repeated because for GCC a definition inside a
 // namespace is a declaration of its own, which would be hidden.

@@ -12,9 +12,6 @@
 #include "accel.h"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
-#include "base/process_use.hpp"
-#include "base/running_calls.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
@@ -25,7 +22,10 @@
 #include "kernels/thread_count.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/function_launch.hpp"
-#include "launch/processor_affinity.hpp"
+#include "machine/processor_affinity.hpp"
+#include "os/list_folder.hpp"
+#include "os/process_use.hpp"
+#include "os/running_calls.hpp"
 
 namespace accel::capi {
 namespace {

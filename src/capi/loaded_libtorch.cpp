@@ -11,8 +11,8 @@
 #include <system_error>
 
 #include "base/error.hpp"
-#include "base/linker_error.hpp"
 #include "base/torch_compat.hpp"
+#include "os/linker_error.hpp"
 
 namespace accel::capi {
 namespace {

@@ -1,5 +1,5 @@
 // Section 14: loggers.
-#include "track/logger.hpp"
+#include "logging/logger.hpp"
 
 #include <memory>
 #include <utility>
@@ -11,7 +11,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
-#include "track/log_sink.hpp"
+#include "logging/log_sink.hpp"
 
 namespace accel::capi {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "base/process_use.hpp"
 #include "capi/guard.hpp"
+#include "os/process_use.hpp"
 
 namespace accel::capi {
 

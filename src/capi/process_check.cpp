@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/error.hpp"
-#include "base/process_use.hpp"
 #include "capi/loaded_libtorch.hpp"
+#include "os/process_use.hpp"
 #include "tensor/accelerator_library.hpp"
 
 namespace accel::capi {

@@ -9,8 +9,6 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/span.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
@@ -18,10 +16,12 @@
 #include "capi/options.hpp"
 #include "capi/scope.hpp"
 #include "capi/value.hpp"
+#include "json/json.hpp"
 #include "profile/trace_file.hpp"
 #include "tensor/tree.hpp"
-#include "track/averages_table.hpp"
-#include "track/profile_schedule.hpp"
+#include "trace/averages_table.hpp"
+#include "trace/profile_schedule.hpp"
+#include "trace/span.hpp"
 
 namespace accel::capi {
 namespace {

@@ -15,8 +15,8 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "logging/progress_bar.hpp"
 #include "tensor/tree.hpp"
-#include "track/progress_bar.hpp"
 
 namespace accel::capi {
 namespace {

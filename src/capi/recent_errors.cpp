@@ -8,11 +8,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/process_use.hpp"
 #include "base/text_check.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 #include "capi/value.hpp"
+#include "os/process_use.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

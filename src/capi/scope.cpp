@@ -7,9 +7,9 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "base/process_use.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
+#include "os/process_use.hpp"
 
 namespace accel::capi {
 

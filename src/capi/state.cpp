@@ -9,8 +9,6 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "base/host_name.hpp"
-#include "base/interruption.hpp"
 #include "base/log.hpp"
 #include "capi/buffer.hpp"
 #include "capi/device.hpp"
@@ -22,6 +20,8 @@
 #include "capi/value.hpp"
 #include "comm/collectives.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "os/host_name.hpp"
+#include "os/interruption.hpp"
 #include "profile/automatic_profile.hpp"
 #include "state/main_process_first.hpp"
 #include "state/split.hpp"

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "accel.h"
-#include "base/json.hpp"
-#include "base/plugin_file.hpp"
 #include "base/torch_compat.hpp"
 #include "capi/buffer.hpp"
 #include "capi/guard.hpp"
 #include "capi/object.hpp"
 #include "capi/version.hpp"
+#include "json/json.hpp"
+#include "os/plugin_file.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 

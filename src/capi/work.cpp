@@ -7,11 +7,11 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
-#include "base/span.hpp"
 #include "capi/callback.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/value.hpp"
+#include "trace/span.hpp"
 
 accel_work::accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator)
     : work(std::move(work)), works(communicator.group().works), step_times(communicator.step_times()) {

@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::checkpoint {
 namespace {

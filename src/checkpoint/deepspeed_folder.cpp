@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
-#include "base/mapped_file.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "checkpoint/deepspeed_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/distributed_checkpoint.hpp"
@@ -18,6 +17,7 @@
 #include "checkpoint/listed_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/piece_file.hpp"
+#include "os/list_folder.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

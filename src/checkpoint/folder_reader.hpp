@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
-#include "base/mapped_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/training_state.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

@@ -6,9 +6,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
-#include "base/system_error.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/formats/distributed_checkpoint.hpp"
 #include "checkpoint/formats/distributed_checkpoint_writer.hpp"
@@ -16,6 +13,9 @@
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
+#include "os/system_error.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

@@ -12,14 +12,14 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
 #include "base/text_ends.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/listed_file.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/project.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 namespace {

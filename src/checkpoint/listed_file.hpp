@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/manifest.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

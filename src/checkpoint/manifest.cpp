@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
+#include "json/json.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 namespace {

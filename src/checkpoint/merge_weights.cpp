@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
 #include "base/text_ends.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/folder_layout.hpp"
@@ -21,6 +19,8 @@
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/training_state.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

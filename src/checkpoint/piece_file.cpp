@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/text_ends.hpp"
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/manifest.hpp"
+#include "json/json.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

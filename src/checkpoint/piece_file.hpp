@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/tensor_piece.hpp"
 
 namespace accel::checkpoint {

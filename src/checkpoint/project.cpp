@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "checkpoint/files/temporary.hpp"
+#include "os/list_folder.hpp"
 
 namespace accel::checkpoint {
 namespace {

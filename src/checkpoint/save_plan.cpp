@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/save_training_state.hpp"
+#include "json/json.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

@@ -14,11 +14,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
-#include "base/regular_file.hpp"
-#include "base/span.hpp"
-#include "base/system_error.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/file_hash.hpp"
 #include "checkpoint/folder_layout.hpp"
@@ -27,7 +22,12 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
+#include "os/regular_file.hpp"
+#include "os/system_error.hpp"
 #include "tensor/tree.hpp"
+#include "trace/span.hpp"
 
 namespace accel::checkpoint {
 namespace {

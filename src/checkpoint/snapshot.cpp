@@ -12,8 +12,8 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
-#include "base/system_error.hpp"
 #include "kernels/parallel.hpp"
+#include "os/system_error.hpp"
 #include "tensor/device_work.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"

@@ -12,7 +12,6 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/polling.hpp"
 #include "comm/backend_call.hpp"
 #include "comm/backend_names.hpp"
 #include "comm/call_report.hpp"
@@ -22,6 +21,7 @@
 #include "comm/plugin.hpp"
 #include "comm/recorded_backend.hpp"
 #include "comm/staged_backend.hpp"
+#include "os/polling.hpp"
 #include "tensor/access.hpp"
 
 namespace accel::comm {

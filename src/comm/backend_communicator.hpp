@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/interruption.hpp"
 #include "comm/communicator.hpp"
+#include "os/interruption.hpp"
 
 namespace c10d {
 class Backend;

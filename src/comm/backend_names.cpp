@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/plugin_file.hpp"
 #include "base/split_text.hpp"
 #include "comm/plugin.hpp"
+#include "os/plugin_file.hpp"
 
 namespace accel::comm {
 namespace {

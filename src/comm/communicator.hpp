@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "base/step_times.hpp"
 #include "comm/collective.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/flight_record.hpp"
 #include "comm/posting_order.hpp"
 #include "comm/work_list.hpp"
+#include "trace/step_times.hpp"
 
 namespace c10d {
 class ProcessGroup;

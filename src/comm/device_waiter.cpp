@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/current_call.hpp"
 #include "comm/communication_stream.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::comm {
 

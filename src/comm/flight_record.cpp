@@ -9,11 +9,11 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/log.hpp"
-#include "base/span.hpp"
 #include "comm/collective_error.hpp"
+#include "json/json.hpp"
 #include "tensor/dtype.hpp"
+#include "trace/span.hpp"
 
 namespace accel::comm {
 namespace {

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/file_descriptor.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/socket.hpp"
 #include "comm/store_server.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 

@@ -10,7 +10,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/plugin_file.hpp"
+#include "os/plugin_file.hpp"
 #include "tensor/device_plugins.hpp"
 
 namespace accel::comm {

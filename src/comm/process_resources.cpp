@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::comm {
 namespace {

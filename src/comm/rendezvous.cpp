@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/interruption.hpp"
 #include "comm/job_start.hpp"
 #include "comm/process_resources.hpp"
 #include "comm/rendezvous_endpoints.hpp"
 #include "comm/socket.hpp"
 #include "comm/store_client.hpp"
 #include "comm/store_server.hpp"
+#include "os/interruption.hpp"
 
 namespace accel::comm {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/file_descriptor.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/socket.hpp"
 #include "comm/store_server.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "base/deadline.hpp"
-#include "base/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 

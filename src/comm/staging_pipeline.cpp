@@ -9,10 +9,10 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/polling.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/communication_stream.hpp"
 #include "comm/error_line.hpp"
+#include "os/polling.hpp"
 #include "tensor/device_work.hpp"
 
 namespace accel::comm {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/interruption.hpp"
+#include "os/interruption.hpp"
 
 namespace accel::comm {
 namespace {

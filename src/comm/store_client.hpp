@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/file_descriptor.hpp"
 #include "comm/socket.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 

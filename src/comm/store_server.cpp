@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::comm {
 namespace {

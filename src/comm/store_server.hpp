@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 

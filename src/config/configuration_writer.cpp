@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "base/replaced_file.hpp"
 #include "base/text_ends.hpp"
 #include "config/yaml_document.hpp"
+#include "os/replaced_file.hpp"
 
 namespace accel {
 namespace {

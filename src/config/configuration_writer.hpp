@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/json.hpp"
 #include "config/launch_configuration.hpp"
+#include "json/json.hpp"
 
 namespace accel {
 

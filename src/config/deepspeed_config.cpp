@@ -10,13 +10,13 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/log.hpp"
-#include "base/regular_file.hpp"
 #include "config/deepspeed_keys.hpp"
 #include "config/fsdp_settings.hpp"
 #include "config/precedence.hpp"
 #include "config/precision_name.hpp"
+#include "json/json.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel {
 

@@ -8,9 +8,9 @@
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "config/kept_bytes.hpp"
 #include "config/option_text.hpp"
+#include "json/json.hpp"
 
 namespace accel {
 namespace {

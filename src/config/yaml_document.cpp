@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/number_text.hpp"
-#include "base/regular_file.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel {
 namespace {

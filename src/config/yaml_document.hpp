@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel {
 

@@ -7,9 +7,9 @@
 #include <exception>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
-#include "base/running_calls.hpp"
+#include "os/background_thread.hpp"
+#include "os/running_calls.hpp"
 #include "tensor/generator.hpp"
 #include "tensor/tree.hpp"
 

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/step_times.hpp"
 #include "comm/communicator.hpp"
 #include "data/dataloader.hpp"
 #include "data/device_copy.hpp"
 #include "data/loader.hpp"
 #include "state/gradient_state.hpp"
+#include "trace/step_times.hpp"
 
 namespace accel::data {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
-#include "base/running_calls.hpp"
-#include "base/span.hpp"
+#include "os/background_thread.hpp"
+#include "os/running_calls.hpp"
+#include "trace/span.hpp"
 
 namespace accel::data {
 

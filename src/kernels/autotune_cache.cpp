@@ -9,9 +9,9 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/processors.hpp"
-#include "base/read_line.hpp"
-#include "base/replaced_file.hpp"
+#include "machine/processors.hpp"
+#include "os/read_line.hpp"
+#include "os/replaced_file.hpp"
 
 namespace accel::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::kernels {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/processors.hpp"
+#include "machine/processors.hpp"
 
 namespace accel::kernels {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "base/processors.hpp"
+#include "machine/processors.hpp"
 
 namespace accel::kernels {
 

@@ -19,15 +19,15 @@
 #include "base/built_for.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/host_memory.hpp"
-#include "base/list_folder.hpp"
-#include "base/processors.hpp"
-#include "base/read_line.hpp"
 #include "base/split_text.hpp"
 #include "config/launch_configuration.hpp"
 #include "launch/command_output.hpp"
-#include "launch/processor_affinity.hpp"
-#include "launch/visible_gpus.hpp"
+#include "machine/host_memory.hpp"
+#include "machine/processor_affinity.hpp"
+#include "machine/processors.hpp"
+#include "machine/visible_gpus.hpp"
+#include "os/list_folder.hpp"
+#include "os/read_line.hpp"
 
 namespace accel::launch {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::launch {
 

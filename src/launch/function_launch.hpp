@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/interruption.hpp"
 #include "base/status.hpp"
 #include "launch/guardian.hpp"
 #include "launch/job.hpp"
 #include "launch/options.hpp"
 #include "launch/pipe.hpp"
+#include "os/interruption.hpp"
 
 namespace accel::launch {
 

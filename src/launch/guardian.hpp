@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
 #include "launch/shared_secret.hpp"
+#include "os/host_name.hpp"
 
 namespace accel::launch {
 namespace {

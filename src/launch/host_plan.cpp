@@ -7,11 +7,11 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/regular_file.hpp"
 #include "base/split_text.hpp"
 #include "launch/host_list.hpp"
 #include "launch/host_socket.hpp"
 #include "launch/shared_secret.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel::launch {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/deadline.hpp"
 #include "launch/guardian.hpp"
 #include "launch/job_place.hpp"
-#include "launch/memory_kills.hpp"
 #include "launch/options.hpp"
 #include "launch/rank_process.hpp"
+#include "machine/memory_kills.hpp"
 
 namespace accel::launch {
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "base/json.hpp"
 #include "base/split_text.hpp"
 #include "config/generated/option_tables.hpp"
 #include "config/kept_bytes.hpp"
 #include "config/reference_configuration.hpp"
+#include "json/json.hpp"
 #include "launch/launch_option_rows.hpp"
 
 namespace accel::launch {

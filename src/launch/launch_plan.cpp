@@ -13,7 +13,7 @@
 #include "launch/launch_option.hpp"
 #include "launch/launch_settings.hpp"
 #include "launch/rank_environment.hpp"
-#include "launch/visible_gpus.hpp"
+#include "machine/visible_gpus.hpp"
 
 namespace accel::launch {
 namespace {

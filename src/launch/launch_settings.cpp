@@ -6,10 +6,10 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "config/configuration_file.hpp"
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
+#include "json/json.hpp"
 #include "launch/cluster_place.hpp"
 
 namespace accel::launch {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "base/file_descriptor.hpp"
-#include "base/json.hpp"
+#include "json/json.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 

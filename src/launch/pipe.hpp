@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 

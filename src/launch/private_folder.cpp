@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
-#include "base/list_folder.hpp"
-#include "base/system_error.hpp"
+#include "os/list_folder.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::launch {
 

@@ -17,12 +17,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
-#include "base/nvidia_driver.hpp"
-#include "base/processors.hpp"
 #include "base/split_text.hpp"
-#include "launch/processor_affinity.hpp"
 #include "launch/stray_processes.hpp"
+#include "machine/nvidia_driver.hpp"
+#include "machine/processor_affinity.hpp"
+#include "machine/processors.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/system_error.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::launch {
 namespace {

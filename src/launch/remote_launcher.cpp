@@ -17,8 +17,8 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/whole_write.hpp"
+#include "json/json.hpp"
 #include "launch/shell_words.hpp"
 
 namespace accel::launch {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/regular_file.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel::launch {
 namespace {

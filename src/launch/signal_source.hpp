@@ -4,7 +4,7 @@
 #include <csignal>
 #include <optional>
 
-#include "base/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
 #include "launch/rank_environment.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 namespace {

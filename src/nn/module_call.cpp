@@ -8,12 +8,12 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "base/span.hpp"
 #include "nn/checkpointed_forward.hpp"
 #include "nn/early_stop.hpp"
 #include "nn/module.hpp"
 #include "tensor/backward.hpp"
 #include "tensor/tree.hpp"
+#include "trace/span.hpp"
 
 namespace accel::nn {
 namespace {

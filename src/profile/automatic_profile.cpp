@@ -11,8 +11,8 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/step_times.hpp"
 #include "profile/profiler.hpp"
+#include "trace/step_times.hpp"
 
 namespace accel::profile {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <ATen/core/ivalue.h>
 
-#include "base/span.hpp"
 #include "profile/kineto_session.hpp"
+#include "trace/span.hpp"
 
 namespace accel::profile {
 

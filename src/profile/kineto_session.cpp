@@ -18,9 +18,9 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/mapped_file.hpp"
 #include "base/split_text.hpp"
-#include "base/system_error.hpp"
+#include "os/mapped_file.hpp"
+#include "os/system_error.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 

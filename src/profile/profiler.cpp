@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
-#include "base/step_times.hpp"
 #include "base/tick_clock.hpp"
+#include "os/host_name.hpp"
 #include "profile/key_averages.hpp"
 #include "profile/memory_timeline.hpp"
 #include "profile/trace_file.hpp"
 #include "tensor/tree.hpp"
-#include "track/trace_merge.hpp"
+#include "trace/step_times.hpp"
+#include "trace/trace_merge.hpp"
 
 namespace accel::profile {
 namespace {

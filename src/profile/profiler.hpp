@@ -11,13 +11,13 @@
 #include <string>
 #include <thread>
 
-#include "base/json.hpp"
-#include "base/span.hpp"
 #include "comm/communicator.hpp"
 #include "config/generated/settings.hpp"
+#include "json/json.hpp"
 #include "profile/clock_offset.hpp"
 #include "profile/kineto_session.hpp"
-#include "track/profile_schedule.hpp"
+#include "trace/profile_schedule.hpp"
+#include "trace/span.hpp"
 
 namespace accel::profile {
 

@@ -9,10 +9,10 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
-#include "base/replaced_file.hpp"
-#include "track/span_events.hpp"
-#include "track/trace_merge.hpp"
+#include "os/mapped_file.hpp"
+#include "os/replaced_file.hpp"
+#include "trace/span_events.hpp"
+#include "trace/trace_merge.hpp"
 
 namespace accel::profile {
 namespace {

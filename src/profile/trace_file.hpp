@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.hpp"
-#include "base/span.hpp"
+#include "json/json.hpp"
+#include "trace/span.hpp"
 
 namespace accel::profile {
 

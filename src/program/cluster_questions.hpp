@@ -1,7 +1,7 @@
 // The questions of `accel config`, in the order of the reference's.
 #pragma once
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "program/questions.hpp"
 
 namespace accel::program {

@@ -1,6 +1,6 @@
 #include "program/command_description.hpp"
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "program/command_arguments.hpp"
 
 namespace accel::program {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/split_text.hpp"
+#include "json/json.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/launch_option.hpp"
 #include "launch/remote_launcher.hpp"

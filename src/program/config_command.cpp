@@ -8,7 +8,7 @@
 #include "config/launch_configuration.hpp"
 #include "config/reference_configuration.hpp"
 #include "launch/launch_explanation.hpp"
-#include "launch/visible_gpus.hpp"
+#include "machine/visible_gpus.hpp"
 #include "program/cluster_questions.hpp"
 #include "program/command_arguments.hpp"
 #include "program/questions.hpp"

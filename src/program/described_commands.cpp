@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/deadline.hpp"
-#include "base/json.hpp"
 #include "base/split_text.hpp"
+#include "json/json.hpp"
 #include "launch/command_output.hpp"
 #include "program/command_description.hpp"
 #include "program/command_list.hpp"

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/system_error.hpp"
 #include "launch/become_program.hpp"
 #include "launch/cluster_place.hpp"
 #include "launch/host_agent.hpp"
+#include "os/system_error.hpp"
 #include "program/command_line.hpp"
 
 namespace accel::program {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "base/replaced_file.hpp"
+#include "os/replaced_file.hpp"
 #include "program/command_arguments.hpp"
 #include "program/described_commands.hpp"
 

@@ -14,14 +14,14 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/list_folder.hpp"
-#include "base/mapped_file.hpp"
 #include "base/text_ends.hpp"
+#include "json/json.hpp"
+#include "os/list_folder.hpp"
+#include "os/mapped_file.hpp"
 #include "program/command_arguments.hpp"
-#include "track/averages_table.hpp"
-#include "track/trace_merge.hpp"
-#include "track/trace_text.hpp"
+#include "trace/averages_table.hpp"
+#include "trace/trace_merge.hpp"
+#include "trace/trace_text.hpp"
 
 namespace accel::program {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
-#include "base/replaced_file.hpp"
+#include "os/replaced_file.hpp"
 #include "program/command_arguments.hpp"
 #include "report/live_server.hpp"
 #include "report/page.hpp"

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include <accel.hpp>
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::program {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::program {
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "base/regular_file.hpp"
 #include "base/split_text.hpp"
 #include "config/launch_configuration.hpp"
+#include "os/regular_file.hpp"
 #include "program/command_arguments.hpp"
 
 namespace accel::program {

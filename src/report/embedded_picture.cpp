@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
-#include "base/system_error.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::report {
 namespace {

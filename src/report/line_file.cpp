@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "base/regular_file.hpp"
-#include "base/system_error.hpp"
+#include "os/regular_file.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::report {
 namespace {

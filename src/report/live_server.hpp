@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "http/server/http_server.hpp"
 #include "report/report.hpp"
-#include "track/http/http_server.hpp"
 
 namespace accel::report {
 

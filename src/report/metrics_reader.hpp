@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "report/run.hpp"
 
 namespace accel::report {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
+#include "os/list_folder.hpp"
 #include "report/metrics_reader.hpp"
 
 namespace accel::report {

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/number_text.hpp"
-#include "base/regular_file.hpp"
-#include "base/system_error.hpp"
+#include "json/json.hpp"
+#include "os/regular_file.hpp"
+#include "os/system_error.hpp"
 #include "report/json_elements.hpp"
 #include "report/short_text.hpp"
 

@@ -15,9 +15,9 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/linker_error.hpp"
-#include "base/mapped_file.hpp"
 #include "base/split_text.hpp"
+#include "os/linker_error.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::tensor {
 namespace {

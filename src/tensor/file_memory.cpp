@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
-#include "base/system_error.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::tensor {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/mapped_file.hpp"
-#include "base/streaming_copy.hpp"
 #include "kernels/parallel.hpp"
+#include "machine/streaming_copy.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::tensor {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::tree {
 

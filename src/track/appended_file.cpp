@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/system_error.hpp"
+#include "os/system_error.hpp"
 #include "track/run_folder.hpp"
 
 namespace accel::track {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "track/record_sink.hpp"
 
 namespace accel::track {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "base/file_bytes.hpp"
-#include "base/replaced_file.hpp"
+#include "os/file_bytes.hpp"
+#include "os/replaced_file.hpp"
 #include "track/run_folder.hpp"
 #include "track/text_numbers.hpp"
 

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/processors.hpp"
 #include "base/text_check.hpp"
+#include "machine/processors.hpp"
 #include "track/json_text.hpp"
 #include "track/run_folder.hpp"
 #include "track/text_numbers.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/plugin_file.hpp"
+#include "os/plugin_file.hpp"
 
 namespace accel::track {
 namespace {

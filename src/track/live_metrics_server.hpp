@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "config/generated/settings.hpp"
-#include "track/http/http_server.hpp"
+#include "http/server/http_server.hpp"
 #include "track/live_metrics.hpp"
 
 namespace accel::track {

@@ -10,8 +10,8 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
+#include "os/list_folder.hpp"
 #include "track/run_folder.hpp"
 
 namespace accel::track {

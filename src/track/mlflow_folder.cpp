@@ -6,10 +6,10 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
-#include "base/replaced_file.hpp"
 #include "config/yaml_document.hpp"
+#include "os/list_folder.hpp"
+#include "os/replaced_file.hpp"
 #include "track/appended_file.hpp"
 #include "track/mlflow_store.hpp"
 #include "track/record.hpp"

@@ -3,8 +3,8 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/file_bytes.hpp"
-#include "track/http_client.hpp"
+#include "http/http_client.hpp"
+#include "os/file_bytes.hpp"
 #include "track/mlflow_store.hpp"
 #include "track/record.hpp"
 #include "track/run_folder.hpp"

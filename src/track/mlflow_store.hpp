@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::track {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::track {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "track/record.hpp"
 
 namespace accel::track {

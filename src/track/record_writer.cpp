@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::track {
 namespace {

@@ -12,10 +12,10 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
-#include "base/system_error.hpp"
 #include "base/whole_write.hpp"
+#include "os/list_folder.hpp"
+#include "os/system_error.hpp"
 
 namespace accel::track {
 namespace {

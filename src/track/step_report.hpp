@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/json.hpp"
-#include "base/step_times.hpp"
-#include "track/process_memory.hpp"
+#include "json/json.hpp"
+#include "logging/process_memory.hpp"
+#include "trace/step_times.hpp"
 #include "track/throughput.hpp"
 
 namespace accel::track {

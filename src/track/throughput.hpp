@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/step_times.hpp"
+#include "trace/step_times.hpp"
 
 namespace accel::track {
 

@@ -6,11 +6,11 @@
 #include <exception>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
-#include "base/list_folder.hpp"
 #include "base/log.hpp"
 #include "base/name_list.hpp"
 #include "base/split_text.hpp"
+#include "os/host_name.hpp"
+#include "os/list_folder.hpp"
 #include "track/built_in_trackers.hpp"
 #include "track/run_folder.hpp"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.hpp"
 #include "config/generated/settings.hpp"
+#include "json/json.hpp"
 #include "track/record.hpp"
 #include "track/record_sink.hpp"
 #include "track/record_writer.hpp"

@@ -25,14 +25,14 @@
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/interruption.hpp"
-#include "base/json.hpp"
-#include "base/linker_error.hpp"
 #include "base/log.hpp"
 #include "base/number_text.hpp"
-#include "base/processors.hpp"
-#include "base/read_line.hpp"
 #include "base/text_check.hpp"
+#include "json/json.hpp"
+#include "machine/processors.hpp"
+#include "os/interruption.hpp"
+#include "os/linker_error.hpp"
+#include "os/read_line.hpp"
 
 namespace accel {
 namespace base_test {

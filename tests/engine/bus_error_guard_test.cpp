@@ -1,5 +1,5 @@
 // A mapped file that becomes shorter while it is read is an error, not the end of the process.
-#include "base/bus_error_guard.hpp"
+#include "os/bus_error_guard.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
@@ -11,10 +11,10 @@
 #include <csignal>
 #include <memory>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint_fixture.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel {
 namespace bus_error_guard_test {

@@ -25,11 +25,11 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "base/interruption.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
 #include "expect_error.hpp"
+#include "os/interruption.hpp"
 #include "rank_threads.hpp"
 #include "recording_communicator.hpp"
 #include "tensor/tree.hpp"

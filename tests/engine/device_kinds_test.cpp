@@ -13,9 +13,9 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/nvidia_driver.hpp"
 #include "config/state_settings.hpp"
 #include "data/device_copy.hpp"
+#include "machine/nvidia_driver.hpp"
 #include "own_process.hpp"
 #include "state/device_choice.hpp"
 #include "state/random.hpp"

@@ -17,7 +17,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/bus_error_guard.hpp"
 #include "big_model_fixture.hpp"
 #include "bigmodel/aligned_module.hpp"
 #include "bigmodel/batch_schedule.hpp"
@@ -27,6 +26,7 @@
 #include "bigmodel/offload_folder.hpp"
 #include "expect_error.hpp"
 #include "nn_fixture.hpp"
+#include "os/bus_error_guard.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::bigmodel {

@@ -29,12 +29,12 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/processors.hpp"
 #include "kernels/attention_dispatch.hpp"
 #include "kernels/autotune_cache.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/convolution_dispatch.hpp"
 #include "kernels/matmul_dispatch.hpp"
+#include "machine/processors.hpp"
 #include "state/state.hpp"
 
 namespace accel::kernels {

@@ -9,10 +9,10 @@
 #include <fstream>
 
 #include "base/byte_size.hpp"
-#include "base/host_memory.hpp"
 #include "base/log.hpp"
 #include "bigmodel/device_map_value.hpp"
 #include "expect_error.hpp"
+#include "machine/host_memory.hpp"
 #include "own_process.hpp"
 #include "tensor/device_availability.hpp"
 #include "tensor/device_plugins.hpp"

@@ -30,11 +30,11 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
-#include "base/file_descriptor.hpp"
 #include "kernels/cpu_allocator.hpp"
 #include "launch/rank_environment.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::accelerator {
 namespace memory_estimate_test {

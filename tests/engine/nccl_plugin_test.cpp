@@ -8,9 +8,9 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.hpp"
-#include "base/plugin_file.hpp"
 #include "comm/backend_plugin.hpp"
 #include "comm/plugin.hpp"
+#include "os/plugin_file.hpp"
 #include "tensor/device.hpp"
 #include "tensor/device_availability.hpp"
 

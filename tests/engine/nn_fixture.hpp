@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "expect_error.hpp"
+#include "json/json.hpp"
 
 namespace accel::tests {
 

@@ -1,4 +1,4 @@
-#include "base/step_times.hpp"
+#include "trace/step_times.hpp"
 
 #include <gtest/gtest.h>
 

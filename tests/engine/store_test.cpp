@@ -13,7 +13,6 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
 #include "comm/job_start.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/rendezvous_endpoints.hpp"
@@ -21,6 +20,7 @@
 #include "comm/store_client.hpp"
 #include "comm/store_server.hpp"
 #include "expect_error.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm {
 namespace store_test {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/file_descriptor.hpp"
 #include "fuzz_target.hpp"
+#include "os/file_descriptor.hpp"
 
 class BytesFile {
  public:

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "config/configuration_writer.hpp"
 #include "config/launch_configuration.hpp"
 #include "config/yaml_document.hpp"
 #include "fuzz_target.hpp"
+#include "json/json.hpp"
 
 namespace launch_configuration_fuzz {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/json.hpp"
 #include "bytes_file.hpp"
+#include "json/json.hpp"
 #include "report/page_data.hpp"
 
 inline void check_page_data(const accel::report::Run& run) {

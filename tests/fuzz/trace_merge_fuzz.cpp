@@ -2,11 +2,11 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/regular_file.hpp"
 #include "bytes_file.hpp"
 #include "fuzz_target.hpp"
-#include "track/trace_merge.hpp"
+#include "json/json.hpp"
+#include "os/regular_file.hpp"
+#include "trace/trace_merge.hpp"
 
 namespace trace_merge_fuzz {
 

@@ -1,4 +1,4 @@
-#include "track/logger.hpp"
+#include "logging/logger.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.hpp"
 #include "base/log.hpp"
 #include "expect_error.hpp"
-#include "track/log_sink.hpp"
+#include "json/json.hpp"
+#include "logging/log_sink.hpp"
 
 namespace accel::track {
 namespace {

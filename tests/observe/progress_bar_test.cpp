@@ -1,4 +1,4 @@
-#include "track/progress_bar.hpp"
+#include "logging/progress_bar.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include "config/generated/settings.hpp"
 #include "fixture.hpp"
 #include "profile/profiler.hpp"
-#include "track/profile_schedule.hpp"
+#include "trace/profile_schedule.hpp"
 
 namespace accel::parity {
 namespace profile_schedule_test {

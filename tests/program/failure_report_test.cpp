@@ -7,8 +7,8 @@
 
 #include "described_machine.hpp"
 #include "launch/environment_report.hpp"
-#include "launch/memory_kills.hpp"
 #include "launch/output_streams.hpp"
+#include "machine/memory_kills.hpp"
 
 namespace accel::launch {
 namespace failure_report_test {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "base/json.hpp"
-#include "base/regular_file.hpp"
 #include "expect_error.hpp"
+#include "json/json.hpp"
+#include "os/regular_file.hpp"
 #include "written_file.hpp"
 
 namespace accel {

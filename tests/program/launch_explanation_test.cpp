@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "base/json.hpp"
 #include "clean_environment.hpp"
 #include "expect_error.hpp"
+#include "json/json.hpp"
 #include "written_file.hpp"
 
 namespace accel::launch {

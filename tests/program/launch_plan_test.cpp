@@ -11,12 +11,12 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "base/json.hpp"
-#include "base/regular_file.hpp"
 #include "clean_environment.hpp"
 #include "config/launch_configuration.hpp"
 #include "expect_error.hpp"
+#include "json/json.hpp"
 #include "launch/launch_option.hpp"
+#include "os/regular_file.hpp"
 #include "written_file.hpp"
 
 namespace accel::launch {

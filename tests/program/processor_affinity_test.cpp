@@ -1,6 +1,6 @@
 // Processors of ranks on machines that are described by files as the kernel has them under /sys and the driver under
 // /proc.
-#include "launch/processor_affinity.hpp"
+#include "machine/processor_affinity.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "described_machine.hpp"
-#include "launch/visible_gpus.hpp"
+#include "machine/visible_gpus.hpp"
 
 namespace accel::launch {
 namespace processor_affinity_test {

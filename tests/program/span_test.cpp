@@ -1,13 +1,13 @@
-#include "base/span.hpp"
+#include "trace/span.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <thread>
 
-#include "base/step_times.hpp"
-#include "track/span_events.hpp"
-#include "track/trace_text.hpp"
+#include "trace/span_events.hpp"
+#include "trace/step_times.hpp"
+#include "trace/trace_text.hpp"
 
 namespace accel {
 namespace span_test {

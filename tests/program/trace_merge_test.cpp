@@ -1,4 +1,4 @@
-#include "track/trace_merge.hpp"
+#include "trace/trace_merge.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "base/json.hpp"
-#include "base/regular_file.hpp"
 #include "expect_error.hpp"
-#include "track/averages_table.hpp"
-#include "track/trace_text.hpp"
+#include "json/json.hpp"
+#include "os/regular_file.hpp"
+#include "trace/averages_table.hpp"
+#include "trace/trace_text.hpp"
 
 namespace accel::track {
 namespace trace_merge_test {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "base/json.hpp"
 #include "expect_error.hpp"
+#include "json/json.hpp"
 #include "written_file.hpp"
 
 namespace accel {

@@ -6,12 +6,12 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "http/server/http_server.hpp"
+#include "json/json.hpp"
 #include "report/embedded_picture.hpp"
 #include "report/page.hpp"
 #include "report/page_data.hpp"
 #include "temporary_folder.hpp"
-#include "track/http/http_server.hpp"
 
 namespace accel::report {
 namespace {

@@ -34,7 +34,7 @@ LIBRARIES = {"src/libaccel.so": "lib/libaccel.so.{soversion}", "tests/simulated_
              "src/comm/ucx/libaccel_ucx.so": "lib/accel/libaccel_ucx.so"}
 OPTIONAL = {**{f"tests/devices/libaccel_{works}.so": f"bin/libaccel_{works}.so" for works in ("null", "stream", "late")},
             "src/comm/nccl/libaccel_nccl.so": "lib/accel/libaccel_nccl.so", "tests/cuda/libaccel_nccl.so": "lib/accel/libaccel_nccl.so",
-            "src/track/http/libaccel_http.so": "lib/accel/libaccel_http.so"}
+            "src/http/server/libaccel_http.so": "lib/accel/libaccel_http.so"}
 FILES = ("tests/devices/*.py", "tests/engine/fixtures/scripted.pt", "examples/python/**/*.py", "tools/peer_tests/outcomes.py", "tools/peer_tests/alias/*.py")
 PACKED = ("bin/engine_tests",)  # large ones, which the script unpacks
 CUDA_HEADERS = ROOT / "bindings/python/tests/torch_programs.txt"  # names the packages of headers that torch's own include and lack

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "kernels/cpu_allocator.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
-#include "base/regular_file.hpp"
 #include "kernels/parallel.hpp"
+#include "os/mapped_file.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

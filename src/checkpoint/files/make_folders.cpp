@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "base/list_folder.hpp"
+#include "os/list_folder.hpp"
 
 namespace accel::checkpoint {
 

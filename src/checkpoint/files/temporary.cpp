@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/list_folder.hpp"
 #include "checkpoint/files/content_hash.hpp"
+#include "os/list_folder.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::checkpoint {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

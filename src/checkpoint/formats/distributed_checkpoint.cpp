@@ -14,10 +14,10 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/mapped_file.hpp"
 #include "checkpoint/formats/pickle_reader.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/piece_file.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 

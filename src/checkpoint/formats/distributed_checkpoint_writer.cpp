@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/mapped_file.hpp"
 #include "base/text_ends.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/pickle_writer.hpp"
 #include "checkpoint/formats/torch_file.hpp"
+#include "json/json.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/mapped_file.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

@@ -8,11 +8,11 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
+#include "os/list_folder.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "checkpoint/formats/mapped_storage.hpp"
+#include "os/bus_error_guard.hpp"
 
 namespace accel::checkpoint {
 namespace {

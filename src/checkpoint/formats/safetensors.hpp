@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/safetensors_header.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/text_check.hpp"
+#include "json/json.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -10,8 +10,8 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/number_text.hpp"
+#include "json/json.hpp"
 
 namespace accel::checkpoint {
 namespace {

@@ -6,13 +6,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/bus_error_guard.hpp"
 #include "base/error.hpp"
 #include "checkpoint/formats/mapped_storage.hpp"
 #include "checkpoint/formats/pickle_objects.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/torch_tensors.hpp"
 #include "checkpoint/formats/zip_reader.hpp"
+#include "os/bus_error_guard.hpp"
 
 namespace accel::checkpoint {
 namespace {

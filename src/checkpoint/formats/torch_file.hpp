@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/pickle_reader.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 

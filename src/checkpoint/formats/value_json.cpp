@@ -12,9 +12,9 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "base/number_text.hpp"
 #include "base/text_check.hpp"
+#include "json/json.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/dtype_value.hpp"

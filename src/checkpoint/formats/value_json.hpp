@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "base/json.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "json/json.hpp"
 
 namespace accel::checkpoint {
 

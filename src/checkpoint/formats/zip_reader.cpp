@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
 #include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/pickle_text.hpp"
 #include "checkpoint/formats/zip_format.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 namespace {

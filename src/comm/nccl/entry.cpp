@@ -9,11 +9,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <type_traits>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/backend_plugin.hpp"
 #include "comm/error_line.hpp"
 #include "comm/own_device.hpp"
+#include "os/background_thread.hpp"
 
 namespace {
 

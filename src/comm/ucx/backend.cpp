@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/call.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::comm::ucx {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/streaming_copy.hpp"
 #include "comm/ucx/preamble.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/slices.hpp"
+#include "machine/streaming_copy.hpp"
 
 namespace accel::comm::ucx {
 namespace {

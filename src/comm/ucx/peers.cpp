@@ -18,11 +18,11 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/read_line.hpp"
 #include "comm/collected_values.hpp"
 #include "comm/ucx/host_segment.hpp"
 #include "comm/ucx/status_page.hpp"
 #include "comm/ucx/transport.hpp"
+#include "os/read_line.hpp"
 
 namespace accel::comm::ucx {
 namespace {

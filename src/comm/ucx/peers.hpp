@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/file_descriptor.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/hosts.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm::ucx {
 

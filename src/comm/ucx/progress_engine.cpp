@@ -11,11 +11,11 @@
 #include <cstring>
 #include <utility>
 
-#include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/group_progress.hpp"
 #include "comm/ucx/progress.hpp"
+#include "os/background_thread.hpp"
 
 namespace accel::comm::ucx {
 namespace {

@@ -17,11 +17,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "base/file_descriptor.hpp"
 #include "comm/ucx/futex.hpp"
 #include "comm/ucx/session.hpp"
 #include "comm/ucx/spin.hpp"
 #include "comm/ucx/worker.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm::ucx {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/list_folder.hpp"
 #include "base/text_ends.hpp"
+#include "os/list_folder.hpp"
 
 namespace accel::data {
 namespace {

@@ -9,10 +9,10 @@
 #include <system_error>
 
 #include "base/error.hpp"
-#include "base/file_bytes.hpp"
 #include "data/datasets/file_list.hpp"
 #include "data/datasets/image_decoder.hpp"
 #include "data/item_structure.hpp"
+#include "os/file_bytes.hpp"
 
 namespace accel::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::data {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_bytes.hpp"
+#include "os/file_bytes.hpp"
 
 namespace accel::data {
 

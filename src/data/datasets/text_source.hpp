@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file_bytes.hpp"
 #include "data/datasets/token_source.hpp"
+#include "os/file_bytes.hpp"
 
 namespace accel::data {
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/regular_file.hpp"
+#include "json/json.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
+#include "os/regular_file.hpp"
 
 namespace accel::nn {
 namespace {

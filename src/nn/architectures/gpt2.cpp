@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"

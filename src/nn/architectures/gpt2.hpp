@@ -1,7 +1,7 @@
 // GPT-2 (Radford et al., 2019) with its language modelling head.
 #pragma once
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

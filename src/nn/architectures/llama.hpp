@@ -1,7 +1,7 @@
 // Llama (Touvron et al., 2023) with its language modelling head, and the later versions of the same architecture.
 #pragma once
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 
 namespace accel::nn {
 

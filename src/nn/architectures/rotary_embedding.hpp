@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/json.hpp"
+#include "json/json.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

@@ -1,0 +1,85 @@
+#include "os/plugin_file.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "os/linker_error.hpp"
+#include "os/read_line.hpp"
+
+namespace accel {
+namespace {
+
+// The file of this code: the shared library, or the program that links the static one. From the kernel, which has the
+// absolute path; the dynamic linker may have one relative to a former working directory.
+std::string own_folder() {
+  const auto address = reinterpret_cast<uintptr_t>(&own_folder);
+  std::ifstream mappings("/proc/self/maps");
+  for (std::string line; read_line(mappings, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (address < begin || address >= end) continue;
+    const size_t path = line.find('/'), slash = line.rfind('/');
+    if (path != std::string::npos) return line.substr(path, slash - path);
+  }
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
+  const std::string file(info.dli_fname);
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : file.substr(0, slash);
+}
+
+std::vector<std::string> plugin_folders() {
+  std::vector<std::string> folders;
+  if (const auto path = environment_text("ACCEL_PLUGIN_PATH")) folders.push_back(*path);
+  const std::string here = own_folder();
+  folders.push_back(here + "/accel");
+  folders.push_back(here);
+  for (const char* built : {"/comm/ucx", "/comm/nccl", "/http/server"}) folders.push_back(here + built);
+  folders.push_back(ACCEL_PLUGIN_DIR);
+  return folders;
+}
+
+}  // namespace
+
+std::optional<std::string> plugin_path(const std::string& name) {
+  for (const std::string& folder : plugin_folders()) {
+    const std::string file = folder + "/libaccel_" + name + ".so";
+    if (access(file.c_str(), R_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+std::string missing_plugin(const std::string& name) {
+  std::string searched;
+  for (const std::string& folder : plugin_folders()) searched += (searched.empty() ? "" : ", ") + folder;
+  return text("the plugin libaccel_", name, ".so is in none of ", searched,
+              "; build it, or set ACCEL_PLUGIN_PATH to its folder");
+}
+
+void* load_plugin_file(const std::string& path) {
+  void* const plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (plugin != nullptr) {
+    log(LogLevel::kInfo, "the plugin ", path, " is loaded");
+    return plugin;
+  }
+  const char* const reason = dlerror();
+  fail(is_lack_of_memory(reason) ? Status::kOutOfMemory : Status::kUnsupported, "the plugin ", path,
+       " cannot be loaded: ", reason == nullptr ? "?" : reason);
+}
+
+void* plugin_symbol(void* plugin, const std::string& path, const char* name) {
+  void* const found = dlsym(plugin, name);
+  require(found != nullptr, Status::kUnsupported, "the plugin ", path, " lacks ", name,
+          "; it belongs to another version");
+  return found;
+}
+
+}  // namespace accel
