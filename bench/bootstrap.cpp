@@ -18,10 +18,10 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "comm/collected_values.hpp"
-#include "comm/job_start.hpp"
-#include "comm/store_client.hpp"
-#include "comm/store_server.hpp"
+#include "comm/record/collected_values.hpp"
+#include "comm/rendezvous/job_start.hpp"
+#include "comm/rendezvous/store_client.hpp"
+#include "comm/rendezvous/store_server.hpp"
 
 namespace {
 
@@ -97,7 +97,8 @@ class CountingStore final : public c10d::Store {
   Costs *const costs_;
 };
 
-// A rank, in the steps of comm/rendezvous.cpp and of the UCX plugin. All ranks of a process take each step in turn.
+// A rank, in the steps of comm/rendezvous/rendezvous.cpp and of the UCX plugin. All ranks of a process take each step
+// in turn.
 class Rank {
  public:
   Rank(const Address &server, int rank, int size, Costs *costs) : rank_(rank), size_(size) {

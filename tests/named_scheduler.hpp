@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "optim/composed_scheduler.hpp"
-#include "optim/lr_scheduler.hpp"
-#include "optim/plateau_scheduler.hpp"
+#include "optim/schedules/composed_scheduler.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
+#include "optim/schedules/plateau_scheduler.hpp"
 #include "optim/settings.hpp"
 
 namespace accel::tests {

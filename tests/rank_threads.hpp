@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/backend_communicator.hpp"
-#include "comm/plugin.hpp"
+#include "comm/backend/backend_communicator.hpp"
+#include "comm/backend/plugin.hpp"
 
 namespace accel::tests {
 

@@ -37,7 +37,7 @@ HEAVY_SOURCES = "tools/heavy_sources.txt"
 # devices and by the plugins of its vendor alone; elsewhere, "cuda" in code or comments of these folders is listed as
 # "FILE NUMBER_OF_LINES  # reason". The list may only shrink: a number that is too large is an error too.
 CUDA = re.compile(r"cuda", re.IGNORECASE)
-CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/(accelerator_library|device|device_availability)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
+CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/device/(accelerator_library|device|device_availability)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
 WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "program")
@@ -50,7 +50,7 @@ PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
 CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
 CHANGES_ENVIRONMENT = re.compile(r"\b(setenv|unsetenv|putenv|clearenv)\s*\(|\benviron\s*=[^=]|store\w*\(&environ")
 ENVIRONMENT_WRITER = "base/environment.cpp"
-ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/plugin.cpp",  # only around the load of a library
+ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/backend/plugin.cpp",  # only around the load of a library
                      "profile/kineto_session.cpp")
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
@@ -145,7 +145,7 @@ def cuda_problems(root):
         count, most = found.get(name, 0), allowed.get(name, 0)
         if count > most:
             yield (f"{name}: names CUDA in {count} lines, expected {most}: what holds for one kind of device holds for all; "
-                   "ask src/tensor/device_work.hpp, c10's guards or LibTorch's hooks")
+                   "ask src/tensor/device/device_work.hpp, c10's guards or LibTorch's hooks")
         elif count < most:
             yield f"{name}: names CUDA in {count} lines and {CUDA_LINES} allows {most}; lower the number"
 

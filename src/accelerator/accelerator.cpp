@@ -11,10 +11,10 @@
 #include "base/log.hpp"
 #include "checkpoint/training_state.hpp"
 #include "config/precedence.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "nn/weight_store.hpp"
 #include "state/random.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_work.hpp"
 #include "track/throughput.hpp"
 #include "track/trackers.hpp"
 

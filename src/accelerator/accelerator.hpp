@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "accelerator/background_save.hpp"
+#include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
-#include "accelerator/prepared_parameters.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "accelerator/step_clipping.hpp"
 #include "checkpoint/formats/model_files.hpp"
@@ -26,13 +26,13 @@
 #include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
-#include "optim/scheduler.hpp"
+#include "optim/schedules/scheduler.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 #include "tensor/stateful.hpp"
 
 namespace accel::track {

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "comm/backend_names.hpp"
+#include "comm/backend/backend_names.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/work.hpp"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "optim/scheduler.hpp"
+#include "optim/schedules/scheduler.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

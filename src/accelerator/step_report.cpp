@@ -7,9 +7,9 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/ranks.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "os/host_name.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_work.hpp"
 #include "track/live_metrics_server.hpp"
 #include "track/throughput.hpp"
 #include "track/trackers.hpp"

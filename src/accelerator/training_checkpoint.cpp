@@ -19,7 +19,7 @@
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "os/bus_error_guard.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 

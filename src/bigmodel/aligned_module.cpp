@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device_availability.hpp"
 #include "tensor/set_data.hpp"
 
 namespace accel::bigmodel {

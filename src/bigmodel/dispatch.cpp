@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "bigmodel/batch_schedule.hpp"
 #include "bigmodel/saved_weights.hpp"
+#include "bigmodel/streams/batch_schedule.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/tree.hpp"
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "bigmodel/block_stream.hpp"
-#include "bigmodel/device_map.hpp"
+#include "bigmodel/device_map/device_map.hpp"
 #include "bigmodel/mapped_files.hpp"
+#include "bigmodel/streams/block_stream.hpp"
 #include "config/generated/settings.hpp"
 #include "nn/module.hpp"
 #include "nn/weight_store.hpp"

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "bigmodel/device_place.hpp"
+#include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "comm/collectives.hpp"
 #include "tensor/dtype.hpp"

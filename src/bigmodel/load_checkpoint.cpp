@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/name_list.hpp"
 #include "base/split_text.hpp"
-#include "bigmodel/device_place.hpp"
+#include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"

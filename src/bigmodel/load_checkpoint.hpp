@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "bigmodel/device_map.hpp"
+#include "bigmodel/device_map/device_map.hpp"
 #include "bigmodel/mapped_files.hpp"
 #include "config/generated/settings.hpp"
 #include "nn/module.hpp"

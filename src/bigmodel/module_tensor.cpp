@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device_availability.hpp"
 #include "tensor/set_data.hpp"
 
 namespace accel::bigmodel {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "bigmodel/block_stream.hpp"
-#include "tensor/saved_tensor_hooks.hpp"
+#include "bigmodel/streams/block_stream.hpp"
+#include "tensor/autograd/saved_tensor_hooks.hpp"
 
 namespace accel::bigmodel {
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "accel.h"
-#include "accelerator/gathered_parameters.hpp"
 #include "accelerator/memory_estimate.hpp"
+#include "accelerator/parameters/gathered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "capi/buffer.hpp"
 #include "capi/callback.hpp"

@@ -9,7 +9,7 @@
 #include "capi/options.hpp"
 #include "capi/state_callbacks.hpp"
 #include "optim/application_optimizer.hpp"
-#include "optim/application_scheduler.hpp"
+#include "optim/schedules/application_scheduler.hpp"
 
 namespace accel::capi {
 

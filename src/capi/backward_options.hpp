@@ -2,7 +2,7 @@
 #pragma once
 
 #include "accel.h"
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 
 namespace accel::capi {
 

@@ -15,7 +15,7 @@
 #include "capi/value.hpp"
 #include "config/configuration_writer.hpp"
 #include "json/json.hpp"
-#include "launch/launch_explanation.hpp"
+#include "launch/plan/launch_explanation.hpp"
 #include "machine/visible_gpus.hpp"
 #include "tensor/tree.hpp"
 

@@ -1,5 +1,5 @@
 // Section 12: sizes of models and device maps.
-#include "bigmodel/device_map.hpp"
+#include "bigmodel/device_map/device_map.hpp"
 
 #include <optional>
 #include <string>
@@ -10,8 +10,8 @@
 #include "base/byte_size.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
-#include "bigmodel/device_map_value.hpp"
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/named_tensors.hpp"

@@ -13,8 +13,8 @@
 #include "data/datasets/image_dataset.hpp"
 #include "data/datasets/json_line_dataset.hpp"
 #include "data/datasets/line_dataset.hpp"
-#include "data/datasets/text_source.hpp"
-#include "data/datasets/window_dataset.hpp"
+#include "data/datasets/sequences/text_source.hpp"
+#include "data/datasets/sequences/window_dataset.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::capi {

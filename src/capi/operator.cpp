@@ -1,5 +1,5 @@
 // Section 6: operators and autograd.
-#include "tensor/operator.hpp"
+#include "tensor/operators/operator.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -19,11 +19,11 @@
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
 #include "nn/operators.hpp"
-#include "tensor/device.hpp"
+#include "tensor/autograd/loss.hpp"
+#include "tensor/device/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/dtype_value.hpp"
-#include "tensor/loss.hpp"
-#include "tensor/operator_resolution.hpp"
+#include "tensor/operators/operator_resolution.hpp"
 #include "tensor/tree.hpp"
 
 // Not reference-counted and never released, so not an Object; its mark is at the same offset.

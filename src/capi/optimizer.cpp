@@ -19,7 +19,7 @@
 #include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
 #include "nn/module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

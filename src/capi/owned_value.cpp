@@ -10,7 +10,7 @@
 #include "capi/handles.hpp"
 #include "capi/object.hpp"
 #include "capi/value_node.hpp"
-#include "tensor/device.hpp"
+#include "tensor/device/device.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::capi {

@@ -1,5 +1,5 @@
 // Section 10: parameters whose gradients the application computes itself.
-#include "accelerator/prepared_parameters.hpp"
+#include "accelerator/parameters/prepared_parameters.hpp"
 
 #include <limits>
 #include <memory>

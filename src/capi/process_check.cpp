@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "capi/loaded_libtorch.hpp"
 #include "os/process_use.hpp"
-#include "tensor/accelerator_library.hpp"
+#include "tensor/device/accelerator_library.hpp"
 
 namespace accel::capi {
 namespace {

@@ -12,7 +12,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "state/random.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 
 namespace accel::capi {
 namespace {

@@ -8,7 +8,7 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "json/json.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "tensor/tree.hpp"
 #include "tensor/tree_json.hpp"
 #include "track/throughput.hpp"

@@ -1,5 +1,5 @@
 // Section 8: learning-rate schedulers.
-#include "optim/scheduler.hpp"
+#include "optim/schedules/scheduler.hpp"
 
 #include <memory>
 #include <utility>
@@ -11,9 +11,9 @@
 #include "capi/handles.hpp"
 #include "capi/options.hpp"
 #include "capi/value.hpp"
-#include "optim/composed_scheduler.hpp"
-#include "optim/lr_scheduler.hpp"
-#include "optim/plateau_scheduler.hpp"
+#include "optim/schedules/composed_scheduler.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
+#include "optim/schedules/plateau_scheduler.hpp"
 
 namespace accel::capi {
 namespace {

@@ -25,7 +25,7 @@
 #include "profile/automatic_profile.hpp"
 #include "state/main_process_first.hpp"
 #include "state/split.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_work.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

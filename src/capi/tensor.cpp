@@ -13,8 +13,8 @@
 #include "capi/options.hpp"
 #include "capi/value.hpp"
 #include "tensor/access.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/memory.hpp"
 
 namespace accel::capi {
 namespace {

@@ -12,12 +12,12 @@
 #include "capi/tensor_list.hpp"
 #include "capi/value.hpp"
 #include "checkpoint/formats/safetensors.hpp"
-#include "data/datasets/arrow_dataset.hpp"
-#include "data/datasets/documents.hpp"
-#include "data/datasets/numbers_file.hpp"
-#include "data/datasets/packed_dataset.hpp"
+#include "data/datasets/columns/arrow_dataset.hpp"
+#include "data/datasets/sequences/documents.hpp"
+#include "data/datasets/sequences/numbers_file.hpp"
+#include "data/datasets/sequences/packed_dataset.hpp"
+#include "data/datasets/sequences/window_dataset.hpp"
 #include "data/datasets/tensor_dataset.hpp"
-#include "data/datasets/window_dataset.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::capi {

@@ -11,8 +11,8 @@
 #include "capi/object.hpp"
 #include "capi/tensor_handle.hpp"
 #include "capi/value.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
 
 namespace accel::capi {
 namespace {

@@ -13,7 +13,7 @@
 #include "capi/value.hpp"
 #include "capi/value_node.hpp"
 #include "tensor/bytes.hpp"
-#include "tensor/device.hpp"
+#include "tensor/device/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"

@@ -11,8 +11,8 @@
 #include "capi/version.hpp"
 #include "json/json.hpp"
 #include "os/plugin_file.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
 
 namespace accel::capi {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "os/list_folder.hpp"
 #include "os/mapped_file.hpp"
 #include "tensor/tree.hpp"

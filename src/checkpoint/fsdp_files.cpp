@@ -7,10 +7,10 @@
 
 #include "base/error.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
-#include "checkpoint/formats/distributed_checkpoint.hpp"
-#include "checkpoint/formats/distributed_checkpoint_writer.hpp"
 #include "checkpoint/formats/file_names.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/distributed_checkpoint.hpp"
+#include "checkpoint/formats/torch/distributed_checkpoint_writer.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "os/list_folder.hpp"

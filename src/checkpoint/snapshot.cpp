@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "kernels/parallel.hpp"
 #include "os/system_error.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_work.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 

@@ -18,7 +18,7 @@
 
 #include "base/error.hpp"
 #include "comm/small_tensors.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 

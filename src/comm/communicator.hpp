@@ -15,8 +15,8 @@
 
 #include "comm/collective.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/flight_record.hpp"
 #include "comm/posting_order.hpp"
+#include "comm/record/flight_record.hpp"
 #include "comm/work_list.hpp"
 #include "trace/step_times.hpp"
 

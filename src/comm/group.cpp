@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "comm/collectives.hpp"
-#include "comm/rendezvous_endpoints.hpp"
+#include "comm/rendezvous/rendezvous_endpoints.hpp"
 
 namespace accel::comm {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "data/padded_rows.hpp"
+#include "data/batches/padded_rows.hpp"
 
 namespace accel::data {
 

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "comm/communication_stream.hpp"
+#include "comm/backend/communication_stream.hpp"
 
 namespace accel::data {
 

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "os/background_thread.hpp"
 #include "os/running_calls.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {

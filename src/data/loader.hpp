@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "data/batch_sampler_shard.hpp"
-#include "data/batch_source.hpp"
-#include "data/epoch_source.hpp"
+#include "data/batches/batch_sampler_shard.hpp"
+#include "data/batches/batch_source.hpp"
+#include "data/batches/epoch_source.hpp"
 #include "data/loader_input.hpp"
 #include "data/loader_state.hpp"
 #include "data/prefetcher.hpp"

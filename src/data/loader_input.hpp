@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/batch_sampler.hpp"
+#include "data/batches/batch_sampler.hpp"
 #include "data/collate.hpp"
 #include "data/dataset.hpp"
 #include "data/iterable_dataset.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "data/batch_source.hpp"
+#include "data/batches/batch_source.hpp"
 
 namespace accel::data {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/batch_source.hpp"
+#include "data/batches/batch_source.hpp"
 #include "data/worker_pool.hpp"
 
 namespace accel::data {

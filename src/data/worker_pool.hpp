@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/batch_source.hpp"
+#include "data/batches/batch_source.hpp"
 #include "kernels/compute_policy.hpp"
 
 namespace accel::data {

@@ -8,8 +8,8 @@ namespace accel::kernels {
 
 // Aligned as an integer of its size: otherwise Clang calls libatomic for an atomic one.
 struct alignas(2) ComputePolicy {
-  bool use_tuned_kernels = false;  // kernels/matmul_dispatch.hpp
-  bool use_cached_memory = false;  // kernels/cpu_allocator.hpp
+  bool use_tuned_kernels = false;  // kernels/matmul/matmul_dispatch.hpp
+  bool use_cached_memory = false;  // kernels/memory/cpu_allocator.hpp
 
   bool operator==(const ComputePolicy& other) const {
     return use_tuned_kernels == other.use_tuned_kernels && use_cached_memory == other.use_cached_memory;

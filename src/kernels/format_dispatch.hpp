@@ -2,8 +2,8 @@
 // once for each instruction set.
 #pragma once
 
-#include "kernels/element_span.hpp"
-#include "kernels/stored_number.hpp"
+#include "kernels/update/element_span.hpp"
+#include "kernels/update/stored_number.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {

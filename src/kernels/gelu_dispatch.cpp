@@ -10,11 +10,11 @@
 
 #include "kernels/compute_policy.hpp"
 #include "kernels/dispatcher_override.hpp"
-#include "kernels/elementwise.hpp"
 #include "kernels/gelu_kernels.hpp"
-#include "kernels/half_values.hpp"
 #include "kernels/instruction_set.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/update/elementwise.hpp"
+#include "kernels/update/half_values.hpp"
 
 namespace accel::kernels {
 namespace {

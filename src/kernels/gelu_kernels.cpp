@@ -1,7 +1,7 @@
 // Compiled several times with different instruction sets (see meson.build and stored_number.hpp).
 #include "kernels/gelu_kernels.hpp"
 
-#include "kernels/exponential.hpp"
+#include "kernels/attention/exponential.hpp"
 #include "kernels/format_dispatch.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/element_span.hpp"
+#include "kernels/update/element_span.hpp"
 
 namespace accel::kernels {
 

@@ -15,10 +15,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/attention/softmax_rows.hpp"
 #include "kernels/instruction_set.hpp"
 #include "kernels/parallel.hpp"
-#include "kernels/softmax_rows.hpp"
+#include "kernels/update/elementwise.hpp"
 
 namespace accel::kernels {
 namespace {

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "launch/pipe.hpp"
+#include "launch/ranks/pipe.hpp"
 
 namespace accel::launch {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
-#include "launch/guardian.hpp"
 #include "launch/job.hpp"
-#include "launch/options.hpp"
-#include "launch/pipe.hpp"
+#include "launch/plan/options.hpp"
+#include "launch/ranks/guardian.hpp"
+#include "launch/ranks/pipe.hpp"
 #include "os/interruption.hpp"
 
 namespace accel::launch {

@@ -12,11 +12,11 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "launch/failure_report.hpp"
-#include "launch/output_streams.hpp"
-#include "launch/private_folder.hpp"
-#include "launch/rank_environment.hpp"
-#include "launch/stray_processes.hpp"
+#include "launch/ranks/failure_report.hpp"
+#include "launch/ranks/output_streams.hpp"
+#include "launch/ranks/private_folder.hpp"
+#include "launch/ranks/rank_environment.hpp"
+#include "launch/ranks/stray_processes.hpp"
 
 namespace accel::launch {
 namespace {

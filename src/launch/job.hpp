@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "launch/guardian.hpp"
-#include "launch/job_place.hpp"
-#include "launch/options.hpp"
-#include "launch/rank_process.hpp"
+#include "launch/plan/job_place.hpp"
+#include "launch/plan/options.hpp"
+#include "launch/ranks/guardian.hpp"
+#include "launch/ranks/rank_process.hpp"
 #include "machine/memory_kills.hpp"
 
 namespace accel::launch {

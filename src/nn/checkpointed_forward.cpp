@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/attention_dispatch.hpp"
-#include "kernels/convolution_dispatch.hpp"
+#include "kernels/attention/attention_dispatch.hpp"
 #include "kernels/kept_results.hpp"
-#include "kernels/matmul_dispatch.hpp"
+#include "kernels/matmul/convolution_dispatch.hpp"
+#include "kernels/matmul/matmul_dispatch.hpp"
 #include "nn/early_stop.hpp"
 #include "nn/forward_state.hpp"
-#include "tensor/host_copy.hpp"
-#include "tensor/saved_tensor_hooks.hpp"
+#include "tensor/autograd/saved_tensor_hooks.hpp"
+#include "tensor/device/host_copy.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {

@@ -1,10 +1,10 @@
 // Checkpointed forward: the graph keeps the inputs of a module instead of its activations, and computes the forward
 // again when a backward needs them (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 //
-// The graph is the one of an ordinary forward: only what its nodes save is replaced (tensor/saved_tensor_hooks.hpp).
-// The first node that needs a saved tensor computes the forward again, which saves the same tensors in the same order;
-// the graph of that is thrown away. So one backward runs, hooks of gradients are called once, and data parallelism sees
-// nothing of it.
+// The graph is the one of an ordinary forward: only what its nodes save is replaced
+// (tensor/autograd/saved_tensor_hooks.hpp). The first node that needs a saved tensor computes the forward again, which
+// saves the same tensors in the same order; the graph of that is thrown away. So one backward runs, hooks of gradients
+// are called once, and data parallelism sees nothing of it.
 #pragma once
 
 #include <functional>

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "tensor/device_availability.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_work.hpp"
 
 namespace accel::nn {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {

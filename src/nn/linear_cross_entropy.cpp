@@ -15,7 +15,7 @@
 
 #include "base/error.hpp"
 #include "kernels/linear_cross_entropy.hpp"
-#include "tensor/autograd_node.hpp"
+#include "tensor/autograd/autograd_node.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::nn {

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 

@@ -11,7 +11,7 @@
 #include "nn/checkpointed_forward.hpp"
 #include "nn/early_stop.hpp"
 #include "nn/module.hpp"
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 #include "tensor/tree.hpp"
 #include "trace/span.hpp"
 

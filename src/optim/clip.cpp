@@ -19,7 +19,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "kernels/elementwise.hpp"
+#include "kernels/update/elementwise.hpp"
 
 namespace accel::optim {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "base/error.hpp"
 #include "optim/clip.hpp"
-#include "optim/rules.hpp"
-#include "tensor/device_threads.hpp"
+#include "optim/rules/rules.hpp"
+#include "tensor/device/device_threads.hpp"
 
 namespace accel::optim {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "optim/parameter_state.hpp"
-#include "optim/rounding.hpp"
+#include "optim/rules/rounding.hpp"
 #include "precision/autocast_weight_cache.hpp"
 #include "tensor/access.hpp"
 #include "tensor/file_memory.hpp"

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "optim/optimizer.hpp"
+#include "optim/rules/update_rule.hpp"
 #include "optim/settings.hpp"
-#include "optim/update_rule.hpp"
 
 namespace accel::optim {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "kernels/elementwise.hpp"
+#include "kernels/update/elementwise.hpp"
 #include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
 

@@ -1,8 +1,8 @@
 // State of parameters: its creation, and its form in state dicts, which is that of torch.optim.
 #pragma once
 
-#include "kernels/element_span.hpp"
-#include "optim/update_rule.hpp"
+#include "kernels/update/element_span.hpp"
+#include "optim/rules/update_rule.hpp"
 
 namespace accel::optim {
 

@@ -21,8 +21,8 @@
 #include "base/split_text.hpp"
 #include "os/mapped_file.hpp"
 #include "os/system_error.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
 
 namespace accel::profile {
 namespace {

@@ -7,7 +7,7 @@
 #include "config/configuration_writer.hpp"
 #include "config/launch_configuration.hpp"
 #include "config/reference_configuration.hpp"
-#include "launch/launch_explanation.hpp"
+#include "launch/plan/launch_explanation.hpp"
 #include "machine/visible_gpus.hpp"
 #include "program/cluster_questions.hpp"
 #include "program/command_arguments.hpp"

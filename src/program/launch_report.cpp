@@ -6,9 +6,9 @@
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
-#include "launch/become_program.hpp"
-#include "launch/launch_option.hpp"
-#include "launch/rank_environment.hpp"
+#include "launch/hosts/become_program.hpp"
+#include "launch/plan/launch_option.hpp"
+#include "launch/ranks/rank_environment.hpp"
 #include "program/option_text.hpp"
 
 namespace accel::program {

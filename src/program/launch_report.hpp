@@ -4,7 +4,7 @@
 #include <string>
 
 #include "json/json.hpp"
-#include "launch/launch_plan.hpp"
+#include "launch/plan/launch_plan.hpp"
 
 namespace accel::program {
 

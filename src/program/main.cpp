@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "launch/become_program.hpp"
-#include "launch/cluster_place.hpp"
-#include "launch/host_agent.hpp"
+#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/host_agent.hpp"
+#include "launch/plan/cluster_place.hpp"
 #include "os/system_error.hpp"
 #include "program/command_line.hpp"
 

@@ -5,12 +5,12 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "tensor/accelerator_library.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_plugins.hpp"
-#include "tensor/device_threads.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/accelerator_library.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_plugins.hpp"
+#include "tensor/device/device_threads.hpp"
+#include "tensor/device/device_work.hpp"
 
 namespace accel::state {
 namespace {

@@ -11,11 +11,11 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/split_text.hpp"
-#include "tensor/accelerator_library.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_plugins.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/accelerator_library.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_plugins.hpp"
+#include "tensor/device/generator.hpp"
 
 namespace accel::state {
 namespace {

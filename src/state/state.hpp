@@ -13,7 +13,7 @@
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
-#include "tensor/accelerator_library.hpp"
+#include "tensor/device/accelerator_library.hpp"
 
 namespace accel::state {
 

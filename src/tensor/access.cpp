@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/external_alias.hpp"
 

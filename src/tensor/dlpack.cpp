@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/external_alias.hpp"
-#include "tensor/memory.hpp"
 
 namespace accel::tensor {
 namespace {

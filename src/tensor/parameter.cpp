@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "tensor/device.hpp"
+#include "tensor/device/device.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::tensor {

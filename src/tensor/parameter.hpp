@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/argument.hpp"
+#include "tensor/operators/argument.hpp"
 
 namespace accel::tensor {
 

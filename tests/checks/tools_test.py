@@ -325,7 +325,7 @@ class CheckLayers(ToolTest):
 
     def test_one_kind_of_device_is_named_where_it_must_be(self):
         uses = "if (tensor.is_cuda()) wait();\nreturn at::kCUDA;\n"
-        for name in ("comm__nccl__entry_cpp", "tensor__device_cpp", "tensor__device_availability_cpp"):
+        for name in ("comm__nccl__entry_cpp", "tensor__device__device_cpp", "tensor__device__device_availability_cpp"):
             with self.subTest(name=name):
                 self.assertEqual(self.check(**{name: uses})[0], 0)
         for content in ("#include <ATen/cuda/CUDAContext.h>", "return tensor.is_cuda();", "device = at::kCUDA;",

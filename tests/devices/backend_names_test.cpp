@@ -1,6 +1,6 @@
 // Which backend sends the tensors of which device. Each test is a process of its own, because a device stays
 // registered.
-#include "comm/backend_names.hpp"
+#include "comm/backend/backend_names.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "engine/own_process.hpp"
 #include "rank_threads.hpp"
-#include "tensor/device_plugins.hpp"
+#include "tensor/device/device_plugins.hpp"
 
 namespace accel::comm {
 namespace backend_names_test {

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/backend/plugin.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
-#include "comm/plugin.hpp"
 #include "device_fixture.hpp"
 #include "rank_threads.hpp"
 #include "repeated.hpp"

@@ -16,8 +16,8 @@
 
 #include "base/error.hpp"
 #include "simulated_device/simulated_device_fixture.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_work.hpp"
 #include "tolerances.hpp"
 
 // Skips a test that needs what only the simulated device has, with the reason.

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/torch_compat.hpp"
-#include "comm/backend_plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
 #include "other_works.hpp"
 
 #if !ACCEL_TORCH_HAS_SINGLE_COLLECTIVES

@@ -14,7 +14,7 @@
 #include <filesystem>
 
 #include "nn/callback_module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "staged_ranks.hpp"
 

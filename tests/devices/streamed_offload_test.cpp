@@ -11,12 +11,12 @@
 
 #include "big_model_fixture.hpp"
 #include "bigmodel/aligned_module.hpp"
-#include "bigmodel/batch_schedule.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "bigmodel/dispatch.hpp"
-#include "bigmodel/infer_device_map.hpp"
-#include "bigmodel/offload_chain.hpp"
 #include "bigmodel/offload_folder.hpp"
-#include "bigmodel/weight_stream.hpp"
+#include "bigmodel/streams/batch_schedule.hpp"
+#include "bigmodel/streams/offload_chain.hpp"
+#include "bigmodel/streams/weight_stream.hpp"
 #include "device_fixture.hpp"
 #include "engine/expect_error.hpp"
 

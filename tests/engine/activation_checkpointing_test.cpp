@@ -24,7 +24,7 @@
 #include "base/error.hpp"
 #include "expect_error.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/early_stop.hpp"
@@ -36,8 +36,8 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
 #include "rank_threads.hpp"
-#include "tensor/generator.hpp"
-#include "tensor/saved_tensor_hooks.hpp"
+#include "tensor/autograd/saved_tensor_hooks.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {

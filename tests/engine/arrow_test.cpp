@@ -3,7 +3,7 @@
 #include <deque>
 #include <memory>
 
-#include "data/datasets/arrow_dataset.hpp"
+#include "data/datasets/columns/arrow_dataset.hpp"
 #include "data_fixture.hpp"
 
 namespace accel::data {

@@ -1,5 +1,5 @@
 // Attention by our kernels: as exact as LibTorch's or more, in our calls only.
-#include "kernels/attention_dispatch.hpp"
+#include "kernels/attention/attention_dispatch.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention/short_attention.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/emulated_matmul.hpp"
-#include "kernels/microkernel.hpp"
-#include "kernels/short_attention.hpp"
+#include "kernels/matmul/emulated_matmul.hpp"
+#include "kernels/matmul/microkernel.hpp"
 
 namespace accel::kernels {
 namespace attention_dispatch_test {

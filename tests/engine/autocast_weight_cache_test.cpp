@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "precision/autocast.hpp"
 #include "tensor/access.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/dlpack.hpp"
 #include "tensor/external_alias.hpp"
-#include "tensor/memory.hpp"
 
 namespace accel::precision {
 namespace autocast_weight_cache_test {

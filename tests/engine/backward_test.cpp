@@ -1,5 +1,5 @@
 // How to back-propagate: graphs that stay, gradients of gradients, chosen inputs; also through prepared models.
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

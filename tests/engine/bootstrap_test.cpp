@@ -16,13 +16,13 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "comm/backend_communicator.hpp"
-#include "comm/collected_values.hpp"
-#include "comm/job_start.hpp"
-#include "comm/rendezvous.hpp"
-#include "comm/socket.hpp"
-#include "comm/store_client.hpp"
-#include "comm/store_server.hpp"
+#include "comm/backend/backend_communicator.hpp"
+#include "comm/record/collected_values.hpp"
+#include "comm/rendezvous/job_start.hpp"
+#include "comm/rendezvous/rendezvous.hpp"
+#include "comm/rendezvous/socket.hpp"
+#include "comm/rendezvous/store_client.hpp"
+#include "comm/rendezvous/store_server.hpp"
 
 namespace accel::comm {
 namespace bootstrap_test {

@@ -11,7 +11,7 @@
 #include <csignal>
 #include <memory>
 
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "os/mapped_file.hpp"

@@ -1,5 +1,5 @@
 // The caching allocator, and LibTorch's CPU tensors in its memory.
-#include "kernels/caching_allocator.hpp"
+#include "kernels/memory/caching_allocator.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -18,7 +18,7 @@
 
 #include "base/current_call.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 
 namespace accel::kernels {
 namespace caching_allocator_test {

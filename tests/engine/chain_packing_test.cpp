@@ -1,5 +1,5 @@
 // Packings of chains are the best that there are, by trying all of them.
-#include "bigmodel/chain_packing.hpp"
+#include "bigmodel/device_map/chain_packing.hpp"
 
 #include <gtest/gtest.h>
 

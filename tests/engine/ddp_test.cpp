@@ -26,7 +26,7 @@
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
 #include "rank_threads.hpp"
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 
 namespace accel::parallel {
 namespace ddp_test {

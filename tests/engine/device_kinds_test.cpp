@@ -19,12 +19,12 @@
 #include "own_process.hpp"
 #include "state/device_choice.hpp"
 #include "state/random.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_plugins.hpp"
-#include "tensor/device_work.hpp"
-#include "tensor/generator.hpp"
-#include "tensor/memory.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_plugins.hpp"
+#include "tensor/device/device_work.hpp"
+#include "tensor/device/generator.hpp"
+#include "tensor/device/memory.hpp"
 
 namespace accel::tensor {
 namespace device_kinds_test {

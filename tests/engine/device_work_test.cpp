@@ -1,6 +1,6 @@
 // What is asked of an accelerator through LibTorch's interfaces, on the simulated device. Each test is a process of its
 // own, because the device stays registered.
-#include "tensor/device_work.hpp"
+#include "tensor/device/device_work.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -35,12 +35,12 @@
 #include "precision/autocast_weight_cache.hpp"
 #include "simulated_device/simulated_device.h"
 #include "state/random.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_plugins.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_plugins.hpp"
+#include "tensor/device/generator.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/dlpack.hpp"
-#include "tensor/generator.hpp"
-#include "tensor/memory.hpp"
 
 namespace accel::tensor {
 namespace device_work_test {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/backend/device_waiter.hpp"
 #include "comm/collectives.hpp"
-#include "comm/device_waiter.hpp"
 #include "comm/group.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"

@@ -19,11 +19,11 @@
 
 #include "big_model_fixture.hpp"
 #include "bigmodel/aligned_module.hpp"
-#include "bigmodel/batch_schedule.hpp"
-#include "bigmodel/block_order.hpp"
 #include "bigmodel/layerwise_casting.hpp"
 #include "bigmodel/module_tensor.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "bigmodel/streams/batch_schedule.hpp"
+#include "bigmodel/streams/block_order.hpp"
 #include "expect_error.hpp"
 #include "nn_fixture.hpp"
 #include "os/bus_error_guard.hpp"

@@ -1,6 +1,6 @@
 // Halves in float32 arithmetic: as exact as LibTorch's kernels of halves and rounded once, for every form and layout,
 // in our calls only. All is emulated here, whatever the processor has.
-#include "kernels/emulated_matmul.hpp"
+#include "kernels/matmul/emulated_matmul.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -29,11 +29,11 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "kernels/attention_dispatch.hpp"
-#include "kernels/autotune_cache.hpp"
+#include "kernels/attention/attention_dispatch.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/convolution_dispatch.hpp"
-#include "kernels/matmul_dispatch.hpp"
+#include "kernels/matmul/autotune_cache.hpp"
+#include "kernels/matmul/convolution_dispatch.hpp"
+#include "kernels/matmul/matmul_dispatch.hpp"
 #include "machine/processors.hpp"
 #include "state/state.hpp"
 

@@ -1,4 +1,4 @@
-#include "comm/flight_record.hpp"
+#include "comm/record/flight_record.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

@@ -26,7 +26,7 @@
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/callback_module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 
 namespace accel::parallel {
 namespace fsdp_test {

@@ -1,5 +1,5 @@
 // Whole values of sharded parameters outside of forwards and backwards.
-#include "accelerator/gathered_parameters.hpp"
+#include "accelerator/parameters/gathered_parameters.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

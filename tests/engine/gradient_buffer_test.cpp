@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "comm/backend_communicator.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "expect_error.hpp"
 
 namespace accel::parallel {

@@ -1,5 +1,5 @@
 // Device maps of random models are valid, say why, and fail with the module that does not fit.
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/log.hpp"
-#include "bigmodel/device_map_value.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
 #include "expect_error.hpp"
 #include "nn/module_sizes.hpp"
 #include "nn/tied_parameters.hpp"

@@ -1,6 +1,6 @@
 // The elementwise kernels: formats, rounding, norms, every instruction set against the others, and the foreach
 // updates.
-#include "kernels/elementwise.hpp"
+#include "kernels/update/elementwise.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -20,8 +20,8 @@
 #include <iterator>
 #include <limits>
 
-#include "kernels/foreach_update.hpp"
 #include "kernels/instruction_set.hpp"
+#include "kernels/update/foreach_update.hpp"
 
 namespace accel::kernels {
 namespace kernels_test {

@@ -31,12 +31,12 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "kernels/attention/softmax_rows.hpp"
 #include "kernels/instruction_set.hpp"
 #include "kernels/linear_cross_entropy.hpp"
-#include "kernels/softmax_rows.hpp"
 #include "nn/operators.hpp"
 #include "precision/autocast.hpp"
-#include "tensor/operator.hpp"
+#include "tensor/operators/operator.hpp"
 
 namespace accel::nn {
 namespace linear_cross_entropy_test {

@@ -17,7 +17,7 @@
 #include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "optim/parameter_optimizer.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "checkpoint/formats/torch_file.hpp"
-#include "checkpoint/formats/zip_writer.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
+#include "checkpoint/formats/torch/zip_writer.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {

@@ -1,6 +1,6 @@
 // Matmuls on tiles of oneDNN's microkernel against LibTorch's default kernels: equal but for rounding, for every
 // operator and layout, and only inside of our calls.
-#include "kernels/matmul_dispatch.hpp"
+#include "kernels/matmul/matmul_dispatch.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -30,10 +30,10 @@
 
 #include "base/current_call.hpp"
 #include "base/log.hpp"
-#include "kernels/autotune_cache.hpp"
-#include "kernels/autotune_table.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/skinny_matmul.hpp"
+#include "kernels/matmul/autotune_cache.hpp"
+#include "kernels/matmul/autotune_table.hpp"
+#include "kernels/matmul/skinny_matmul.hpp"
 
 namespace accel::kernels {
 namespace matmul_dispatch_test {

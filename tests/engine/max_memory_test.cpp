@@ -1,5 +1,5 @@
 // The memory that models may have: what is given, and what the host has.
-#include "bigmodel/max_memory.hpp"
+#include "bigmodel/device_map/max_memory.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 
 #include "base/byte_size.hpp"
 #include "base/log.hpp"
-#include "bigmodel/device_map_value.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
 #include "expect_error.hpp"
 #include "machine/host_memory.hpp"
 #include "own_process.hpp"
-#include "tensor/device_availability.hpp"
-#include "tensor/device_plugins.hpp"
-#include "tensor/memory.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/device_plugins.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::bigmodel {

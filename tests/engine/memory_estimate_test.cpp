@@ -30,10 +30,10 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
-#include "kernels/cpu_allocator.hpp"
-#include "launch/rank_environment.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
+#include "launch/ranks/rank_environment.hpp"
 #include "nn/callback_module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::accelerator {

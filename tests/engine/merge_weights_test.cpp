@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "checkpoint/formats/distributed_checkpoint.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/torch/distributed_checkpoint.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/save_training_state.hpp"
 #include "checkpoint_fixture.hpp"

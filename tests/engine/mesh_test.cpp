@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/backend_communicator.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "expect_error.hpp"
 #include "rank_threads.hpp"
 

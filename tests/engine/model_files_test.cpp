@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "checkpoint/formats/sharded_index.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint_fixture.hpp"
 

@@ -8,11 +8,11 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.hpp"
-#include "comm/backend_plugin.hpp"
-#include "comm/plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
+#include "comm/backend/plugin.hpp"
 #include "os/plugin_file.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
 
 namespace accel::comm {
 namespace nccl_plugin_test {

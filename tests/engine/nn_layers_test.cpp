@@ -154,7 +154,7 @@ TEST(NnLayers, SplitHeadsHasTheGradientOfItsViews) {
   }
 }
 
-// As kernels/tiled_attention.hpp writes them: no copy is made of slices.
+// As kernels/attention/tiled_attention.hpp writes them: no copy is made of slices.
 TEST(NnLayers, SplitHeadsPassesSlicesOn) {
   at::manual_seed(6);
   const at::Tensor projected = at::randn({2, 7, 3 * 4 * 5}).requires_grad_();

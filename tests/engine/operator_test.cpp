@@ -1,5 +1,5 @@
 // Calls of operators by name.
-#include "tensor/operator.hpp"
+#include "tensor/operators/operator.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "tensor/operator_resolution.hpp"
+#include "tensor/operators/operator_resolution.hpp"
 
 namespace accel::tensor {
 namespace operator_test {

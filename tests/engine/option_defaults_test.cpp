@@ -1,12 +1,12 @@
 // Where the engine has a struct of its own beside the settings that the header describes, both begin with the same.
 #include <gtest/gtest.h>
 
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "config/generated/settings.hpp"
 #include "data/datasets/csv_dataset.hpp"
 #include "data/datasets/image_dataset.hpp"
 #include "data/loader_input.hpp"
-#include "tensor/backward.hpp"
+#include "tensor/autograd/backward.hpp"
 
 namespace accel {
 namespace option_defaults_test {

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <thread>
 
-#include "accelerator/prepared_parameters.hpp"
+#include "accelerator/parameters/prepared_parameters.hpp"
 #include "base/error.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "rank_threads.hpp"

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "comm/backend_communicator.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "expect_error.hpp"
 #include "tensor/tree.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bigmodel/max_memory.hpp"
+#include "bigmodel/device_map/max_memory.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module.hpp"
 

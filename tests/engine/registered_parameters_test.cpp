@@ -1,5 +1,5 @@
 // Memory of an application that is registered, and one call a step.
-#include "accelerator/registered_parameters.hpp"
+#include "accelerator/parameters/registered_parameters.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -18,13 +18,13 @@
 #include <mutex>
 #include <random>
 
-#include "accelerator/prepared_parameters.hpp"
+#include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 
 namespace accel::accelerator {
 namespace registered_parameters_test {

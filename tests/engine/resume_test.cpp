@@ -19,9 +19,9 @@
 #include "checkpoint_fixture.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "nn/callback_module.hpp"
-#include "optim/lr_scheduler.hpp"
 #include "optim/parameter_optimizer.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
 
 namespace accel::accelerator {
 namespace resume_test {

@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "expect_error.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {

@@ -15,7 +15,7 @@
 #include "base/log.hpp"
 #include "expect_error.hpp"
 #include "named_scheduler.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {

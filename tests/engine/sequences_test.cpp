@@ -7,10 +7,10 @@
 #include <random>
 #include <set>
 
-#include "data/datasets/numbers_file.hpp"
-#include "data/datasets/packed_dataset.hpp"
-#include "data/datasets/text_source.hpp"
-#include "data/datasets/window_dataset.hpp"
+#include "data/datasets/sequences/numbers_file.hpp"
+#include "data/datasets/sequences/packed_dataset.hpp"
+#include "data/datasets/sequences/text_source.hpp"
+#include "data/datasets/sequences/window_dataset.hpp"
 #include "data_fixture.hpp"
 
 namespace accel::data {

@@ -17,7 +17,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
 #include "fsdp_fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::parallel {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "accelerator_ranks.hpp"
-#include "checkpoint/formats/distributed_checkpoint.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/distributed_checkpoint.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

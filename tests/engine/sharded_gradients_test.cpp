@@ -13,11 +13,11 @@
 
 #include <mutex>
 
-#include "accelerator/prepared_parameters.hpp"
+#include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 
 namespace accel::parallel {
 namespace sharded_gradients_test {

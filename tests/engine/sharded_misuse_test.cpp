@@ -19,7 +19,7 @@
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "tensor/set_data.hpp"
 

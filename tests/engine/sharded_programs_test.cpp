@@ -22,7 +22,7 @@
 
 #include "base/error.hpp"
 #include "fsdp_fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::parallel {

@@ -14,7 +14,7 @@
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/file_memory.hpp"
 
 namespace accel::parallel {

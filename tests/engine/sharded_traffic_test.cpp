@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/flight_record.hpp"
+#include "comm/record/flight_record.hpp"
 #include "fsdp_fixture.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "rank_threads.hpp"

@@ -13,7 +13,7 @@
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "optim/clip.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 
 namespace accel::accelerator {
 namespace sharded_uneven_inputs_test {

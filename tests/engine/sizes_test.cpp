@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
-#include "comm/ucx/slices.hpp"
+#include "comm/ucx/algorithms/slices.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 

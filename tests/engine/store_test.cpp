@@ -13,12 +13,12 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "comm/job_start.hpp"
-#include "comm/rendezvous.hpp"
-#include "comm/rendezvous_endpoints.hpp"
-#include "comm/socket.hpp"
-#include "comm/store_client.hpp"
-#include "comm/store_server.hpp"
+#include "comm/rendezvous/job_start.hpp"
+#include "comm/rendezvous/rendezvous.hpp"
+#include "comm/rendezvous/rendezvous_endpoints.hpp"
+#include "comm/rendezvous/socket.hpp"
+#include "comm/rendezvous/store_client.hpp"
+#include "comm/rendezvous/store_server.hpp"
 #include "expect_error.hpp"
 #include "os/file_descriptor.hpp"
 

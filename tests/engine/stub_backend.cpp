@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "base/torch_compat.hpp"
-#include "comm/backend_plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
 
 namespace {
 

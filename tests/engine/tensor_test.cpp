@@ -19,12 +19,12 @@
 
 #include "base/error.hpp"
 #include "tensor/access.hpp"
-#include "tensor/device.hpp"
-#include "tensor/device_availability.hpp"
+#include "tensor/autograd/loss.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
+#include "tensor/device/memory.hpp"
 #include "tensor/dlpack.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/loss.hpp"
-#include "tensor/memory.hpp"
 
 namespace accel::tensor {
 namespace tensor_test {

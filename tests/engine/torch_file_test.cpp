@@ -1,6 +1,6 @@
 // Files of torch.save(): those that torch wrote are read (fixtures/make_torch_files.py), and what is written comes
 // back.
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -13,7 +13,7 @@
 
 #include <limits>
 
-#include "checkpoint/formats/zip_reader.hpp"
+#include "checkpoint/formats/torch/zip_reader.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype.hpp"

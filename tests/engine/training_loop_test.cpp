@@ -33,8 +33,8 @@
 #include "data/sampler.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/clip.hpp"
-#include "optim/lr_scheduler.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

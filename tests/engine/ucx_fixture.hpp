@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/backend_plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
+#include "comm/backend/plugin.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/plugin.hpp"
 
 namespace accel::comm {
 

@@ -27,7 +27,7 @@
 #include "expect_error.hpp"
 #include "optim/clip.hpp"
 #include "optim/lomo.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::optim {

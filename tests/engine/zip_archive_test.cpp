@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "checkpoint/formats/zip_reader.hpp"
-#include "checkpoint/formats/zip_writer.hpp"
+#include "checkpoint/formats/torch/zip_reader.hpp"
+#include "checkpoint/formats/torch/zip_writer.hpp"
 #include "checkpoint_fixture.hpp"
 
 namespace accel::checkpoint {

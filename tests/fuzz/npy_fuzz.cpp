@@ -3,7 +3,7 @@
 
 #include "base/error.hpp"
 #include "bytes_file.hpp"
-#include "data/datasets/numbers_file.hpp"
+#include "data/datasets/sequences/numbers_file.hpp"
 #include "fuzz_target.hpp"
 
 namespace npy_fuzz {

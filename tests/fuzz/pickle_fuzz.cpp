@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/formats/pickle_reader.hpp"
-#include "checkpoint/formats/pickle_writer.hpp"
-#include "checkpoint/formats/torch_tensors.hpp"
+#include "checkpoint/formats/torch/pickle_reader.hpp"
+#include "checkpoint/formats/torch/pickle_writer.hpp"
+#include "checkpoint/formats/torch/torch_tensors.hpp"
 #include "fuzz_target.hpp"
 #include "tensor/tree.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "bytes_file.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "fuzz_target.hpp"
 #include "tensor/tree.hpp"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "checkpoint/formats/zip_reader.hpp"
+#include "checkpoint/formats/torch/zip_reader.hpp"
 #include "fuzz_target.hpp"
 
 namespace zip_archive_fuzz {

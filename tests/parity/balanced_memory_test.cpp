@@ -1,8 +1,8 @@
 // Even division of models between accelerators, against the reference's get_balanced_memory().
 #include <gtest/gtest.h>
 
-#include "bigmodel/device_map_value.hpp"
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "fixture.hpp"
 #include "module_tree_input.hpp"
 

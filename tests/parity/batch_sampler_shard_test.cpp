@@ -1,5 +1,5 @@
 // Which index lists each rank gets, against the reference's BatchSamplerShard.
-#include "data/batch_sampler_shard.hpp"
+#include "data/batches/batch_sampler_shard.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "accelerator_ranks.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "config/generated/settings.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
-#include "optim/lr_scheduler.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
 #include "precision/grad_scaler.hpp"
-#include "tensor/generator.hpp"
+#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 #include "training_objects.hpp"
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "bigmodel/device_map_value.hpp"
-#include "bigmodel/tied_items.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/device_map/tied_items.hpp"
 #include "fixture.hpp"
 #include "module_tree_input.hpp"
 

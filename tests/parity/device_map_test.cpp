@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "bigmodel/device_map_value.hpp"
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "fixture.hpp"
 #include "module_tree_input.hpp"
 #include "nn/module_sizes.hpp"

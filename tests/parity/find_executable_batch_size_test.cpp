@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "comm/backend_communicator.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "fixture.hpp"
 
 namespace accel::parity {

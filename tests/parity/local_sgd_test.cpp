@@ -9,7 +9,7 @@
 
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "rank_threads.hpp"

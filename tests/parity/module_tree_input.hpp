@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bigmodel/infer_device_map.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 #include "nn/module.hpp"
 
 namespace accel::parity {

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "fixture.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parity {

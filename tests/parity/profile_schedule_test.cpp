@@ -1,7 +1,7 @@
 // What a profiler records of each step, and when a cycle is complete.
 #include <gtest/gtest.h>
 
-#include "comm/backend_communicator.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "config/generated/settings.hpp"
 #include "fixture.hpp"
 #include "profile/profiler.hpp"

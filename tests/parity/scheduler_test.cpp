@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "fixture.hpp"
 #include "named_scheduler.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parity {

@@ -25,8 +25,8 @@
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"
-#include "optim/lr_scheduler.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parity {

@@ -22,7 +22,7 @@
 #include "config/precision_name.hpp"
 #include "fixture.hpp"
 #include "optim/clip.hpp"
-#include "optim/lr_scheduler.hpp"
+#include "optim/schedules/lr_scheduler.hpp"
 #include "training_objects.hpp"
 
 namespace accel::parity {

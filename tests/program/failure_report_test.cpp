@@ -1,5 +1,5 @@
 // What the launcher says of ranks that failed, and what it takes from the kernel for it.
-#include "launch/failure_report.hpp"
+#include "launch/ranks/failure_report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "described_machine.hpp"
 #include "launch/environment_report.hpp"
-#include "launch/output_streams.hpp"
+#include "launch/ranks/output_streams.hpp"
 #include "machine/memory_kills.hpp"
 
 namespace accel::launch {

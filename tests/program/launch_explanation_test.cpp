@@ -1,5 +1,5 @@
 // What a launch would use, with sources and losers.
-#include "launch/launch_explanation.hpp"
+#include "launch/plan/launch_explanation.hpp"
 
 #include <gtest/gtest.h>
 

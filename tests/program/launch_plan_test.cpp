@@ -1,6 +1,6 @@
 // What `accel launch` starts: as the reference's launcher for each of its configuration files and command lines, but
 // for the differences that stand here with their reasons.
-#include "launch/launch_plan.hpp"
+#include "launch/plan/launch_plan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "config/launch_configuration.hpp"
 #include "expect_error.hpp"
 #include "json/json.hpp"
-#include "launch/launch_option.hpp"
+#include "launch/plan/launch_option.hpp"
 #include "os/regular_file.hpp"
 #include "written_file.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "os/background_thread.hpp"
 
 namespace accel::checkpoint {

@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
-#include "checkpoint/formats/mapped_storage.hpp"
+#include "checkpoint/formats/torch/mapped_storage.hpp"
 #include "kernels/parallel.hpp"
 
 namespace accel::checkpoint {

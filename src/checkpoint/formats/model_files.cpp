@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "os/list_folder.hpp"
 #include "tensor/tree.hpp"

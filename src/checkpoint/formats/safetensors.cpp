@@ -11,7 +11,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
-#include "checkpoint/formats/mapped_storage.hpp"
+#include "checkpoint/formats/torch/mapped_storage.hpp"
 #include "os/bus_error_guard.hpp"
 
 namespace accel::checkpoint {

@@ -8,7 +8,7 @@
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/compressed_tensors.hpp"
 #include "checkpoint/formats/safetensors.hpp"
-#include "checkpoint/formats/torch_file.hpp"
+#include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_json.hpp"
 #include "tensor/tree.hpp"
 

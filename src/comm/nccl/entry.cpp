@@ -10,9 +10,9 @@
 #include <type_traits>
 
 #include "base/error.hpp"
-#include "comm/backend_plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
+#include "comm/backend/own_device.hpp"
 #include "comm/error_line.hpp"
-#include "comm/own_device.hpp"
 #include "os/background_thread.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/call.hpp"
+#include "comm/ucx/progress/call.hpp"
 #include "os/background_thread.hpp"
 
 namespace accel::comm::ucx {

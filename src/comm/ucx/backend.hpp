@@ -14,7 +14,7 @@
 
 #include "comm/chunked_calls.hpp"
 #include "comm/coalescing.hpp"
-#include "comm/ucx/group_progress.hpp"
+#include "comm/ucx/progress/group_progress.hpp"
 
 namespace accel::comm::ucx {
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "base/error.hpp"
-#include "comm/backend_plugin.hpp"
+#include "comm/backend/backend_plugin.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/error_line.hpp"
 #include "comm/ucx/backend.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/column_dataset.hpp"
+#include "data/datasets/columns/column_dataset.hpp"
 
 namespace accel::data {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/autograd_node.hpp"
+#include "tensor/autograd/autograd_node.hpp"
 
 namespace accel::nn {
 namespace {
@@ -45,7 +45,7 @@ class SplitHeadsBackward final : public Node {
  private:
   std::vector<int64_t> part_sizes() const { return {sizes[0], num_heads, sizes[1], sizes[2] / 3 / num_heads}; }
 
-  // Undefined unless the three are slices of such a tensor, as kernels/tiled_attention.hpp makes them.
+  // Undefined unless the three are slices of such a tensor, as kernels/attention/tiled_attention.hpp makes them.
   at::Tensor whole_of(const variable_list& heads) const {
     if (at::GradMode::is_enabled()) return {};
     const int64_t width = sizes[2] / 3;

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective.hpp"
-#include "kernels/cpu_allocator.hpp"
+#include "kernels/memory/cpu_allocator.hpp"
 #include "parallel/communication_memory.hpp"
 #include "tensor/file_memory.hpp"
 

@@ -7,7 +7,7 @@
 #include <ATen/ops/_foreach_sub.h>
 
 #include "base/error.hpp"
-#include "optim/rules.hpp"
+#include "optim/rules/rules.hpp"
 #include "optim/settings.hpp"
 #include "tensor/tree.hpp"
 

@@ -7,8 +7,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "comm/backend_plugin.hpp"
-#include "comm/own_device.hpp"
+#include "comm/backend/backend_plugin.hpp"
+#include "comm/backend/own_device.hpp"
 
 namespace {
 

@@ -1,0 +1,51 @@
+#include "accelerator/parameters/gathered_parameters.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace accel::accelerator {
+
+GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator, std::vector<at::Tensor> parameters,
+                                       std::optional<int> modifier)
+    : accelerator_(std::move(accelerator)), parameters_(std::move(parameters)), modifier_(modifier) {
+  const int ranks = accelerator_->state().gradient_group()->size();
+  require(!modifier_ || (*modifier_ >= 0 && *modifier_ < ranks), Status::kInvalidArgument, "modifier_rank is ",
+          modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
+  std::vector<parallel::ParallelModelPtr> done;
+  try {
+    for (const auto& model : accelerator_->sharded_models()) {
+      model->gather_parameters(parameters_);
+      done.push_back(model);
+    }
+  } catch (...) {
+    for (const auto& model : done) model->release_parameters(parameters_, std::nullopt);
+    throw;
+  }
+  gathered_ = true;
+}
+
+GatheredParameters::~GatheredParameters() {
+  if (!gathered_) return;
+  for (const auto& model : accelerator_->sharded_models()) model->release_parameters(parameters_, std::nullopt);
+}
+
+void GatheredParameters::finish() {
+  gathered_ = false;
+  const auto sharding = accelerator_->sharded_models();
+  for (const auto& model : sharding) model->release_parameters(parameters_, modifier_);
+  if (!modifier_) return;
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : parameters_) {
+    const bool is_sharded = std::any_of(sharding.begin(), sharding.end(), [&parameter](const auto& model) {
+      return model->shard_of(parameter) != nullptr;
+    });
+    if (!is_sharded) accelerator_->state().gradient_group()->broadcast(parameter.detach(), *modifier_);
+  }
+}
+
+}  // namespace accel::accelerator

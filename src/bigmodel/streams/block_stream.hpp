@@ -1,0 +1,102 @@
+// Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory.
+//
+// Note: blocks that come ahead. A thread brings the blocks that are expected next (block_order.hpp) while the present
+// one computes. What has come or is coming and is not in use yet takes up to prefetch_bytes; a block that is needed at
+// once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used in place: such a
+// block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are
+// used again, after the device has done what used them before; one that something else holds, such as a graph, is left
+// to that.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bigmodel/streams/block.hpp"
+#include "bigmodel/streams/block_memory.hpp"
+#include "bigmodel/streams/block_order.hpp"
+
+namespace accel::bigmodel {
+
+class BlockStream {
+ public:
+  BlockStream(std::vector<Block> blocks, c10::Device device, int64_t prefetch_bytes);
+  ~BlockStream();
+  BlockStream(const BlockStream&) = delete;
+  BlockStream& operator=(const BlockStream&) = delete;
+
+  const std::vector<Block>& blocks() const { return blocks_; }
+  c10::Device device() const { return device_; }
+
+  // The tensors of the block have their values from acquire() to the release() that ends its last use. Waits for them;
+  // an error in bringing them is thrown, and the block is not in use then.
+  void acquire(size_t block);
+  void release(size_t block) noexcept;
+  // The forward of the model has ended.
+  void end_pass();
+
+  // Whether its weights are used where they are.
+  bool is_in_place(size_t block) const { return entries_[block].in_place; }
+  // Whether the memory of a tensor belongs to the block, which is in use.
+  bool contains(size_t block, const at::Tensor& tensor) const;
+  // For a backward: the block's memory again, as long as the result is held. Null if blocks are used in place.
+  std::shared_ptr<const FilledBuffer> bring_again(size_t block);
+
+  struct Statistics {
+    int64_t passes = 0;
+    int64_t brought_bytes = 0;
+    int64_t peak_bytes = 0;  // of buffers
+    double wait_seconds = 0;
+  };
+  Statistics statistics() const;
+
+ private:
+  enum class Place : uint8_t { kAway, kComing, kHere };
+  struct Entry {
+    bool in_place = false;
+    bool is_shown = false;
+    int uses = 0;
+    int64_t expected_in = 0;  // the latest plan that expected it
+    Place place = Place::kAway;
+    std::shared_ptr<FilledBuffer> filled;  // while it is here, unless it is used in place
+    std::exception_ptr failure;
+  };
+
+  void run();
+  void bring(size_t block, std::unique_lock<std::mutex>& lock);
+  void wait_until_here(size_t block, std::unique_lock<std::mutex>& lock);
+  void request(size_t block, bool at_once);
+  void show(size_t block);
+  void plan();
+  void put_away(size_t block);
+  std::optional<SpareBuffer> take_spare(int64_t bytes);
+  int64_t window(const Entry& entry) const;
+
+  const std::vector<Block> blocks_;
+  const c10::Device device_;
+  const int64_t prefetch_bytes_;
+  BlockUploader uploader_;  // of the thread, but for mark()
+
+  mutable std::mutex mutex_;  // for all below
+  std::condition_variable changed_;
+  std::vector<Entry> entries_;
+  BlockOrder order_;
+  std::deque<size_t> requests_;
+  std::vector<size_t> with_buffer_;
+  std::vector<SpareBuffer> spares_;
+  int64_t plans_ = 0;
+  std::optional<size_t> again_;  // the latest of bring_again()
+  int64_t buffer_bytes_ = 0;     // of all buffers that are known here
+  Statistics statistics_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace accel::bigmodel

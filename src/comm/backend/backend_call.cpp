@@ -1,0 +1,142 @@
+#include "comm/backend/backend_call.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <exception>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "base/torch_compat.hpp"
+#include "comm/backend/queued_work.hpp"
+#include "comm/coalescing.hpp"
+#include "comm/error_line.hpp"
+#include "comm/reduce_op.hpp"
+
+namespace accel::comm {
+namespace {
+
+using Kind = Collective::Kind;
+using Tensors = std::vector<at::Tensor>;
+
+template <typename Options>
+Options options_of(const BackendCallOptions& given) {
+  Options options;
+  options.timeout = given.timeout;
+  options.asyncOp = given.async;
+  return options;
+}
+
+// Null as the backend gives it.
+c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& collective,
+                                    const BackendCallOptions& given) {
+  const int size = backend.getSize();
+  switch (collective.kind) {
+    case Kind::kAllReduce: {
+      auto options = options_of<c10d::AllreduceOptions>(given);
+      options.reduceOp = reduce_op(collective.reduction, size, collective.scale);
+      Tensors tensors{collective.output};
+      return backend.allreduce(tensors, options);
+    }
+    case Kind::kBroadcast: {
+      auto options = options_of<c10d::BroadcastOptions>(given);
+      options.rootRank = collective.rank;
+      Tensors tensors{collective.output};
+      return backend.broadcast(tensors, options);
+    }
+    case Kind::kAllGather: {
+      const auto options = options_of<c10d::AllgatherOptions>(given);
+      at::Tensor input = collective.input, output = collective.output;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.all_gather_single(output, input, options);
+#else
+      return backend._allgather_base(output, input, options);
+#endif
+    }
+    case Kind::kReduceScatter: {
+      auto options = options_of<c10d::ReduceScatterOptions>(given);
+      options.reduceOp = reduce_op(collective.reduction, size);
+      at::Tensor input = collective.input, output = collective.output;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.reduce_scatter_single(output, input, options);
+#else
+      return backend._reduce_scatter_base(output, input, options);
+#endif
+    }
+    case Kind::kAllToAll: {
+      const auto options = options_of<c10d::AllToAllOptions>(given);
+      at::Tensor source = collective.input.view({size, -1}), goal = collective.output.view({size, -1});
+      std::vector<int64_t> even;
+#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
+      return backend.all_to_all_single(goal, source, even, even, options);
+#else
+      return backend.alltoall_base(goal, source, even, even, options);
+#endif
+    }
+    case Kind::kScatter: {
+      auto options = options_of<c10d::ScatterOptions>(given);
+      options.rootRank = collective.rank;
+      Tensors outputs{collective.output};
+      std::vector<Tensors> inputs;
+      if (backend.getRank() == collective.rank) {
+        inputs.emplace_back();
+        for (const at::Tensor& part : collective.input.view({size, -1}).unbind(0))
+          inputs[0].push_back(part.view(collective.output.sizes()));
+      }
+      return backend.scatter(outputs, inputs, options);
+    }
+    case Kind::kSend: {
+      Tensors tensors{collective.input};
+      return backend.send(tensors, collective.rank, collective.tag);
+    }
+    case Kind::kReceive: {
+      Tensors tensors{collective.output};
+      return backend.recv(tensors, collective.rank, collective.tag);
+    }
+    case Kind::kBarrier:
+      break;
+  }
+  return backend.barrier(options_of<c10d::BarrierOptions>(given));
+}
+
+// Behind an exception between startCoalescing() and endCoalescing().
+void leave_coalescing(c10d::Backend& backend, const std::exception& error) {
+  auto* const coalescing = dynamic_cast<Coalescing*>(&backend);
+  if (coalescing != nullptr && means_no_memory(error))
+    coalescing->cancel_coalescing();
+  else
+    backend.endCoalescing();  // so that the other ranks learn of it
+}
+
+c10::intrusive_ptr<c10d::Work> post_together(c10d::Backend& backend, c10::ArrayRef<const Collective*> collectives,
+                                             const BackendCallOptions& options) {
+  backend.startCoalescing();
+  try {
+    for (const Collective* collective : collectives) post(backend, *collective, options);
+  } catch (const std::exception& error) {
+    leave_coalescing(backend, error);
+    throw;
+  }
+  return backend.endCoalescing();
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, c10::ArrayRef<const Collective*> collectives,
+                                            const BackendCallOptions& options) {
+  auto work =
+      collectives.size() == 1 ? post(backend, *collectives[0], options) : post_together(backend, collectives, options);
+  if (work) return work;
+  Tensors used;
+  for (const Collective* collective : collectives)
+    if (collective->tensor().defined()) used.push_back(collective->tensor());
+  return work_or_queued({}, used);
+}
+
+void run_alone(const Collective& collective) {
+  if (collective.input.defined())
+    collective.output.view({-1}).copy_(collective.input.view({-1}));
+  else if (collective.scale != 1.0)
+    collective.output.mul_(collective.scale);
+}
+
+}  // namespace accel::comm

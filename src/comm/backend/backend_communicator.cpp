@@ -1,0 +1,355 @@
+#include "comm/backend/backend_communicator.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "base/current_call.hpp"
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/backend/backend_call.hpp"
+#include "comm/backend/backend_names.hpp"
+#include "comm/backend/device_waiter.hpp"
+#include "comm/backend/notifying_work.hpp"
+#include "comm/backend/plugin.hpp"
+#include "comm/backend/recorded_backend.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/record/call_report.hpp"
+#include "comm/staged/staged_backend.hpp"
+#include "os/polling.hpp"
+#include "tensor/access.hpp"
+
+namespace accel::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kReportTime(2000);  // for the ranks to tell each other what they called
+
+c10::intrusive_ptr<c10d::Backend> create_backend(CreateBackend create, const std::string& name,
+                                                 BackendArguments arguments) {
+  char error[1024] = "";
+  auto failure = CollectiveFailure::kBackend;
+  arguments.failure = &failure;
+  c10d::Backend* made = create(&arguments, error, sizeof error);
+  if (made == nullptr)
+    throw CollectiveError(failure, arguments.rank,
+                          text("the ", name, " backend does not start: ", static_cast<const char*>(error)));
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(made);
+}
+
+std::shared_ptr<GroupInfo> info_of(int rank, int size, std::shared_ptr<StepTimes> step_times) {
+  auto group = std::make_shared<GroupInfo>();
+  group->rank = rank;
+  group->size = size;
+  group->step_times = step_times ? std::move(step_times) : std::make_shared<StepTimes>();
+  group->flight_record = std::make_shared<FlightRecord>(rank, size);
+  return group;
+}
+
+std::shared_ptr<GroupInfo> info_of(int rank, int size, const std::string& backend_name,
+                                   std::shared_ptr<StepTimes> step_times) {
+  auto group = info_of(rank, size, std::move(step_times));
+  group->backend_name = backend_name;
+  for (const auto& [device, name] : parse_backend_names(backend_name)) group->devices.push_back(device);
+  return group;
+}
+
+std::shared_ptr<GroupInfo> info_of_one(const std::vector<c10::DeviceType>& devices,
+                                       std::shared_ptr<StepTimes> step_times) {
+  auto group = info_of(0, 1, std::move(step_times));
+  group->devices = devices;
+  return group;
+}
+
+// Returns when the tensors can be used. Waits until devices have completed, so that the wait for a missing rank is
+// here, with a deadline, and not in a later operation.
+void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo& group) {
+  if (device == c10::DeviceType::CPU) {
+    work.wait();  // its deadline is the backend's
+    return;
+  }
+  const Deadline deadline(group.timeout);
+  for (Polling polling; !work.isCompleted(); polling.pause()) {
+    if (deadline.passed())
+      throw CollectiveError(
+          CollectiveFailure::kTimeout, group.rank,
+          text("the ", c10::DeviceTypeName(device), " has not done it after ", group.timeout.count(), " ms"));
+  }
+  if (const auto error = work.exception()) std::rethrow_exception(error);
+  work.wait();  // what follows on this thread's stream comes after it
+}
+
+using Entries = c10::SmallVector<uint64_t, 1>;
+
+// The collective that failed, of those in one call of the backend.
+uint64_t failed_entry(const Entries& entries, const c10d::Work* work, const FlightRecord& record) {
+  if (entries.size() == 1 || work == nullptr) return entries[0];
+  try {
+    const uint64_t sequence = work->getSequencenumber();
+    for (const uint64_t number : entries)
+      if (const auto entry = record.find(number); entry && entry->sequence == sequence) return number;
+  } catch (const c10::Error&) {  // LibTorch's base class of works has no number
+  }
+  return entries[0];
+}
+
+// Records the failure. Returns an error with the calls of the other ranks, if they can be determined: after a
+// collective all ranks can take part in the report.
+std::exception_ptr record_failure(const std::exception_ptr& error, const GroupInfo& group, c10::DeviceType device,
+                                  const Entries& entries, const c10d::Work* work, bool messages) noexcept {
+  FlightRecord& record = *group.flight_record;
+  std::exception_ptr told = error;
+  try {
+    const uint64_t number = failed_entry(entries, work, record);
+    for (const uint64_t entry : entries)
+      if (entry != number) record.end(entry, entry < number ? FlightEntry::State::kDone : FlightEntry::State::kFailed);
+    try {
+      std::rethrow_exception(error);
+    } catch (const CollectiveError& failure) {
+      const auto entry = record.find(number);
+      std::string line;
+      if (entry && !messages && failure.failure() == CollectiveFailure::kMismatch) {
+        line = report_calls(*group.store, group.rank, group.size, text(device, "/", entry->sequence), entry->title(),
+                            std::min(group.timeout, kReportTime));
+        if (!line.empty()) line += text("; ", failure.what());
+      }
+      if (entry && failure.failure() == CollectiveFailure::kTimeout) {  // who did not answer is in the transport's
+        const auto before = record.latest_done(number);
+        line = text("rank ", group.rank, " waits in ", entry->title(), ": ", failure.what(),
+                    before ? text("; the last operation that ended here was ", before->title()) : std::string());
+      }
+      if (!line.empty()) told = std::make_exception_ptr(CollectiveError(failure.failure(), failure.rank(), line));
+    } catch (const std::exception&) {  // it says all that is known
+    }
+    record.fail(number, told);
+  } catch (const std::exception&) {
+    told = std::current_exception();  // no memory
+  }
+  return told;
+}
+
+// The device on whose communication stream a collective runs; nothing for a device without streams.
+std::optional<c10::Device> stream_device(c10::DeviceType device, const Collective& collective) {
+  if (device == c10::DeviceType::Meta) return std::nullopt;
+  return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
+}
+
+void end_entries(const GroupInfo& group, const Entries& entries) {
+  for (const uint64_t number : entries) group.flight_record->end(number, FlightEntry::State::kDone);
+}
+
+}  // namespace
+
+BackendCommunicator::BackendCommunicator(const std::vector<c10::DeviceType>& devices,
+                                         std::shared_ptr<StepTimes> step_times)
+    : Communicator(info_of_one(devices, std::move(step_times))), device_waiter_(std::make_unique<DeviceWaiter>()) {
+  for (const c10::DeviceType device : devices) devices_.push_back({device, {}});
+}
+
+BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                         std::chrono::milliseconds timeout, const std::string& backend_name,
+                                         const BackendCommunicator* parent)
+    : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
+      process_group_(c10::make_intrusive<c10d::ProcessGroup>(store, rank, size)),
+      device_waiter_(std::make_unique<DeviceWaiter>()) {
+  group_->timeout = timeout;
+  group_->store = std::move(store);
+  for (const auto& [device, name] : parse_backend_names(backend_name)) {
+    devices_.push_back(make_backend(device, name, parent));
+    // c10d has one backend of each type, whatever the device.
+    const auto type = devices_.size() == 1 ? c10d::ProcessGroup::BackendType::CUSTOM : c10d::ProcessGroup::UNDEFINED;
+    process_group_->setBackend(device, type, c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
+  }
+  process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+  process_group_->setGroupName("accel");
+  interruptible_.emplace([this] { abort(); });
+}
+
+BackendCommunicator::DeviceBackend BackendCommunicator::make_backend(c10::DeviceType device, const std::string& name,
+                                                                     const BackendCommunicator* parent) const {
+  BackendArguments arguments{group_->store.get(),     rank(),  size(),
+                             group_->timeout.count(), "world", &CurrentCall::function};
+  if (parent != nullptr) arguments.parent = parent->backend_of(device);
+  if (name == kOfDevice) {
+    const CreateBackend create = find_device_backend(device);
+    require(create != nullptr, Status::kUnsupported, "the plugin of ", c10::DeviceTypeName(device, true), " has no ",
+            kCreateBackendSymbol, "; expected it, or the backend ", kStaged);
+    return {device, create_backend(create, c10::DeviceTypeName(device, true), arguments), false};
+  }
+  if (name != kStaged)
+    return {device, create_backend(load_plugin(name), name, arguments), device == c10::DeviceType::CPU};
+  const std::string group_name = text("world/", c10::DeviceTypeName(device, true));
+  arguments.group_name = group_name.c_str();
+  if (const auto* const staged = dynamic_cast<const StagedBackend*>(arguments.parent))
+    arguments.parent = staged->host().get();
+  else
+    arguments.parent = backend_of(c10::DeviceType::CPU);
+  return {device, c10::make_intrusive<StagedBackend>(device, create_backend(load_plugin("ucx"), "ucx", arguments),
+                                                     group_->timeout)};
+}
+
+BackendCommunicator::~BackendCommunicator() {
+  interruptible_.reset();
+  try {
+    shutdown();
+  } catch (const std::exception&) {
+    // The group is left even then.
+  }
+}
+
+const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const Collective& collective) const {
+  require(!left_ || size() == 1, Status::kInvalidState, "the process group was destroyed; make a new state");
+  const at::Tensor& tensor = collective.tensor();
+  const c10::DeviceType device =
+      tensor.defined() ? tensor.device().type() : collective.device.value_or(this->device().type());
+  for (const DeviceBackend& known : devices_)
+    if (known.device == device) return known;
+  check_device(tensor);  // which says so
+  return devices_[0];
+}
+
+// One batch per device if its backend coalesces, so that a mismatch fails all of them.
+template <typename Post>
+void BackendCommunicator::for_each_batch(Collectives collectives, const Post& post) const {
+  for (const Collective& collective : collectives) {
+    collective.check(rank(), size());
+    device_of(collective);
+  }
+  if (collectives.size() == 1) {
+    const Collective* const only = collectives.data();
+    return post(device_of(*only), Batch(only));
+  }
+  for (const DeviceBackend& device : devices_) {
+    const bool together = device.backend && device.backend->supportsCoalescing();
+    c10::SmallVector<const Collective*, 8> batch;
+    for (const Collective& collective : collectives) {
+      if (&device_of(collective) != &device) continue;
+      batch.push_back(&collective);
+      if (together) continue;
+      post(device, batch);
+      batch.clear();
+    }
+    if (!batch.empty()) post(device, batch);
+  }
+}
+
+BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& device, Batch batch, bool async) const {
+  c10d::Backend* const backend = device.backend.get();
+  Posted posted{{}, device.device, batch[0]->is_message(), {}};
+  const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
+  for (const Collective* collective : batch) {
+    if (collective->output.defined()) tensor::count_write(collective->output);
+    posted.entries.push_back(
+        group_->flight_record->begin(collective->name(), sequence + posted.entries.size(), collective->tensor()));
+  }
+  try {
+    if (backend != nullptr)
+      posted.work = call_backend(*backend, batch, {group_->timeout, async || !device.runs_calls_here});
+    else
+      for (const Collective* collective : batch) run_alone(*collective);
+  } catch (const std::exception&) {
+    std::rethrow_exception(
+        record_failure(std::current_exception(), *group_, posted.device, posted.entries, nullptr, posted.messages));
+  }
+  return posted;
+}
+
+void BackendCommunicator::run(Collectives collectives) {
+  const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
+  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+  for_each_batch(collectives, [this](const DeviceBackend& device, Batch batch) {
+    const Posted posted = post(device, batch, /*async=*/false);
+    try {
+      if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
+    } catch (const std::exception&) {
+      std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.device, posted.entries,
+                                            posted.work.get(), posted.messages));
+    }
+    end_entries(*group_, posted.entries);
+  });
+}
+
+std::shared_ptr<Work> BackendCommunicator::start(Collectives collectives) {
+  std::vector<std::shared_ptr<Work>> works;
+  for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) { works.push_back(start(device, batch)); });
+  return when_all(std::move(works));
+}
+
+std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Batch batch) {
+  auto work = std::make_shared<Work>();
+  if (device.device != c10::DeviceType::CPU && device.backend) {
+    const auto post_batch = [&]() -> DeviceWaiter::Wait {
+      return [group = group_, posted = post(device, batch, /*async=*/true)] {
+        try {
+          wait_for_backend(*posted.work, posted.device, *group);
+        } catch (const std::exception&) {
+          std::rethrow_exception(record_failure(std::current_exception(), *group, posted.device, posted.entries,
+                                                posted.work.get(), posted.messages));
+        }
+        end_entries(*group, posted.entries);
+      };
+    };
+    return device_waiter_->start(post_batch, stream_device(device.device, *batch[0]));
+  }
+  const Posted posted = post(device, batch, /*async=*/true);
+  const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
+    std::exception_ptr told;
+    if (error)
+      told = record_failure(error, *group, posted.device, posted.entries, posted.work.get(), posted.messages);
+    else
+      end_entries(*group, posted.entries);
+    work->complete({}, told);
+  };
+  if (!posted.work)
+    end(nullptr);
+  else if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
+    notifying->on_end(end);
+  else
+    posted.work->getFuture()->addCallback(
+        [end](c10::ivalue::Future& future) { end(future.hasError() ? future.exception_ptr() : nullptr); });
+  return work;
+}
+
+std::shared_ptr<Communicator> BackendCommunicator::make_group(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                                              int size) const {
+  if (size == 1) return std::make_shared<BackendCommunicator>(group_->devices, step_times());
+  return std::make_shared<BackendCommunicator>(std::move(store), rank, size, group_->timeout, group_->backend_name,
+                                               this);
+}
+
+c10d::Backend* BackendCommunicator::backend_of(c10::DeviceType device) const {
+  for (const DeviceBackend& known : devices_)
+    if (known.device == device) return known.backend.get();
+  return nullptr;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> BackendCommunicator::process_group() const { return process_group_; }
+
+void BackendCommunicator::abort() noexcept {
+  for (const DeviceBackend& device : devices_) {
+    try {
+      if (device.backend) device.backend->abort();
+    } catch (const std::exception& error) {
+      try {
+        log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+      } catch (const std::exception&) {
+        // No memory for the log message.
+      }
+    }
+  }
+}
+
+void BackendCommunicator::shutdown() {
+  if (left_) return;
+  left_ = true;
+  process_group_.reset();
+  for (const DeviceBackend& device : devices_)
+    if (device.backend) device.backend->shutdown();
+  device_waiter_->join();
+}
+
+}  // namespace accel::comm

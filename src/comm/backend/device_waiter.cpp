@@ -1,0 +1,111 @@
+#include "comm/backend/device_waiter.hpp"
+
+#include <ATen/ThreadLocalState.h>
+#include <c10/util/ParallelGuard.h>
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/current_call.hpp"
+#include "comm/backend/communication_stream.hpp"
+#include "os/background_thread.hpp"
+
+namespace accel::comm {
+
+struct DeviceWaiter::Shared {
+  struct Posted {
+    Wait wait;
+    std::shared_ptr<Work> work;
+    const char* function;  // of the C API, which started it
+    at::ThreadLocalState settings;
+    const CommunicationStream* stream;  // null without a device
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Posted> posted;
+  bool closed = false;
+  std::list<CommunicationStream> streams;  // one for each device, made with its first work
+  std::thread thread;
+
+  const CommunicationStream& stream_of(c10::Device device) {
+    for (const CommunicationStream& stream : streams)
+      if (stream.device() == device) return stream;
+    return streams.emplace_back(device);
+  }
+
+  void wait(const Posted& one) const {
+    const at::ThreadLocalStateGuard settings(one.settings);
+    const CurrentCall current(one.function);
+    if (one.stream == nullptr) return one.wait();
+    const CommunicationStream::Guard stream(*one.stream);
+    one.wait();
+    stream.synchronize();
+  }
+};
+
+DeviceWaiter::DeviceWaiter() : shared_(std::make_shared<Shared>()) {}
+
+DeviceWaiter::~DeviceWaiter() { join(); }
+
+std::shared_ptr<Work> DeviceWaiter::start(const std::function<Wait()>& post, std::optional<c10::Device> device) {
+  auto work = std::make_shared<Work>();
+  const std::lock_guard<std::mutex> lock(shared_->mutex);
+  const CommunicationStream* const side = device ? &shared_->stream_of(*device) : nullptr;
+  if (!shared_->thread.joinable())
+    shared_->thread = background_thread("accel-comm", [shared = shared_] { run(shared); });
+  shared_->posted.push_back({{}, work, CurrentCall::function(), at::ThreadLocalState(), side});
+  try {
+    std::optional<c10::Event> mark;
+    std::optional<CommunicationStream::Guard> stream;
+    if (side != nullptr) {
+      mark.emplace(side->mark());
+      stream.emplace(*side, *mark);
+    }
+    shared_->posted.back().wait = post();
+  } catch (...) {
+    shared_->posted.pop_back();
+    throw;
+  }
+  shared_->changed.notify_all();
+  return work;
+}
+
+void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
+  const c10::ParallelGuard no_pool(true);  // copies of results must not start a second thread pool
+  while (true) {
+    std::list<Shared::Posted> next;
+    {
+      std::unique_lock<std::mutex> lock(shared->mutex);
+      shared->changed.wait(lock, [&] { return shared->closed || !shared->posted.empty(); });
+      if (shared->posted.empty()) return;
+      next.splice(next.begin(), shared->posted, shared->posted.begin());
+    }
+    std::exception_ptr error;
+    try {
+      shared->wait(next.front());
+    } catch (...) {
+      error = std::current_exception();
+    }
+    next.front().wait = nullptr;  // what it held is free before anybody hears of the end
+    next.front().work->complete({}, error);
+  }
+}
+
+void DeviceWaiter::join() {
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->closed = true;
+  }
+  shared_->changed.notify_all();
+  if (!shared_->thread.joinable()) return;
+  if (shared_->thread.get_id() == std::this_thread::get_id())
+    shared_->thread.detach();
+  else
+    shared_->thread.join();
+}
+
+}  // namespace accel::comm

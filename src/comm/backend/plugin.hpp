@@ -1,0 +1,20 @@
+// Loader of backend plugins, which are beside the library and loaded when the first group of several processes is
+// created.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+
+#include <string>
+
+#include "comm/backend/backend_plugin.hpp"
+
+namespace accel::comm {
+
+// Loads the plugin `name` ("ucx", "nccl") at the first call. While it is loaded the first time, the environment has
+// additional variables for the libraries that it needs, which other threads may see.
+CreateBackend load_plugin(const std::string& name);
+
+// That of the plugin of an out-of-tree device; null if it exports none, and for other devices.
+CreateBackend find_device_backend(c10::DeviceType device);
+
+}  // namespace accel::comm

@@ -1,0 +1,57 @@
+// Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
+// run() chooses the algorithm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "comm/ucx/algorithms/header.hpp"
+#include "comm/ucx/algorithms/reduction.hpp"
+
+namespace accel::comm::ucx {
+
+class Session;
+
+struct Outgoing {
+  const char* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct Incoming {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct Collective {
+  Header header;
+  // Block p is sent to, or received from, rank p; this rank's own is copied. all_reduce and reduce have one of each:
+  // the whole tensor and the result. For reduce_scatter, incoming has only the result.
+  std::vector<Outgoing> outgoing;
+  std::vector<Incoming> incoming;
+  // Reduces tensors; combines partial results. Null where that is not possible.
+  Reducer reduce, combine;
+  size_t element_size = 1;
+  // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
+  std::vector<int64_t> splits;
+};
+
+// all_reduce and reduce: there is one block, the whole tensor.
+bool combines_whole(Operation operation);
+// The block for rank `peer`; empty if it needs none.
+Outgoing block_for(const Collective& collective, int peer);
+
+// Copies a block of the rank to itself, or one that was received into another buffer.
+inline void copy_block(const Incoming& to, const char* from) {
+  if (to.bytes && to.data != from) std::memmove(to.data, from, to.bytes);
+}
+
+// Writes this rank's contribution to a result, to which those of other ranks are added with `combine`.
+void begin_partial(const Collective& collective, const Incoming& result, const char* tensor);
+
+// Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
+// collective may follow.
+void run(const Collective& collective, Session& session);
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,69 @@
+// Shared memory for tensors that the peers on this host can map: an all-reduce of such tensors works in place,
+// without a copy or a system call. Used for gradient buckets.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/ucx/transport/peers.hpp"
+
+namespace accel::comm::ucx {
+
+// The address of a tensor in shared memory, as sent to the peers.
+struct RemoteAddress {
+  uint64_t segment = 0;  // numbered from 1; 0: not in shared memory
+  uint64_t oldest = 0;   // segments before this one are freed
+  uint64_t size = 0;     // of the segment
+  uint64_t offset = 0;
+  int64_t descriptor = -1;
+};
+
+// A mapping of shared memory. The destructor unmaps it.
+class Mapping {
+ public:
+  Mapping(int descriptor, size_t size, int rank);
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+  char* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  char* data_;
+  size_t size_;
+};
+
+class SharedMemory {
+ public:
+  explicit SharedMemory(int rank) : rank_(rank) {}
+
+  // Zero-initialised. The memory is registered for as long as the tensor lives.
+  at::Tensor allocate(int64_t numel, const at::TensorOptions& options);
+  // The address of memory from allocate(), or one with segment 0. Thread-safe, as is allocate().
+  RemoteAddress remote_address(const void* data, size_t bytes);
+  // Maps a peer's memory into this process. Only by the thread that has claimed the engine.
+  char* map(const Peers& peers, int peer, const RemoteAddress& address);
+
+ private:
+  struct Segment {
+    Segment(uint64_t number, FileDescriptor file, size_t size, int rank);
+    uint64_t number;
+    FileDescriptor file;
+    Mapping memory;
+  };
+
+  int rank_;
+  std::mutex mutex_;
+  uint64_t last_ = 0;
+  std::vector<std::weak_ptr<Segment>> segments_;
+  std::map<std::pair<int, uint64_t>, Mapping> mapped_;  // by rank and segment
+};
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,230 @@
+#include "comm/ucx/progress/call.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/host/huge_pages.hpp"
+
+namespace accel::comm::ucx {
+namespace {
+
+// Results of this size are often fresh memory, and then most of the time would go into its page faults.
+constexpr size_t kHugeOutput = 4 << 20;
+
+std::optional<ReduceOp> reduction_of(const c10d::ReduceOp& reduction) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
+    case c10d::ReduceOp::SUM:
+      return ReduceOp::kSum;
+    case c10d::ReduceOp::AVG:
+      return ReduceOp::kMean;
+    case c10d::ReduceOp::PRODUCT:
+      return ReduceOp::kProduct;
+    case c10d::ReduceOp::MIN:
+      return ReduceOp::kMin;
+    case c10d::ReduceOp::MAX:
+      return ReduceOp::kMax;
+    case c10d::ReduceOp::BAND:
+      return ReduceOp::kAnd;
+    case c10d::ReduceOp::BOR:
+      return ReduceOp::kOr;
+    case c10d::ReduceOp::BXOR:
+      return ReduceOp::kXor;
+    case c10d::ReduceOp::PREMUL_SUM:
+      return ReduceOp::kScaledSum;
+    default:
+      return std::nullopt;
+  }
+}
+
+// All ranks must pass the same. As with NCCL it is a number or a tensor.
+double factor_of(const c10d::ReduceOp& reduction) {
+  if (reduction.op_ != c10d::ReduceOp::PREMUL_SUM) return 0;
+  accel::require(reduction.supplement_.defined(), Status::kInvalidArgument, "a premul_sum has no factor; expected one");
+  const auto& factor = static_cast<const c10d::NCCLPreMulSumSupplement&>(*reduction.supplement_);
+  return factor.tensor_factor.defined() ? factor.tensor_factor.item<double>() : factor.double_factor;
+}
+
+}  // namespace
+
+void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
+  std::string reason;
+  if (!tensor.defined())
+    reason = "a tensor is undefined; pass tensors only";
+  else if (!tensor.device().is_cpu())
+    reason = text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
+  else if (tensor.layout() != c10::kStrided)
+    reason = "a tensor is sparse; make it dense first";
+  else if (tensor.is_conj() || tensor.is_neg())
+    reason = "a tensor is a lazy conjugate or negation; resolve it first";
+  if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
+}
+
+Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole)
+    : group_(std::move(group)), coalesced_(coalesced), operation_(operation), whole_(whole) {}
+
+void Call::refuse(const std::string& reason) const {
+  throw CollectiveError(CollectiveFailure::kInvalid, rank(),
+                        text(operation_name(operation_), " on rank ", rank(), ": ", reason));
+}
+
+void Call::require_rank(int64_t rank, const char* what) const {
+  require(rank >= 0 && rank < size(), what, " ", rank, " is not a rank; the group has ", size());
+}
+
+void Call::require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const {
+  check(tensor);
+  require(tensor.scalar_type() == other.scalar_type() && tensor.numel() == other.numel(), what, " holds ",
+          tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", other.numel(), " ",
+          dtype_name(other.scalar_type()));
+}
+
+void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const {
+  check(tensor);
+  require(tensor.scalar_type() == part.scalar_type() && tensor.numel() == part.numel() * size(), what, " holds ",
+          tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", size(), " x ", part.numel(), " ",
+          dtype_name(part.scalar_type()));
+}
+
+void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), operation_name(operation_)); }
+
+void Call::begin_barrier() {
+  Collective collective;
+  collective.header.operation = operation_;
+  if (whole_ != nullptr) {
+    collective.header.part = whole_->part;
+    collective.header.parts = whole_->parts;
+  }
+  own_.task.parts.push_back(std::move(collective));
+}
+
+void Call::begin(const at::Tensor& described, int64_t root) {
+  check(described);
+  if (root >= 0) require_rank(root, "root");
+  begin_barrier();
+  Header& header = current().header;
+  header.root = static_cast<int32_t>(root);
+  header.dtype = static_cast<int8_t>(described.scalar_type());
+  current().element_size = described.element_size();
+  const bool may_differ = operation_ == Operation::kAllToAll;  // the shapes, which have splits then
+  if (!may_differ) header.numel = described.numel();
+  if (!may_differ || whole_ != nullptr) {
+    const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
+    header.dimensions = static_cast<uint8_t>(std::min<size_t>(shape.size(), 255));
+    for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++) header.sizes[i] = shape[i];
+  }
+  current().outgoing.resize(size());
+  current().incoming.resize(size());
+}
+
+void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction) {
+  const auto known = reduction_of(reduction);
+  require(known.has_value(),
+          "this reduction is not supported; use sum, mean, premul_sum, product, min, max, band, bor or bxor");
+  const auto dtype = described.scalar_type();
+  const double factor = factor_of(reduction);
+  current().reduce = find_reducer(dtype, *known, size(), factor);
+  current().combine = find_combiner(dtype, *known);
+  current().header.factor = factor;
+  require(current().reduce.function, "the ", reduction_name(*known), " of ", dtype_name(dtype),
+          " is not defined; convert the tensor first");
+  current().header.reduction = *known;
+}
+
+Outgoing Call::read(const at::Tensor& tensor) {
+  check(tensor);
+  const at::Tensor memory = tensor.contiguous();
+  own_.task.held.push_back(memory);
+  return {static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()};
+}
+
+Incoming Call::write(const at::Tensor& tensor) {
+  check(tensor);
+  at::Tensor memory = tensor;
+  if (!tensor.is_contiguous()) {
+    memory = at::empty_like(tensor, at::MemoryFormat::Contiguous);
+    own_.task.copies.emplace_back(tensor, memory);
+  }
+  own_.task.held.push_back(memory);
+  const size_t bytes = memory.nbytes();
+  if (bytes >= kHugeOutput) ask_for_huge_pages(memory.data_ptr(), bytes);
+  return {static_cast<char*>(memory.data_ptr()), bytes};
+}
+
+Incoming Call::update(const at::Tensor& tensor) {
+  const Incoming block = write(tensor);
+  if (!tensor.is_contiguous()) {
+    const at::NoGradGuard no_grad;
+    own_.task.held.back().copy_(tensor);
+  }
+  return block;
+}
+
+void Call::send_to_all(Outgoing block) { std::fill(current().outgoing.begin(), current().outgoing.end(), block); }
+
+void Call::combine_whole(Incoming block) {
+  send_to(0, {block.data, block.bytes});
+  receive_from(0, block);
+}
+
+void Call::send_parts(Outgoing whole) {
+  const size_t part = whole.bytes / size();
+  for (int peer = 0; peer < size(); peer++) send_to(peer, {whole.data + part * peer, part});
+}
+
+void Call::receive_parts(Incoming whole) {
+  const size_t part = whole.bytes / size();
+  for (int peer = 0; peer < size(); peer++) receive_from(peer, {whole.data + part * peer, part});
+}
+
+void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received) {
+  sent.insert(sent.end(), received.begin(), received.end());
+  current().splits = std::move(sent);
+}
+
+c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
+                                            std::chrono::milliseconds timeout) {
+  Task& task = own_.task;
+  task.timeout = timeout;
+  if (coalesced_ == nullptr) {
+    own_.type = type;
+    own_.outputs = std::move(outputs);
+    own_.async = async;
+    return submit_calls(group_, std::move(own_));
+  }
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  append(coalesced_->task.parts, task.parts);
+  append(coalesced_->task.held, task.held);
+  append(coalesced_->task.copies, task.copies);
+  append(coalesced_->outputs, outputs);
+  coalesced_->task.timeout = timeout;
+  coalesced_->async = coalesced_->async || async;
+  return {};
+}
+
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls) {
+  Task& task = calls.task;
+  const auto parts = static_cast<uint32_t>(task.parts.size());
+  for (uint32_t part = 0; parts > 1 && part < parts; part++) {
+    task.parts[part].header.part = part;
+    task.parts[part].header.parts = parts;
+  }
+  // Without parts there is nothing to wait for, or to be named.
+  const char* const name = parts == 0 ? "nothing" : operation_name(task.parts[0].header.operation);
+  auto work = c10::make_intrusive<UcxWork>(group, group->rank(), calls.type, name, std::move(calls.outputs));
+  task.work = work;
+  if (calls.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
+  group->submit(std::move(task), !calls.async);
+  return work;
+}
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,87 @@
+// Builds the collectives of one call: checks its tensors, makes them contiguous, splits them into blocks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/chunked_calls.hpp"
+#include "comm/ucx/progress/group_progress.hpp"
+
+namespace accel::comm::ucx {
+
+// Collectives that are coalesced into one call, and their outputs.
+struct CoalescedCalls {
+  Task task;
+  c10d::OpType type = c10d::OpType::COALESCED;
+  std::vector<at::Tensor> outputs;
+  bool async = false;
+};
+
+c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls);
+
+class Call {
+ public:
+  // Adds to `coalesced` where that is not null, instead of being submitted. `whole` is what the call is a chunk of, or
+  // null.
+  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole);
+
+  // The next collective of the call. `described` is the tensor that all ranks must agree on.
+  void begin(const at::Tensor& described, int64_t root = -1);
+  void begin_barrier();
+  // Of the current one: `described` is combined with those of the other ranks.
+  void combine(const at::Tensor& described, const c10d::ReduceOp& reduction);
+
+  // Memory of a tensor that is read, or written: the tensor's own where it is contiguous, else that of a copy. An
+  // output whose former contents matter is also an input.
+  Outgoing read(const at::Tensor& tensor);
+  Incoming write(const at::Tensor& tensor);
+  Incoming update(const at::Tensor& tensor);
+
+  // The blocks of the current collective.
+  void send_to(int peer, Outgoing block) { current().outgoing[peer] = block; }
+  void send_to_all(Outgoing block);
+  void receive_from(int peer, Incoming block) { current().incoming[peer] = block; }
+  // all_reduce and reduce: the whole tensor, which the result replaces.
+  void combine_whole(Incoming block);
+  // Equal parts of one block, one a rank.
+  void send_parts(Outgoing whole);
+  void receive_parts(Incoming whole);
+  void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
+  Collective& current() { return own_.task.parts.back(); }
+
+  // Null if it was coalesced.
+  c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
+                                        std::chrono::milliseconds timeout);
+
+  // Throws kInvalid with the call's name in front.
+  template <typename... Parts>
+  void require(bool condition, const Parts&... parts) const {
+    if (!condition) refuse(text(parts...));
+  }
+  void require_rank(int64_t rank, const char* what) const;
+  void require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const;
+  // `tensor` holds as many as `part` on every rank together.
+  void require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const;
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const;
+  void check(const at::Tensor& tensor) const;
+
+  std::shared_ptr<GroupProgress> group_;
+  CoalescedCalls* const coalesced_;
+  Operation operation_;
+  const WholeCall* const whole_;
+  CoalescedCalls own_;
+};
+
+// A dense CPU tensor, or a kInvalid error that begins with `name`.
+void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name);
+
+}  // namespace accel::comm::ucx

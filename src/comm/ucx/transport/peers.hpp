@@ -1,0 +1,95 @@
+// Peers: the ranks of a group, with what each published in the store about itself, whether its process is alive, and
+// the failure that any of them reported.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "comm/collective_error.hpp"
+#include "comm/ucx/transport/hosts.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace accel::comm::ucx {
+
+struct Failure {
+  CollectiveFailure kind;
+  int rank;  // that reports it
+  std::string message;
+
+  CollectiveError error() const { return CollectiveError(kind, rank, message); }
+};
+
+class StatusPage;
+
+class Peers {
+ public:
+  // Publishes this rank's info with `address` and the `number` by which its process knows the group, and waits for that
+  // of all others.
+  Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
+        const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline);
+
+  Peers(Peers&&) noexcept;
+  ~Peers();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const std::string& address(int peer) const { return peers_[peer].address; }
+  // By which the peer's process knows the group.
+  uint32_t number(int peer) const { return peers_[peer].group_number; }
+  bool same_host(int peer) const { return peers_[peer].same_host; }
+  // Whether each rank of this host has a core of its own, so that spinning takes no time from others.
+  bool cores_suffice() const { return cores_suffice_; }
+
+  // Becomes readable when the peer's process ends; below 0 if unavailable (on other hosts, and for this process).
+  int process_descriptor(int peer) const { return peers_[peer].process.number(); }
+
+  const Hosts& hosts() const { return hosts_; }
+  // Whether the ranks of this host can open each other's files through /proc, which was tried.
+  bool reaches_neighbours() const { return reaches_neighbours_; }
+  FileDescriptor open_file(int peer, int descriptor) const;
+  // Of this rank and those of its host; null where it cannot be mapped.
+  StatusPage* status_page(int peer) const { return peers_[peer].status_page.get(); }
+  // The file of the peer's host segment, if it reaches_neighbours(): zeros after the nonce, see host_segment.hpp.
+  // Open until all are connected. Opened once: later the number may be that of another file.
+  const FileDescriptor& region(int peer) const { return peers_[peer].region; }
+
+  // Waits until all ranks are connected, because a rank that leaves frees its memory. Returns whether all ranks have a
+  // host segment; otherwise none uses one, and each rank counts as a host of its own.
+  bool wait_until_all_connected(bool has_segment, const Deadline& deadline);
+
+  // The first failure that any rank published. Asks the store: not for the fast path.
+  std::optional<Failure> published_failure();
+  void publish_failure(const Failure& failure);
+  // The call that each rank is in, as far as known: ranks of other hosts publish theirs when they call this too.
+  std::map<int, std::string> calls();
+
+ private:
+  struct Peer {
+    std::string address;
+    uint32_t group_number = 0;
+    bool same_host = false;
+    int number = 0;  // its process id
+    FileDescriptor region;
+    FileDescriptor process;
+    std::unique_ptr<StatusPage> status_page;
+  };
+  int rank_;
+  std::string prefix_;
+  // A connection of its own: another thread may block the original one while it waits for a key.
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Peer> peers_;
+  bool cores_suffice_ = false;
+  Hosts hosts_;
+  bool reaches_neighbours_ = true;
+  FileDescriptor region_, status_page_;  // opened by the peers
+};
+
+}  // namespace accel::comm::ucx

@@ -1,0 +1,250 @@
+#include "launch/plan/launch_option_rows.hpp"
+
+#include <iterator>
+#include <limits>
+
+namespace accel::launch {
+namespace {
+
+constexpr double kNoEnd = std::numeric_limits<double>::infinity();
+constexpr OptionInterval kAny{-kNoEnd, kNoEnd, false, false}, kFromZero{0, 65536, false, false},
+    kFromOne{1, 65536, false, false}, kRestarts{0, 1e6, false, false}, kSeconds{0, 3600, true, false};
+
+// An option of the launcher, with the default of Accelerate's parser, or null if that has none of the kind.
+constexpr LaunchOption own(const OptionGroup& group, OptionKind kind, const char* name, std::string_view meaning,
+                           const char* parser_default, const OptionInterval& interval = kAny) {
+  return {{name, meaning.data(), kind, 0, 0, static_cast<uint16_t>(meaning.size()), interval, nullptr, nullptr, nullptr,
+           nullptr, 0, false},
+          &group,
+          "",
+          parser_default};
+}
+constexpr LaunchOption flag(const OptionGroup& group, const char* name, std::string_view meaning,
+                            const char* parser_default, std::string_view aliases = "") {
+  LaunchOption option = own(group, OptionKind::kFlag, name, meaning, parser_default);
+  option.has_value = false;
+  option.aliases = aliases;
+  return option;
+}
+constexpr LaunchOption described(LaunchOption option, const char* default_value, const char* default_words = nullptr) {
+  option.field.default_value = default_value;
+  option.field.default_words = default_words;
+  return option;
+}
+constexpr LaunchOption named(LaunchOption option, std::string_view aliases) {
+  option.aliases = aliases;
+  return option;
+}
+constexpr LaunchOption passed(LaunchOption option, const char* variable, const char* yes = "true",
+                              const char* no = "false") {
+  option.field.variable = variable;
+  option.yes = yes;
+  option.no = no;
+  return option;
+}
+template <size_t kCount>
+constexpr LaunchOption choice(const OptionGroup& group, const char* name, std::string_view meaning,
+                              const char* parser_default, const OptionChoice (&choices)[kCount]) {
+  LaunchOption option = own(group, OptionKind::kChoice, name, meaning, parser_default);
+  option.field.choices = choices;
+  option.field.num_choices = kCount;
+  return option;
+}
+constexpr LaunchOption repeated(LaunchOption option) {
+  option.may_repeat = true;
+  return option;
+}
+
+constexpr OptionChoice kLogLevels[] = {{"debug", 0}, {"info", 1}, {"warning", 2}, {"error", 3}, {"critical", 4}};
+constexpr OptionChoice kCompilers[] = {{"no", 0},
+                                       {"eager", 1},
+                                       {"aot_eager", 2},
+                                       {"inductor", 3},
+                                       {"aot_ts_nvfuser", 4},
+                                       {"nvprims_nvfuser", 5},
+                                       {"cudagraphs", 6},
+                                       {"ofi", 7},
+                                       {"fx2trt", 8},
+                                       {"onnxrt", 9},
+                                       {"tensorrt", 10},
+                                       {"aot_torchxla_trace_once", 11},
+                                       {"torhchxla_trace_once", 12},
+                                       {"tvm", 13}};
+constexpr OptionChoice kCompilerModes[] = {{"default", 0}, {"reduce-overhead", 1}, {"max-autotune", 2}};
+constexpr OptionChoice kContextBackends[] = {{"torch", 0}};
+constexpr OptionChoice kSequenceBackends[] = {{"deepspeed", 0}};
+constexpr OptionChoice kFp8Backends[] = {{"ao", 0}, {"te", 1}, {"msamp", 2}};
+constexpr OptionChoice kFp8Formats[] = {{"HYBRID", 0}, {"E4M3", 1}, {"E5M2", 2}};
+constexpr OptionChoice kAmaxAlgorithms[] = {{"max", 0}, {"most_recent", 1}};
+constexpr OptionChoice kOptLevels[] = {{"O1", 0}, {"O2", 1}};
+
+using groups::compilation;
+using groups::fp8;
+using groups::hosts;
+using groups::megatron;
+using groups::output;
+using groups::parallelism;
+using groups::processes;
+using groups::program;
+using groups::sagemaker;
+using groups::tpu;
+constexpr OptionKind kInteger = OptionKind::kInteger, kNumber = OptionKind::kNumber, kText = OptionKind::kText,
+                     kYesOrNo = OptionKind::kFlag;
+
+constexpr LaunchOption kRows[] = {
+    described(own(processes, kInteger, "num_processes", "How many start, on all machines together.", "null", kFromOne),
+              nullptr, "the number of GPUs, else 1"),
+    described(own(processes, kText, "gpu_ids", "Which GPUs the ranks may use, \"0,1\".", "null"), "all"),
+    flag(processes, "multi_gpu", "One process for each of several GPUs; less than 2 processes are refused.", "false"),
+    described(own(processes, kInteger, "num_cpu_threads_per_process",
+                  "Threads that compute on the CPU. Sets OMP_NUM_THREADS.", "null", kFromOne),
+              nullptr, "as the variable says, else cores / processes"),
+    described(own(processes, kText, "config_file", "A file of Accelerate's questionnaire, or of accel config.", "null"),
+              nullptr, "ACCELERATE_CONFIG_FILE, else that of accel config if it is there and --cpu is not given"),
+
+    named(flag(program, "module", "PROGRAM is a module, which python3 -m runs.", "false"), "m"),
+    flag(program, "no_python", "A PROGRAM whose name ends with .py is executed itself, not by python3.", "false"),
+
+    described(own(hosts, kInteger, "num_machines", "How many run this same command.", "null", kFromOne), "1"),
+    described(own(hosts, kInteger, "machine_rank", "Which of the machines this is.", "null", kFromZero), "0"),
+    flag(hosts, "same_network", "The machines reach each other at the address of rank 0, which they always must.",
+         "false"),
+    described(own(hosts, kText, "rdzv_backend",
+                  "How machines find their numbers: static, by --machine-rank, or c10d, as they come.", "\"static\""),
+              "static"),
+    own(hosts, kText, "rdzv_conf", "Settings of the rendezvous: NAME=VALUE with commas between them.", "\"\""),
+    described(
+        own(hosts, kInteger, "max_restarts", "How often the ranks are started again when one fails.", "0", kRestarts),
+        "0"),
+    described(own(hosts, kNumber, "monitor_interval",
+                  "Of Accelerate's command lines: the launcher sees at once that a rank has ended.", "0.1", kSeconds),
+              "0.1"),
+    described(own(hosts, kText, "role", "A name of the ranks in messages.", "\"default\""), "default"),
+    own(hosts, kText, "mpirun_hostfile", "A hostfile: mpirun starts the ranks.", "null"),
+    own(hosts, kText, "nnodes", "How many hosts run this, or MIN:MAX if that may change.", nullptr),
+    own(hosts, kText, "rdzv_endpoint", "HOST:PORT of the coordinator, else of rank 0's host.", nullptr),
+    described(own(hosts, kText, "rdzv_timeout", "Seconds for all hosts to join.", nullptr), "600"),
+    own(hosts, kText, "secret_file", "What launchers must know, in a file of mode 0600.", nullptr),
+    own(hosts, kText, "interface", "The network interface of the job, or its address.", nullptr),
+    named(own(hosts, kText, "deepspeed_hostfile", "Lines HOST [slots=N]: the others are reached by ssh.", "null"),
+          "hostfile"),
+    described(own(hosts, kText, "ssh_command", "What reaches them.", nullptr), "ssh"),
+    own(hosts, kText, "ssh_options", "Its options, as words of a shell.", nullptr),
+    described(
+        own(hosts, kText, "environment", "Variables of the launcher that ranks get: names, NAME*, or none.", nullptr),
+        nullptr, "all"),
+    own(hosts, kText, "deepspeed_exclusion_filter", "Hosts of the hostfile to leave out, \"worker-1@worker-2\".",
+        "null"),
+    own(hosts, kText, "deepspeed_inclusion_filter", "Hosts of the hostfile to use alone.", "null"),
+    own(hosts, kText, "deepspeed_multinode_launcher",
+        "Of Accelerate's command lines: the hosts of a hostfile are always reached by ssh.", "null"),
+
+    named(flag(output, "quiet", "The launcher itself says nothing but what is wrong.", "false"), "q"),
+    passed(choice(output, "log_level", "Of the launcher, and of the ranks.", nullptr, kLogLevels),
+           "ACCELERATE_LOG_LEVEL"),
+    own(output, kText, "log_dir", "A folder for the output of each rank, rank_0.log and so on.", "null"),
+    named(
+        described(own(output, kText, "tee",
+                      "Shows the output of all ranks here, too: 0 none, 1 stdout, 2 stderr, 3 both, or per local rank "
+                      "\"0:3,1:2\".",
+                      "\"0\""),
+                  "0"),
+        "t"),
+    described(own(output, kText, "redirects", "Shows nothing here, with the numbers of --tee: it is only in --log-dir.",
+                  nullptr),
+              "0"),
+    flag(output, "prefix", "Puts \"[rank 1] \" before each line that is shown, whose ranks are all that there are.",
+         nullptr),
+    flag(output, "dry_run", "Says what would be started with which environment, and starts nothing.", nullptr),
+    flag(output, "json", "--dry-run says it as JSON.", nullptr),
+
+    passed(flag(parallelism, "use_parallelism_config", "The ranks get the axes, also those of 1; needs FSDP version 2.",
+                "false"),
+           "ACCELERATE_USE_PARALLELISM_CONFIG"),
+    described(passed(choice(parallelism, "parallelism_config_cp_backend", "Of context parallelism.", "\"torch\"",
+                            kContextBackends),
+                     "PARALLELISM_CONFIG_CP_BACKEND"),
+              "torch"),
+    passed(own(parallelism, kText, "parallelism_config_cp_comm_strategy",
+               "How context parallelism exchanges keys and values: allgather or alltoall.", "\"allgather\""),
+           "PARALLELISM_CONFIG_CP_COMM_STRATEGY"),
+    passed(
+        own(parallelism, kInteger, "parallelism_config_sp_size", "1: there is no sequence parallelism.", "1", kFromOne),
+        "PARALLELISM_CONFIG_SP_SIZE"),
+    passed(choice(parallelism, "parallelism_config_sp_backend", "Of sequence parallelism.", "\"deepspeed\"",
+                  kSequenceBackends),
+           "PARALLELISM_CONFIG_SP_BACKEND"),
+    passed(own(parallelism, kInteger, "parallelism_config_sp_seq_length", "Of sequence parallelism.", "null", kAny),
+           "PARALLELISM_CONFIG_SP_SEQ_LENGTH"),
+    passed(
+        own(parallelism, kYesOrNo, "parallelism_config_sp_seq_length_is_variable", "Of sequence parallelism.", "true"),
+        "PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE", "True", "False"),
+    passed(own(parallelism, kText, "parallelism_config_sp_attn_implementation", "Of sequence parallelism.", "\"sdpa\""),
+           "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION"),
+
+    passed(choice(compilation, "dynamo_backend", "", "null", kCompilers), "ACCELERATE_DYNAMO_BACKEND"),
+    passed(choice(compilation, "dynamo_mode", "", "\"default\"", kCompilerModes), "ACCELERATE_DYNAMO_MODE"),
+    passed(flag(compilation, "dynamo_use_fullgraph", "", "false"), "ACCELERATE_DYNAMO_USE_FULLGRAPH", "True", "False"),
+    passed(flag(compilation, "dynamo_use_dynamic", "", "false"), "ACCELERATE_DYNAMO_USE_DYNAMIC", "True", "False"),
+    passed(flag(compilation, "dynamo_use_regional_compilation", "", "false"),
+           "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True", "False"),
+
+    choice(fp8, "fp8_backend", "", "null", kFp8Backends),
+    flag(fp8, "fp8_use_autocast_during_eval", "", "false"),
+    own(fp8, kInteger, "fp8_margin", "", "0"),
+    own(fp8, kInteger, "fp8_interval", "", "1"),
+    choice(fp8, "fp8_format", "", "\"HYBRID\"", kFp8Formats),
+    own(fp8, kInteger, "fp8_amax_history_len", "", "1024"),
+    choice(fp8, "fp8_amax_compute_algo", "", "\"most_recent\"", kAmaxAlgorithms),
+    own(fp8, kText, "fp8_override_linear_precision", "", "[false,false,false]"),
+    choice(fp8, "fp8_opt_level", "", "\"O2\"", kOptLevels),
+    own(fp8, kYesOrNo, "fp8_enable_fsdp_float8_all_gather", "", "true"),
+    own(fp8, kYesOrNo, "fp8_pad_inner_dim", "", "true"),
+
+    flag(megatron, "use_megatron_lm", "", "false"),
+    own(megatron, kInteger, "megatron_lm_tp_degree", "", "1"),
+    own(megatron, kYesOrNo, "megatron_lm_use_custom_fsdp", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_no_load_optim", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_eod_mask_loss", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_overlap_cpu_optimizer_d2h_h2d", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_no_save_optim", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_optimizer_cpu_offload", "", "false"),
+    own(megatron, kYesOrNo, "megatron_lm_use_precision_aware_optimizer", "", "false"),
+    own(megatron, kInteger, "megatron_lm_decoder_last_pipeline_num_layers", "", "null"),
+    own(megatron, kInteger, "megatron_lm_pp_degree", "", "1"),
+    own(megatron, kInteger, "megatron_lm_num_micro_batches", "", "null"),
+    own(megatron, kText, "megatron_lm_sequence_parallelism", "", "null"),
+    own(megatron, kText, "megatron_lm_recompute_activations", "", "null"),
+    own(megatron, kText, "megatron_lm_use_distributed_optimizer", "", "null"),
+    own(megatron, kNumber, "megatron_lm_gradient_clipping", "", "1.0"),
+    own(megatron, kText, "megatron_lm_recompute_granularity", "", "null"),
+    own(megatron, kText, "megatron_lm_recompute_method", "", "null"),
+    own(megatron, kInteger, "megatron_lm_recompute_num_layers", "", "null"),
+    own(megatron, kText, "megatron_lm_attention_backend", "", "null"),
+    own(megatron, kInteger, "megatron_lm_expert_model_parallel_size", "", "null"),
+    own(megatron, kInteger, "megatron_lm_context_parallel_size", "", "null"),
+    own(megatron, kNumber, "megatron_lm_attention_dropout", "", "null"),
+    own(megatron, kNumber, "megatron_lm_hidden_dropout", "", "null"),
+    own(megatron, kText, "megatron_lm_attention_softmax_in_fp32", "", "null"),
+    own(megatron, kInteger, "megatron_lm_expert_tensor_parallel_size", "", "null"),
+    own(megatron, kText, "megatron_lm_calculate_per_token_loss", "", "null"),
+    own(megatron, kText, "megatron_lm_use_rotary_position_embeddings", "", "null"),
+
+    flag(tpu, "tpu", "", "false"),
+    flag(tpu, "tpu_cluster", "", "false"),
+    flag(tpu, "no_tpu_cluster", "", "false"),
+    flag(tpu, "tpu_use_sudo", "", "false"),
+    repeated(own(tpu, kText, "vm", "", "null")),
+    repeated(own(tpu, kText, "env", "", "null")),
+    own(tpu, kText, "main_training_function", "", "null"),
+    flag(tpu, "downcast_bf16", "", "false"),
+
+    own(sagemaker, kText, "aws_access_key_id", "", "null"),
+    own(sagemaker, kText, "aws_secret_access_key", "", "null"),
+};
+
+}  // namespace
+
+std::vector<LaunchOption> own_launch_options() { return {std::begin(kRows), std::end(kRows)}; }
+
+}  // namespace accel::launch

@@ -1,0 +1,147 @@
+#include "launch/ranks/rank_environment.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/split_text.hpp"
+#include "launch/ranks/stray_processes.hpp"
+#include "machine/nvidia_driver.hpp"
+#include "machine/processor_affinity.hpp"
+#include "machine/processors.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace accel::launch {
+namespace {
+
+// `name` may be followed by '=' and a value.
+bool is_set(const Variables& variables, std::string_view name) {
+  name = name.substr(0, name.find('='));
+  return std::any_of(variables.begin(), variables.end(), [&](const auto& variable) { return variable.first == name; });
+}
+
+// Whether ranks get what this process has inherited, "NAME=value"; `names` may end with *.
+bool is_passed(std::string_view inherited, const std::optional<std::string>& names) {
+  if (!names) return true;
+  const std::string_view name = inherited.substr(0, inherited.find('='));
+  const std::vector<std::string> patterns = split_text(*names);
+  return std::any_of(patterns.begin(), patterns.end(), [name](const std::string& pattern) {
+    return pattern.back() == '*' ? name.substr(0, pattern.size() - 1) == pattern.substr(0, pattern.size() - 1)
+                                 : name == pattern;
+  });
+}
+
+// Of a launcher above this one, whose ranks have a mark of their own.
+bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
+
+// From here up, behind those that jobs of Slurm have by their numbers (cluster_place.cpp), and below those that the
+// system itself hands out.
+constexpr int kFirstPort = 30000;
+
+// The system takes ports from here up for a program that asks for any, or connects; 0 if it does not say.
+int first_ephemeral_port() {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  range >> first;
+  return first;
+}
+
+// A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
+int bindable_port(int port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
+  const FileDescriptor owner(listener);
+  const int reuse = 1;  // as the ranks: ends of older connections at the port do not matter
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  return bound ? ntohs(address.sin_port) : -1;
+}
+
+}  // namespace
+
+Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const int local_processes = place.local_processes;
+  Variables variables = {
+      {"RANK", std::to_string(place.first_rank + local_rank)},
+      {"WORLD_SIZE", std::to_string(place.world_size)},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
+      {"MASTER_PORT", std::to_string(place.master_port)},
+      {"GROUP_RANK", std::to_string(place.host_number)},
+      {"ACCEL_RESTART_COUNT", std::to_string(place.restart_count)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart_count)},
+  };
+  if (!place.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", place.token);
+  if (!place.master_addr.empty()) variables.emplace_back("MASTER_ADDR", place.master_addr);
+  // What the command line leaves open stays as the user's environment has it.
+  for (const auto& variable : options.variables)
+    if (!is_set(variables, variable.first)) variables.push_back(variable);
+  if (!is_set(variables, "MASTER_ADDR")) variables.emplace_back("MASTER_ADDR", "127.0.0.1");
+  const char* const threads_of_user = getenv("OMP_NUM_THREADS");
+  int threads = threads_of_user == nullptr ? 0 : std::atoi(threads_of_user);
+  if (options.num_cpu_threads_per_process || threads_of_user == nullptr) {
+    static const int cores = usable_cores();  // many files
+    threads = options.num_cpu_threads_per_process.value_or(std::max(1, cores / local_processes));
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
+  // A thread that spins at a barrier takes the processor from the one that it waits for.
+  const bool is_crowded = threads > 1 && threads * local_processes > usable_processors();
+  if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
+    variables.emplace_back("OMP_WAIT_POLICY", "passive");
+  // Without these, ranks on GPUs that cannot copy to each other are refused.
+  if (place.world_size > 1 && !driver_without_peer_copies().empty())
+    for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
+      if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
+  return variables;
+}
+
+int free_port() {
+  std::random_device random;
+  const int own_ports = first_ephemeral_port() - kFirstPort;
+  for (int tries = 0; tries < 100 && own_ports > 0; tries++)
+    if (const int port = kFirstPort + static_cast<int>(random() % own_ports); is_port_free(port)) return port;
+  const int port = bindable_port(0);
+  require(port > 0, Status::kIo, "no free port was found: ", std::strerror(errno));
+  return port;
+}
+
+bool is_port_free(int port) { return bindable_port(port) >= 0; }
+
+std::string job_token() {
+  std::random_device random;
+  std::ostringstream token;
+  for (int word = 0; word < 4; ++word) token << std::hex << std::setw(8) << std::setfill('0') << random();
+  return token.str();
+}
+
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {
+  const Variables variables = rank_variables(options, place, local_rank);
+  std::vector<std::string> environment;
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    if (!is_set(variables, *inherited) && !is_mark(*inherited) && is_passed(*inherited, options.environment))
+      environment.emplace_back(*inherited);
+  }
+  for (const auto& [name, value] : variables) environment.push_back(name + '=' + value);
+  return environment;
+}
+
+}  // namespace accel::launch

@@ -1,0 +1,25 @@
+// Environment variables with the rank and the job, and the port of the rendezvous.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/plan/job_place.hpp"
+#include "launch/plan/options.hpp"
+
+namespace accel::launch {
+
+// A port of this machine that is free now, and that the system gives to nobody else until a rank listens at it.
+int free_port();
+bool is_port_free(int port);
+
+// A new random token for a job, which identifies ranks that connect to a wrong port.
+std::string job_token();
+
+// What the launcher sets for the rank that starts as `local_rank` at `place`.
+Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank);
+
+// "NAME=value" for every variable of that process: the launcher's own variables, with those above set or replaced.
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank);
+
+}  // namespace accel::launch

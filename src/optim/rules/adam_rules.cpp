@@ -1,0 +1,272 @@
+// Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
+// et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
+#include "kernels/update/elementwise.hpp"
+#include "optim/rules/elementwise_rule.hpp"
+#include "optim/rules/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+using kernels::UpdateKernel;
+using Constant = UpdateRule::Constant;
+using Value = UpdateRule::Constant::Value;
+
+// Indices of the settings that all variants begin with.
+enum : size_t { kBeta1, kBeta2, kEps, kMaximize, kOwn };
+
+constexpr Constant kForeachConstants[] = {
+    {"foreach", Value::kNone}, {"capturable", Value::kFalse}, {"differentiable", Value::kFalse}};
+
+class AdamFamily : public ElementwiseRule {
+ public:
+  c10::ArrayRef<Constant> constants() const override { return kForeachConstants; }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+
+ protected:
+  explicit AdamFamily(const OptionTable& options, const std::vector<Setting>& further = {},
+                      std::vector<StateEntry> entries = {{"exp_avg"}, {"exp_avg_sq"}})
+      : ElementwiseRule(options, {{"beta1", "betas"}, {"beta2", "betas"}, {"eps"}, {"maximize"}}, further),
+        state_entries_(std::move(entries)) {}
+
+  static bool is_set(const ParameterGroup& group, size_t setting) { return group.values[setting] != 0; }
+  // Bias correction of a moving average of `step` values that started at 0.
+  static double correction(double beta, double step) { return 1 - std::pow(beta, step); }
+  static void set_moments(const ParameterGroup& group, bool decoupled, Scalars scalars) {
+    set_decay(group, decoupled, is_set(group, kMaximize), scalars);
+    scalars[kernels::kRest1] = 1 - group.values[kBeta1];
+    scalars[kernels::kBeta2] = group.values[kBeta2];
+    scalars[kernels::kRest2] = 1 - group.values[kBeta2];
+    scalars[kernels::kEps] = group.values[kEps];
+  }
+
+ private:
+  std::vector<StateEntry> state_entries_;
+};
+
+class AdamRule : public AdamFamily {
+ public:
+  explicit AdamRule(WeightDecay decay, std::vector<StateEntry> entries = {{"exp_avg"}, {"exp_avg_sq"}, largest()})
+      : AdamFamily(option_tables::adam_options, {{"amsgrad"}}, std::move(entries)),
+        decoupled_(decay == WeightDecay::kDecoupled) {
+    if (decoupled_) set_default_weight_decay(0.01);  // one struct is for both
+  }
+
+  c10::ArrayRef<Constant> constants() const override {
+    static constexpr Constant kInGradient[] = {{"foreach", Value::kNone},
+                                               {"capturable", Value::kFalse},
+                                               {"differentiable", Value::kFalse},
+                                               {"fused", Value::kTrue},
+                                               {"decoupled_weight_decay", Value::kFalse}};
+    static constexpr Constant kDecoupled[] = {{"foreach", Value::kNone},
+                                              {"capturable", Value::kFalse},
+                                              {"differentiable", Value::kFalse},
+                                              {"fused", Value::kTrue},
+                                              {"decoupled_weight_decay", Value::kTrue}};
+    if (decoupled_) return kDecoupled;
+    return kInGradient;
+  }
+  bool needs(size_t entry, const ParameterGroup& group, const at::Tensor&) const override {
+    return entry < 2 || is_set(group, kAmsgrad);
+  }
+  bool keeps_step_on_device() const override { return true; }
+
+ protected:
+  enum : size_t { kAmsgrad = kOwn };
+  static StateEntry largest() { return {"max_exp_avg_sq", StateEntry::Kind::kLikeParameter, 0, /*is_optional=*/true}; }
+
+  UpdateKernel kernel(const ParameterGroup& group) const override {
+    return is_set(group, kAmsgrad) ? UpdateKernel::kAdamAmsgrad : UpdateKernel::kAdam;
+  }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, decoupled_, scalars);
+    scalars[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+  }
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
+    for (const Update& update : updates) {
+      parameters.push_back(update.parameter);
+      gradients.push_back(update.gradient);
+      exp_avgs.push_back(update.state_tensor(0));
+      exp_avg_sqs.push_back(update.state_tensor(1));
+      if (is_set(group, kAmsgrad)) max_exp_avg_sqs.push_back(update.state_tensor(2));
+      steps.push_back(update.state->step);
+    }
+    const auto with = [&](auto&& fused) {
+      fused(parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, group.lr, group.values[kBeta1],
+            group.values[kBeta2], group.weight_decay, group.values[kEps], is_set(group, kAmsgrad),
+            is_set(group, kMaximize));
+    };
+    if (decoupled_) {
+      with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+    }
+  }
+
+ private:
+  bool decoupled_;
+};
+
+class AdamW8BitRule final : public AdamRule {
+ public:
+  AdamW8BitRule()
+      : AdamRule(
+            WeightDecay::kDecoupled,
+            {{"exp_avg", StateEntry::Kind::kSigned8Bit}, {"exp_avg_sq", StateEntry::Kind::kUnsigned8Bit}, largest()}) {}
+  StateEntry::Kind kind(size_t entry, const at::Tensor& parameter) const override {
+    return parameter.numel() < kFewest ? StateEntry::Kind::kLikeParameter : state_entries()[entry].kind;
+  }
+  void check(const ParameterGroup& group) const override {
+    require(!is_set(group, kAmsgrad), Status::kInvalidArgument, "amsgrad is 1; the 8-bit AdamW has none: expected 0");
+  }
+  void check_parameter(const at::Tensor& parameter, size_t index) const override {
+    require(parameter.is_cpu() && parameter.scalar_type() != at::kDouble, Status::kUnsupported, "parameter ", index,
+            " of the group is ", parameter.scalar_type(), " on ", parameter.device(),
+            "; the 8-bit AdamW updates float32, bfloat16 and float16 on the CPU");
+  }
+
+ private:
+  static constexpr int64_t kFewest = 4096;  // for less the bytes do not matter, but biases and norms do
+};
+
+class NadamRule final : public AdamFamily {
+ public:
+  NadamRule()
+      : AdamFamily(option_tables::nadam_options, {{"momentum_decay"}, {"decoupled_weight_decay"}},
+                   {{"exp_avg"}, {"exp_avg_sq"}, {"mu_product", StateEntry::Kind::kNumber, 1}}) {}
+
+ protected:
+  enum : size_t { kMomentumDecay = kOwn, kDecoupled };
+
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kNadam; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, is_set(group, kDecoupled), scalars);
+    const auto momentum = [&](double step) {
+      return group.values[kBeta1] * (1 - 0.5 * std::pow(0.96, step * group.values[kMomentumDecay]));
+    };
+    const double step = update.step();
+    const double now = momentum(step);
+    const double next = momentum(step + 1);
+    auto& product = *update.state_tensor(2).mutable_data_ptr<float>();
+    product = static_cast<float>(product * now);
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], step));
+    scalars[kernels::kShare1] = group.lr * (1 - now) / (1 - product);
+    scalars[kernels::kShare2] = group.lr * next / (1 - product * next);
+  }
+};
+
+class RadamRule final : public AdamFamily {
+ public:
+  RadamRule() : AdamFamily(option_tables::radam_options, {{"decoupled_weight_decay"}}) {}
+
+ protected:
+  enum : size_t { kDecoupled = kOwn };
+
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kRadam; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, is_set(group, kDecoupled), scalars);
+    const double beta2 = group.values[kBeta2];
+    const double step = update.step();
+    const double missing = correction(beta2, step);
+    const double longest = 2 / (1 - beta2) - 1;
+    const double length = longest - 2 * step * std::pow(beta2, step) / missing;
+    const double rate = group.lr / correction(group.values[kBeta1], step);
+    scalars[kernels::kShare1] = 0;
+    scalars[kernels::kShare2] = rate;
+    if (length > 5) {
+      const double rectification =
+          std::sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length));
+      scalars[kernels::kShare1] = rate * std::sqrt(missing) * rectification;
+      scalars[kernels::kShare2] = 0;
+    }
+  }
+};
+
+class AdamaxRule final : public AdamFamily {
+ public:
+  AdamaxRule() : AdamFamily(option_tables::adamax_options, {}, {{"exp_avg"}, {"exp_inf"}}) {}
+
+ protected:
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kAdamax; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, false, scalars);
+    scalars[kernels::kRate] = group.lr / correction(group.values[kBeta1], update.step());
+  }
+};
+
+// LAMB: the direction of AdamW, then a step whose length depends on the norms of parameter and direction.
+class LambRule final : public AdamFamily {
+ public:
+  LambRule() : AdamFamily(option_tables::lamb_options) {}
+  bool is_elementwise() const override { return false; }
+  void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
+    std::vector<kernels::UpdateArguments> arguments;
+    std::vector<std::vector<double>> squares;
+    for (const Update& update : updates) {
+      arguments.push_back(make_arguments(group, update));
+      squares.emplace_back(2 * static_cast<size_t>(kernels::num_blocks(arguments.back().count)));
+      arguments.back().squares = squares.back().data();
+      arguments.back().rounded = {};
+    }
+    kernels::update(UpdateKernel::kLambDirection, arguments);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      double length = 0;
+      double step = 0;
+      for (size_t block = 0; block < squares[i].size(); block += 2) {
+        length += squares[i][block];
+        step += squares[i][block + 1];
+      }
+      arguments[i].scalars[kernels::kRate] = group.lr * (length > 0 && step > 0 ? std::sqrt(length / step) : 1);
+      if (updates[i].rounded.defined()) arguments[i].rounded = kernels::span_of(updates[i].rounded);
+    }
+    kernels::update(UpdateKernel::kLambStep, arguments);
+  }
+
+ protected:
+  UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kLambDirection; }
+  void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
+    set_moments(group, false, scalars);
+    scalars[kernels::kDecay] = 0;
+    scalars[kernels::kShare1] = 1 / correction(group.values[kBeta1], update.step());
+    scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
+    scalars[kernels::kShare2] = group.weight_decay;
+  }
+
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    kernels::ForeachUpdate lists = make_foreach(group, updates);
+    auto& directions = lists.states[2];
+    for (const at::Tensor& parameter : lists.parameters) directions.push_back(at::empty_like(parameter));
+    kernels::update(UpdateKernel::kLambDirection, lists);
+    const auto lengths = at::_foreach_norm(lists.parameters, 2);
+    const auto steps = at::_foreach_norm(directions, 2);
+    for (size_t i = 0; i < updates.size(); ++i)
+      directions[i].mul_(at::where((lengths[i] > 0).logical_and(steps[i] > 0), lengths[i] / steps[i], 1.0));
+    at::_foreach_add_(lists.parameters, directions, -group.lr);
+  }
+};
+
+}  // namespace
+
+RulePtr adam_rule(WeightDecay decay) { return std::make_unique<AdamRule>(decay); }
+RulePtr adamw_8bit_rule() { return std::make_unique<AdamW8BitRule>(); }
+RulePtr nadam_rule() { return std::make_unique<NadamRule>(); }
+RulePtr radam_rule() { return std::make_unique<RadamRule>(); }
+RulePtr adamax_rule() { return std::make_unique<AdamaxRule>(); }
+RulePtr lamb_rule() { return std::make_unique<LambRule>(); }
+
+}  // namespace accel::optim

@@ -1,0 +1,70 @@
+#include "optim/rules/elementwise_rule.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/update/elementwise.hpp"
+#include "optim/parameter_state.hpp"
+#include "optim/rules/rounding.hpp"
+
+namespace accel::optim {
+
+void ElementwiseRule::set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Scalars scalars) {
+  if (decoupled) {
+    scalars[kernels::kKeep] = 1 - group.lr * group.weight_decay;
+  } else {
+    scalars[kernels::kDecay] = group.weight_decay;
+  }
+  scalars[kernels::kSign] = maximize ? -1 : 1;
+}
+
+kernels::UpdateArguments ElementwiseRule::make_arguments(const ParameterGroup& group, const Update& update) const {
+  kernels::UpdateArguments arguments;
+  arguments.count = update.parameter.numel();
+  arguments.parameter = kernels::span_of(update.parameter);
+  arguments.parameter.stochastic_rounding = update.stochastic_rounding;
+  arguments.gradient = kernels::span_of(update.gradient);
+  size_t next = 0;
+  for (size_t entry = 0; entry < state_entries().size(); ++entry) {
+    const StateEntry::Kind kind = this->kind(entry, update.parameter);
+    if (kind != StateEntry::Kind::kNumber && update.state_tensor(entry).defined() &&
+        needs(entry, group, update.parameter)) {
+      kernels::ElementSpan& state = arguments.states[next++];
+      state = span_of(update.state->values[entry], kind);
+      state.stochastic_rounding = state.scales != nullptr;  // small changes of a moment add up
+    }
+  }
+  if (update.rounded.defined()) arguments.rounded = kernels::span_of(update.rounded);
+  set_scalars(group, update, arguments.scalars);
+  if (update.state->step.defined()) arguments.seed = noise_seed(update.step(), update.index);
+  return arguments;
+}
+
+kernels::ForeachUpdate ElementwiseRule::make_foreach(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+  kernels::ForeachUpdate lists;
+  for (const Update& update : updates) {
+    lists.parameters.push_back(update.parameter);
+    lists.gradients.push_back(update.gradient);
+    size_t list = 0;
+    for (size_t entry = 0; entry < state_entries().size(); ++entry)
+      if (state_entries()[entry].kind != StateEntry::Kind::kNumber && needs(entry, group, update.parameter))
+        lists.states[list++].push_back(update.state_tensor(entry));
+    double scalars[kernels::kNumScalars] = {1, 0, 1};
+    set_scalars(group, update, scalars);
+    lists.add_scalars(scalars);
+  }
+  return lists;
+}
+
+void ElementwiseRule::update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+  if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
+  std::vector<kernels::UpdateArguments> arguments;
+  arguments.reserve(updates.size());
+  for (const Update& update : updates) arguments.push_back(make_arguments(group, update));
+  kernels::update(kernel(group), arguments);
+}
+
+void ElementwiseRule::update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+  kernels::update(kernel(group), make_foreach(group, updates));
+}
+
+}  // namespace accel::optim

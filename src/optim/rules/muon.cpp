@@ -1,0 +1,79 @@
+// Muon (Jordan et al., 2024) as in torch.optim: momentum that is orthogonalized by a few Newton-Schulz steps.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/norm.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "config/generated/option_tables.hpp"
+#include "optim/rules/rules.hpp"
+
+namespace accel::optim {
+namespace {
+
+class MuonRule final : public UpdateRule {
+ public:
+  MuonRule()
+      : UpdateRule(option_tables::muon_options, {{"momentum"},
+                                                 {"nesterov"},
+                                                 {"ns_a", "ns_coefficients"},
+                                                 {"ns_b", "ns_coefficients"},
+                                                 {"ns_c", "ns_coefficients"},
+                                                 {"eps"},
+                                                 {"ns_steps"},
+                                                 {"adjust_lr_fn"}}) {}
+  void check_parameter(const at::Tensor& parameter, size_t index) const override {
+    require(parameter.dim() == 2, Status::kInvalidArgument, "parameter ", index, " of the group has shape ",
+            parameter.sizes(), "; Muon updates matrices only: give the others to another optimizer");
+  }
+  c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool counts_steps() const override { return false; }
+
+  void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    const auto& values = group.values;
+    for (const Update& update : updates) {
+      const at::Tensor& momentum = update.state_tensor(0).lerp_(update.gradient, 1 - values[kMomentum]);
+      const at::Tensor direction =
+          values[kNesterov] != 0 ? update.gradient.lerp(momentum, values[kMomentum]) : momentum;
+      const double rate = group.lr * rate_factor(group, update.parameter);
+      const at::Tensor step = orthogonalized(group, direction);
+      update.parameter.mul_(1 - group.lr * group.weight_decay);
+      update.parameter.add_(step, -rate);
+    }
+  }
+
+ private:
+  enum : size_t { kMomentum, kNesterov, kA, kB, kC, kEps, kNewtonSchulzSteps, kAdjust };
+
+  // Newton-Schulz, in bfloat16: x <- a x + (b g + c g g) x with g = x x^T, on the side where g is small.
+  static at::Tensor orthogonalized(const ParameterGroup& group, const at::Tensor& matrix) {
+    const auto& values = group.values;
+    const bool is_tall = matrix.size(0) > matrix.size(1);
+    at::Tensor x = matrix.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
+    if (is_tall) x = x.t();
+    x.div_(at::norm(x).clamp_min_(values[kEps]));  // the iteration wants no singular value above 1
+    for (int step = 0; step < static_cast<int>(values[kNewtonSchulzSteps]); ++step) {
+      const at::Tensor gram = at::mm(x, x.t());
+      x = at::addmm(x, at::addmm(gram, gram, gram, values[kB], values[kC]), x, values[kA]);
+    }
+    return is_tall ? x.t() : x;
+  }
+
+  static double rate_factor(const ParameterGroup& group, const at::Tensor& matrix) {
+    const auto rows = static_cast<double>(matrix.size(0));
+    const auto columns = static_cast<double>(matrix.size(1));
+    const bool matches_adamw = group.values[kAdjust] != 0;
+    return matches_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+  }
+
+  std::vector<StateEntry> state_entries_ = {{"momentum_buffer"}};
+};
+
+}  // namespace
+
+RulePtr muon_rule() { return std::make_unique<MuonRule>(); }
+
+}  // namespace accel::optim
